@@ -10,7 +10,7 @@ from bench.context import Record, only
 from bench.figures import Results
 from bench.markdown import count, number, paragraphs, table, thousands
 from bench.turns import quiet_median
-from leashed.report.table import MISSING
+from leashed.base.table import MISSING
 
 
 def _records(results: Results, figure: str) -> list[Record]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from leashed.report.table import MISSING, number
+from leashed.base.table import MISSING, number
 
 __all__ = ["count", "number", "paragraphs", "table", "thousands"]
 

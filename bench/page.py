@@ -35,7 +35,7 @@ from bench.profiles import PROFILES
 from bench.run import RESULTS, ROOT
 from bench.sections import scaling
 from bench.turns import QUIET, quiet_median
-from leashed.report.table import MISSING
+from leashed.base.table import MISSING
 
 DOCS = ROOT / "docs"
 CHARTS = "performance"  # folder beside the page

@@ -9,7 +9,7 @@ from bench import figures
 from bench.context import Record, only
 from bench.figures import Results
 from bench.markdown import number, paragraphs, table
-from leashed.report.table import MISSING
+from leashed.base.table import MISSING
 
 _NAMES = {
     "background": "in the background, link limited, a processor free for it",

@@ -49,9 +49,10 @@ def main() -> None:
         print(f"{result.outcome}, {len(result.days)} days")
 
         # As a server would, in another process:
-        model, parameters, tables, statistics = lsh.restore(home / "run" / "state")
+        served = lsh.load(home / "run")
         rows = lsh.stream.criteo(logs[-1]).read(5)
-        for p in model.predict(parameters, rows, tables, statistics)[:, 0]:
+        said = served.model.predict(served.parameters, rows, served.tables, served.statistics)
+        for p in said[:, 0]:
             print(f"clicked with probability {p:.3f}")
 
 

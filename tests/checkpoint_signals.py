@@ -36,7 +36,6 @@ from table_files import rows_in
 
 import leashed as lsh
 from leashed.files import folders, resuming
-from leashed.files.table_checkpoints import TableCheckpointer
 
 PATIENCE = 120.0  # seconds until a run hangs
 EVERY, UPDATES = 10, 60
@@ -128,8 +127,8 @@ class Strikes:
 
         for owner, name, work in before:
             setattr(owner, name, between(work))
-        for kind in (resuming.Checkpointer, TableCheckpointer):  # for good: one may be written yet
-            kind._put = noting(kind._put)  # type: ignore[method-assign]
+        kind = resuming.Checkpointer  # for good: one may be written yet
+        kind._put = noting(kind._put)  # type: ignore[method-assign]
         try:
             if self.seconds:
                 later = self.seconds[-1] if len(self.seconds) > 1 else 0.0
@@ -198,7 +197,7 @@ def in_file(path: Path, scratch: Path) -> list[Any]:
     """And of what lies in a file, or a folder that is whole."""
     if path.is_dir():
         folders.opened(path)
-    restored = lsh.restore(path)
+    restored = lsh.load(path)
     return [restored.parameters.tobytes(), rows_of(restored.tables, scratch)]
 
 

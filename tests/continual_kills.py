@@ -89,7 +89,7 @@ def state(folder: Path, scratch: Path) -> list[Any]:
     """Parameters, running statistics, rows of all tables with their states, and what was told of each
     day.
     """
-    restored = lsh.restore(folder / "state")
+    restored = lsh.load(folder / "state")
     rows = []
     for table in restored.tables.values():
         table.save(scratch)

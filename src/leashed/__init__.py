@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from leashed.engine.shared import SharedVector
     from leashed.engine.vector import ParameterVector, Update
     from leashed.files import export
-    from leashed.files.checkpoint import load, load_statistics, save
-    from leashed.files.restoring import restore
+    from leashed.files.checkpoint import load, load_statistics, restore, save
     from leashed.models import tables
     from leashed.models.external import get_include
     from leashed.models.network import Model
@@ -106,8 +105,7 @@ offer(
         "engine.engine": "Engine",
         "engine.shared": "SharedVector",
         "engine.vector": "ParameterVector Update",
-        "files.checkpoint": "load load_statistics save",
-        "files.restoring": "restore",
+        "files.checkpoint": "load load_statistics restore save",
         "models.external": "get_include",
         "models.network": "Model",
         "models.tables": "Table",

@@ -136,7 +136,7 @@ def test_a_run_goes_on_from_its_folder(
     assert train(*command, "--updates", "20", *again, "--save", str(halves)) == 0
     loaded = []
     for path in (whole, halves):
-        model, theta = lsh.restore(path)[:2]
+        model, theta = lsh.load(path)
         loaded.append((theta, [rows_in(path / f"1.table{i}") for i in range(26)]))
         assert model.name == "dlrm"
     np.testing.assert_array_equal(loaded[0][0], loaded[1][0])

@@ -84,7 +84,7 @@ def test_days_go_on_with_files_that_come(
         rule=lsh.Adagrad(0.01),
         threads=1,
     )
-    np.testing.assert_array_equal(lsh.restore(kept).parameters, whole.parameters)
+    np.testing.assert_array_equal(lsh.load(kept).parameters, whole.parameters)
     assert cli.main(["evaluate", str(kept), "--data", str(logs / "day-2.tsv.gz")]) == 0
 
 
@@ -134,7 +134,7 @@ def test_days_by_a_mode_go_on_after_a_kill(logs: Path, tmp_path: Path) -> None:
             assert train(*arguments, "--checkpoint", killed) == 0
             break
     assert kills > 0
-    one, other = (lsh.restore(folder / "state") for folder in (whole, killed))
+    one, other = (lsh.load(folder) for folder in (whole, killed))
     np.testing.assert_array_equal(one.parameters, other.parameters)
     for name, table in one.tables.items():
         assert sorted(table.native.ids()) == sorted(other.tables[name].native.ids())
@@ -142,17 +142,18 @@ def test_days_by_a_mode_go_on_after_a_kill(logs: Path, tmp_path: Path) -> None:
         np.testing.assert_array_equal(table.lookup(ids), other.tables[name].lookup(ids))
 
 
-def test_the_folder_of_the_run_is_no_model_and_says_where_it_is(
+def test_the_folder_of_the_run_is_what_its_last_day_has_led_to(
     logs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "run"
     assert train("--days", logs / "day-0.tsv.gz", "--checkpoint", run) == 0
     capsys.readouterr()
     for command in ("predict", "evaluate"):
-        assert cli.main([command, str(run), "--data", str(logs / "day-0.tsv.gz")]) == 2
-        assert capsys.readouterr().err == (
-            f"leashed: error: {run}: has no model itself; name {run / 'state'}\n"
-        )
+        said = []
+        for path in (run, run / "state"):
+            assert cli.main([command, str(path), "--data", str(logs / "day-0.tsv.gz")]) == 0
+            said.append(capsys.readouterr().out)
+        assert said[0] == said[1]
     assert cli.main(["export", str(tmp_path), "--onnx", str(tmp_path / "m.onnx")]) == 2
     assert f"{tmp_path}: has no model itself; name what was saved" in capsys.readouterr().err
 
@@ -246,7 +247,8 @@ def test_a_schema_tells_what_columns_become(
         assert json.loads(capsys.readouterr().out)["examples"] == 200
         assert cli.main(["predict", str(kept), *data, "--rows", "5"]) == 0
         assert len(capsys.readouterr().out.splitlines()) == 5
-    model, _, found, _ = lsh.restore(kept)
+    kept = lsh.load(kept)
+    model, found = kept.model, kept.tables
     assert [found[name].rows for name in found] == [3, None, None]
     assert model.features == 1
 

@@ -150,7 +150,7 @@ def test_models_of_clicks_come_back_with_their_tables(
     ):
         arguments = ["--model", "dlrm", *data, *more, "--epochs", "2", "--threads", "1"]
         assert cli.main(["train", *arguments, "--save", str(saved)]) == 0
-        found = lsh.restore(saved)
+        found = lsh.load(saved)
         assert sorted(found.tables) == sorted(spec.name for spec in found.model.tables)
         rows = criteo(files / "day.tsv")
         said = found.model.predict(found.parameters, rows, found.tables)[:, 0]
@@ -235,7 +235,7 @@ def test_rows_whose_probabilities_are_all_1_are_told_apart(
     arguments = ["--model", "dlrm", *clicks, "--table-mib", "1", "--epochs", "1"]
     assert cli.main(["train", *arguments, "--save", str(saved)]) == 0
     before = evaluated(capsys, str(saved), *clicks)
-    found = lsh.restore(saved)
+    found = lsh.load(saved)
     theta = found.parameters.copy()
     theta[-1] += 40
     lsh.save(saved, found.model, theta, found.tables)
@@ -405,7 +405,7 @@ def test_streams_from_training_to_predictions_are_as_from_memory(
     trained = json.loads((tmp_path / "result.json").read_text())
     assert trained["config"]["reading"]["rows"] == ROWS
     assert trained["examples"] == 2 * ROWS
-    found = [lsh.restore(path) for path in saved]
+    found = [lsh.load(path) for path in saved]
     np.testing.assert_array_equal(found[0].parameters, found[1].parameters)
 
     if file.endswith("ffm"):

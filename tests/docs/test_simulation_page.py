@@ -31,15 +31,17 @@ def test_its_commands_run(tmp_path: Path, monkeypatch, capsys) -> None:
         "bench shat": "--workers 2 --epochs 0.5 --repeats 1",
         "bench scaling": "--repeats 1 --threads 4 --seconds 0.1 --costs 0.01,0.001,0.001",
         "bench staleness": "--workers 10,20 --updates 2000",
+        "bench swap": "--days 1 --repeats 1",
         "report": "",
     }
-    assert len(commands) == 7
-    monkeypatch.setattr("leashed.cli.shat.load_data", lambda _: DIGITS)
+    assert len(commands) == 10
+    monkeypatch.setattr("leashed.cli.study.load_data", lambda _: DIGITS)
     for command in commands:
         (added,) = [words for name, words in smaller.items() if command.startswith(name)]
         assert main([*command.split(), *added.split()]) == 0
     assert (tmp_path / "contention.html").stat().st_size > 10_000
     assert (tmp_path / "shat.html").stat().st_size > 10_000
     assert (tmp_path / "staleness.html").stat().st_size > 10_000
+    assert (tmp_path / "swap.html").read_bytes() == (tmp_path / "again.html").read_bytes()
     assert (tmp_path / "virtual.html").stat().st_size > 10_000
     assert "virtual time (mlp: T_c 10.0 ms, T_u 1.00 ms" in capsys.readouterr().out

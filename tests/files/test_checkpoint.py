@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leashed import Model, load, models, save
-from leashed.files import checkpoint
+from leashed.files import model_file
 from leashed.models import Conv2d, Dense, MaxPool, ReLU
 
 MODELS = [
@@ -100,7 +100,7 @@ def test_parameters_are_placed_by_their_names(path: Path) -> None:
         reordered += data[begin:end]
         header[name]["data_offsets"] = [offset, offset + end - begin]
         offset += end - begin
-    header["__metadata__"]["checksum"] = checkpoint.checksum(header, [reordered])
+    header["__metadata__"]["checksum"] = model_file.checksum(header, [reordered])
     path.write_bytes(with_header(content, header)[: -len(data)] + reordered)
     np.testing.assert_array_equal(load(path)[1], theta)
 

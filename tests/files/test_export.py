@@ -14,7 +14,6 @@ from safetensors.numpy import load_file
 import leashed as lsh
 from leashed import models
 from leashed.cli import main
-from leashed.files.restoring import restore
 from leashed.models import (
     AUGRU,
     GRU,
@@ -182,7 +181,7 @@ def test_what_was_trained_on_bags_is_exported_with_them(tmp_path, capsys):
     result = lsh.train(model, data, until=lsh.until(epochs=1), threads=1, batch_size=10)
     path, folder = tmp_path / "m.onnx", tmp_path / "trained"
     lsh.save(folder, model, result.parameters, result.tables)
-    for found in (result, restore(folder)):
+    for found in (result, lsh.load(folder)):
         for given in ((), [4]):  # 4 is read as a sequence, and has several with or without it
             with pytest.raises(
                 ValueError, match=r"features 3, counted from 0, had any number .*=\["
@@ -441,9 +440,9 @@ def test_what_the_command_line_refuses(arguments, message, tmp_path, capsys, mon
     lsh.save(tmp_path / "m", model, theta, tables)
     (tmp_path / "file").touch()
     (tmp_path / "f.safetensors").mkdir()
-    monkeypatch.setattr("leashed.cli.export.restore", restored := Mock(wraps=restore))
+    monkeypatch.setattr("leashed.cli.export.load_whole", loaded := Mock(wraps=lsh.load))
     assert main(["export", str(tmp_path / "m"), *arguments]) == 2
-    assert restored.called == ("9" in arguments)
+    assert loaded.called == ("9" in arguments)
     assert message in capsys.readouterr().err
     assert not (tmp_path / "m.onnx").exists()
 

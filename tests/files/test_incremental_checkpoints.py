@@ -21,7 +21,7 @@ from table_files import header_in, rows_in
 
 import leashed as lsh
 from leashed import Table
-from leashed.files import checkpoint, folders, resuming
+from leashed.files import folders, model_file, resuming
 from leashed.models import Concat, Dense, Embedding, Graph, TableSpec
 
 
@@ -68,7 +68,7 @@ def test_a_run_that_resumes_from_changes_is_the_uninterrupted_one(
 def test_a_folder_of_changes_is_restored_loaded_and_saved_over(folder: Path, scratch: Path) -> None:
     model = dlrm(None)
     result = run(9, model, checkpoint=folder, checkpoint_updates=3, incremental=True)
-    restored = lsh.restore(folder)
+    restored = lsh.load(folder)
     for name, table in result.tables.items():
         table.save(scratch)
         rows = rows_in(scratch)
@@ -81,7 +81,7 @@ def test_a_folder_of_changes_is_restored_loaded_and_saved_over(folder: Path, scr
     run(12, model, tables=result.tables, checkpoint=folder, incremental=True)
     lsh.save(folder, model, result.parameters, result.tables)
     again = run(15, model, tables=result.tables, checkpoint=folder, incremental=True)
-    restored = lsh.restore(folder)
+    restored = lsh.load(folder)
     for name, table in again.tables.items():
         table.save(scratch)
         rows = rows_in(scratch)
@@ -186,7 +186,7 @@ def test_tables_that_evict_are_written_as_changes(folder: Path, scratch: Path) -
     draw, evicted = np.random.default_rng(0), 0
 
     def put_model(path: Path) -> None:
-        checkpoint.write(path, model, checkpoint.parts(model, model.init()))
+        model_file.write(path, model, model_file.parts(model, model.init()))
 
     for written in range(6):
         for _ in range(20):
@@ -194,7 +194,7 @@ def test_tables_that_evict_are_written_as_changes(folder: Path, scratch: Path) -
             table.update(ids, draw.normal(0, 1, (len(ids), 4)))
         folders.write(folder, {"t": table}, put_model, exact=True, incremental=True)
         assert len(manifest_of(folder)["tables"]["t"]["changes"]) == written
-        again = lsh.restore(folder).tables["t"]
+        again = lsh.load(folder).tables["t"]
         assert rows_of(again, scratch) == rows_of(table, scratch)
         evicted += table.statistics()["evicted"]
         # One that goes on with the folder's files does so with changes too.
@@ -322,7 +322,7 @@ def test_several_threads_end_in_what_is_exact(folder: Path, scratch: Path) -> No
     result = run(
         2_000, dlrm(None), threads=2, checkpoint=folder, checkpoint_every=0.001, incremental=True
     )
-    restored = lsh.restore(folder)
+    restored = lsh.load(folder)
     assert manifest_of(folder)["exact"]
     for name, table in result.tables.items():
         table.save(scratch)
@@ -364,7 +364,7 @@ run({updates}, dlrm(None), checkpoint=folder, checkpoint_updates={every}, increm
         if not folders.is_one(folder):
             assert seen <= every
             continue
-        restored = lsh.restore(folder)
+        restored = lsh.load(folder)
         assert restored.tables
         reached = resuming.updates_in(folder)
         assert reached >= max(at, seen - every)
@@ -377,7 +377,7 @@ GENERATIONS = """
 import sys, time
 import numpy as np
 import leashed as lsh
-from leashed import checkpoint, folders
+from leashed.files import folders, model_file
 from files.test_incremental_checkpoints import DIM, ROWS, counting
 
 folders._MOST_CHANGES, folders._MOST_OF_BASE = 2, 1e9
@@ -388,11 +388,11 @@ folder.mkdir()
 number = 0
 while True:
     theta = np.full(model.dimension, number, np.float32)
-    tensors = checkpoint.parts(model, theta)
+    tensors = model_file.parts(model, theta)
     folders.write(
         folder,
         tables,
-        lambda file: checkpoint.write(file, model, tensors),
+        lambda file: model_file.write(file, model, tensors),
         exact=True,
         incremental=incremental,
     )
@@ -439,7 +439,7 @@ def test_who_reads_while_generations_come_gets_one_of_them(how: str, folder: Pat
         given = lsh.tables.of(model.tables, rule=lsh.SGD(1.0))
         while len(seen) < 40:
             assert writer.poll() is None
-            restored = lsh.restore(folder)
+            restored = lsh.load(folder)
             check(restored.parameters, restored.tables)
             _, theta = lsh.load(folder, model, given)
             check(theta, given)
@@ -465,7 +465,7 @@ def test_a_folder_that_changes_faster_than_it_is_read_is_told(
 
     monkeypatch.setattr(folders.Opened, "check", moved)
     with pytest.raises(OSError, match="a new checkpoint took its place each of the 100 times"):
-        lsh.restore(folder)
+        lsh.load(folder)
     assert tries == 100
 
 

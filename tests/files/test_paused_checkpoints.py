@@ -23,7 +23,7 @@ from files.test_table_checkpoints import assert_alike, manifest_of, run
 
 import leashed as lsh
 from leashed import models
-from leashed.files import checkpoint, folders
+from leashed.files import folders, model_file
 
 SIGNALS = Path(__file__).parents[1] / "checkpoint_signals.py"
 
@@ -44,7 +44,7 @@ def each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 
 def updates_in(folder: Path) -> int:
-    metadata = checkpoint.read(folders.opened(folder).model)[2]
+    metadata = model_file.read(folders.opened(folder).model)[2]
     return int(json.loads(metadata["run"])["updates"])
 
 
@@ -162,14 +162,14 @@ def test_sparse_rows_in_place(discipline: lsh.Discipline, tmp_path: Path) -> Non
 
     kept = tmp_path / "kept"
     seen: list[int] = []
-    write: Callable[..., None] = checkpoint.write
+    write: Callable[..., None] = model_file.write
 
     def and_count(path: Path, *rest: Any) -> None:
         write(path, *rest)
         seen.append(1)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(checkpoint, "write", and_count)
+        patch.setattr(model_file, "write", and_count)
         whole = train(checkpoint=kept, checkpoint_updates=300)
     assert len(seen) >= 3
     np.testing.assert_array_equal(whole.parameters, train().parameters)
@@ -184,7 +184,7 @@ def struck(
     monkeypatch: pytest.MonkeyPatch, at: int, error: type[BaseException], times: int = 1
 ) -> Iterator[None]:
     """While so manieth a checkpoint is written so many signals come, whose handler raises that."""
-    write, handled, calls = checkpoint.write, threading.Semaphore(0), []
+    write, handled, calls = model_file.write, threading.Semaphore(0), []
     main = threading.main_thread().ident
     assert main is not None
 
@@ -208,7 +208,7 @@ def struck(
     before = signal.signal(signal.SIGUSR1, handler)
     try:
         with monkeypatch.context() as patch:
-            patch.setattr(checkpoint, "write", and_strike)
+            patch.setattr(model_file, "write", and_strike)
             yield
     finally:
         signal.signal(signal.SIGUSR1, before)
@@ -225,7 +225,7 @@ def test_ctrl_c_while_one_is_written_ends_the_run_with_its_last_state(
     assert result.reason == "interrupted"
     assert manifest_of(folder)["exact"]
     assert updates_in(folder) == result.total_updates
-    kept = lsh.restore(folder)
+    kept = lsh.load(folder)
     np.testing.assert_array_equal(kept.parameters, result.parameters)
     for name, table in result.tables.items():
         rows = np.arange(table.rows or 0)

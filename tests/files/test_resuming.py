@@ -15,7 +15,7 @@ import pytest
 
 import leashed as lsh
 from leashed import Dataset, Discipline, TrainResult, _core, cli, staleness
-from leashed.files import checkpoint, resuming
+from leashed.files import model_file, resuming
 
 MODEL = lsh.models.mlp(784, [16], 10)
 RULES = [
@@ -114,7 +114,7 @@ def test_several_threads_resume(concurrent: Discipline, path: Path, digits: Data
     run(digits, 20, discipline=concurrent, threads=3, checkpoint=path)
     resumed = run(digits, 45, discipline=concurrent, threads=2, resume=path, checkpoint=path)
     assert resumed.total_updates == 45
-    *_, metadata = checkpoint.read(path)
+    *_, metadata = model_file.read(path)
     batches = json.loads(metadata["run"])["batches"]
     lockstep = isinstance(concurrent, lsh.Synchronous)
     assert batches >= (20 * 3 + 25 * 2 if lockstep else 45)
@@ -151,7 +151,7 @@ def test_what_was_saved_while_training_resumes_to_the_same_bits(
         )
     for content in (kept[0], kept[-1]):
         path.write_bytes(content)
-        end = json.loads(checkpoint.read(path)[2]["run"])["updates"] + 500
+        end = json.loads(model_file.read(path)[2]["run"])["updates"] + 500
         resumed = run(digits, end, rule=rule, discipline=discipline, resume=path)
         assert resumed.config["resumed_at"] == end - 500
         whole = run(digits, end, rule=rule, discipline=discipline)
@@ -272,7 +272,7 @@ def test_a_run_checkpoint_is_a_model_file(path: Path, digits: Dataset) -> None:
     model, theta = lsh.load(path)
     assert model == MODEL
     np.testing.assert_array_equal(theta, result.parameters)
-    _, tensors, metadata = checkpoint.read(path)
+    _, tensors, metadata = model_file.read(path)
     assert tensors["state.2.0.weight"].shape == tensors["0.weight"].shape
     saved = json.loads(metadata["run"])
     assert (saved["updates"], saved["batches"], saved["version"]) == (20, 20, lsh.__version__)
@@ -285,13 +285,13 @@ def test_no_thread_stops_while_a_checkpoint_is_written(
 ) -> None:
     """The disk hangs until the run has published what it should."""
     let_go = threading.Event()
-    write = checkpoint.write
+    write = model_file.write
 
     def hang(*arguments: Any) -> None:
         assert let_go.wait(60)
         write(*arguments)
 
-    monkeypatch.setattr(checkpoint, "write", hang)
+    monkeypatch.setattr(model_file, "write", hang)
     updates = []
 
     def watch(now: lsh.Progress) -> None:
@@ -301,7 +301,7 @@ def test_no_thread_stops_while_a_checkpoint_is_written(
 
     run(digits, 3000, checkpoint=path, checkpoint_every=0.001, evaluate_every=0.01, progress=watch)
     assert updates[-1] == 3000
-    assert json.loads(checkpoint.read(path)[2]["run"])["updates"] == 3000
+    assert json.loads(model_file.read(path)[2]["run"])["updates"] == 3000
 
 
 def test_a_disk_that_fails_stops_nothing(
@@ -380,7 +380,7 @@ def test_infinite_states_beside_finite_parameters_are_written_and_go_on(
     with pytest.warns(RuntimeWarning, match="1 of 6 parameters .* stand still.*scale") as told:
         trained(20, checkpoint=path)
     assert {warning.filename for warning in told} == {__file__}
-    tensors = checkpoint.read(path)[1].items()
+    tensors = model_file.read(path)[1].items()
     assert not all(np.isfinite(tensor).all() for name, tensor in tensors if "state." in name)
     np.testing.assert_array_equal(trained(40, resume=path).parameters, whole.parameters)
     assert np.isfinite(lsh.load(path)[1]).all()
@@ -445,7 +445,7 @@ def test_files_that_hold_no_run_are_refused(path: Path, digits: Dataset) -> None
     with pytest.raises(ValueError, match=r"parameters but no run.*init=leashed.load"):
         run(digits, 10, resume=path)
     for written in ("{}", "[]", '{"rule": 1}'):
-        checkpoint.write(path, MODEL, MODEL.unflatten(MODEL.init()), {"run": written})
+        model_file.write(path, MODEL, MODEL.unflatten(MODEL.init()), {"run": written})
         with pytest.raises(ValueError, match=rf"cannot resume .*{path.name}"):
             run(digits, 10, resume=path)
 
@@ -476,7 +476,7 @@ def rewrite(path: Path, change: Callable[[dict[str, str], dict[str, Any]], None]
     saved = json.loads(metadata["run"])
     change(metadata, saved)
     metadata["run"] = json.dumps(saved)
-    metadata["checksum"] = checkpoint.checksum(header, [data])
+    metadata["checksum"] = model_file.checksum(header, [data])
     text = json.dumps(header).encode()
     path.write_bytes(len(text).to_bytes(8, "little") + text + data)
 
@@ -529,9 +529,32 @@ def test_the_command_line_resumes(path: Path, capsys: pytest.CaptureFixture[str]
     command = ["train", "--threads", "1", "--batch-size", "32", "--checkpoint", str(path)]
     assert cli.main([*command, "--updates", "10", "--checkpoint-every", "0.01"]) == 0
     assert cli.main([*command, "--updates", "20", "--resume", str(path)]) == 0
-    assert json.loads(checkpoint.read(path)[2]["run"])["updates"] == 20
+    assert json.loads(model_file.read(path)[2]["run"])["updates"] == 20
     capsys.readouterr()
     assert cli.main([*command, "--updates", "30", "--resume", str(path), "--seed", "1"]) == 2
     error = capsys.readouterr().err
     assert error.startswith("leashed: error: cannot resume")
     assert "seed was 0 and is 1" in error
+
+
+def test_what_a_process_has_left_is_gone_on_from_where_it_is_of_use(
+    path: Path, digits: Dataset
+) -> None:
+    """As a cluster's trainers do, which are started again and again with the same arguments."""
+    left = resuming.Left(path)
+    whole = run(digits, 40)
+    new = run(digits, 20, resume=left, checkpoint=path)
+    assert "resumed_at" not in new.config
+    resumed = run(digits, 40, resume=left)
+    assert resumed.config["resumed_at"] == 20
+    np.testing.assert_array_equal(resumed.parameters, whole.parameters)
+    with pytest.warns(RuntimeWarning, match=r"is of no use, .* initial parameters: .*seed was 3"):
+        other = run(digits, 10, resume=left, seed=4)
+    assert "resumed_at" not in other.config
+    path.write_bytes(b"nothing")
+    with pytest.warns(RuntimeWarning, match=r"is of no use, .*: cannot load .*truncated or not"):
+        run(digits, 10, resume=left)
+    with pytest.raises(ValueError, match=r"cannot load .*truncated or not"):
+        run(digits, 10, resume=resuming.AnyFiles(path))
+    with pytest.raises(FileNotFoundError):
+        run(digits, 10, resume=resuming.OtherData(path.with_name("none")))

@@ -12,7 +12,7 @@ import pytest
 import leashed as lsh
 from leashed import TrainResult, models
 from leashed.datasets import SparseDataset
-from leashed.files import checkpoint
+from leashed.files import model_file
 
 # More columns than the decay goes through at a time, and a last batch of 2 rows.
 N, FEATURES, BATCH = 2000, 9000, 3
@@ -58,7 +58,7 @@ def run(rows: SparseDataset, updates: int, **arguments: Any) -> TrainResult:
 
 
 def run_of(path: Path) -> dict[str, Any]:
-    return json.loads(checkpoint.read(path)[2]["run"])
+    return json.loads(model_file.read(path)[2]["run"])
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_the_file_has_weights_with_all_their_decay_and_what_they_were(
     rows: SparseDataset, path: Path
 ) -> None:
     run(rows, CUT, checkpoint=path)
-    _, tensors, _ = checkpoint.read(path)
+    _, tensors, _ = model_file.read(path)
     behind = tensors["behind.0.weight"]
     assert behind.shape == tensors["0.weight"].shape
     share = tensors["0.weight"][behind != 0] / behind[behind != 0]
@@ -115,7 +115,7 @@ def test_the_file_has_weights_with_all_their_decay_and_what_they_were(
     np.testing.assert_allclose(np.abs(share[:, None] - factors).min(axis=1), 0, atol=1e-6)
     np.testing.assert_array_equal(tensors["behind.0.bias"], tensors["0.bias"])
     run(rows, CUT, model=PLAIN, checkpoint=path)
-    assert not [name for name in checkpoint.read(path)[1] if name.startswith("behind")]
+    assert not [name for name in model_file.read(path)[1] if name.startswith("behind")]
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_a_staleness_policy_of_stages_goes_on(rows: SparseDataset, path: Path) -
     }
     whole = run(rows, 40, **arguments)
     run(rows, 20, **arguments, checkpoint=path)
-    assert checkpoint.read(path)[1]["last_updates"].shape == (2,)
+    assert model_file.read(path)[1]["last_updates"].shape == (2,)
     resumed = run(rows, 40, **arguments, resume=path)
     np.testing.assert_array_equal(resumed.parameters, whole.parameters)
 

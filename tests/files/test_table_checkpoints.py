@@ -19,7 +19,7 @@ from table_files import rows_in
 
 import leashed as lsh
 from leashed import Table, TrainResult, datasets
-from leashed.files import checkpoint, folders
+from leashed.files import folders, model_file
 from leashed.models import (
     AUGRU,
     GRU,
@@ -209,7 +209,7 @@ def test_a_crashed_run_keeps_its_last_good_checkpoint(folder: Path) -> None:
 
 FULL: dict[str, tuple[object, str]] = {
     "a table": (Table, "save"),
-    "the model": (checkpoint, "write"),
+    "the model": (model_file, "write"),
     "the manifest": (os, "fsync"),
 }
 
@@ -244,7 +244,7 @@ def die(self, path):
     if len(calls) == 2:
         kill()
 Table.save = die""",
-    "the model": "checkpoint.write = kill",
+    "the model": "model_file.write = kill",
     "the manifest, before its name": """
 replace = pathlib.Path.replace
 pathlib.Path.replace = lambda a, b: kill() if b.name == "manifest.json" else replace(a, b)""",
@@ -262,7 +262,8 @@ def test_a_process_that_is_killed_leaves_one_whole_generation(
 import os, pathlib, signal, sys
 sys.path.insert(0, {str(Path(__file__).parents[1])!r})
 from files.test_table_checkpoints import run
-from leashed import Table, checkpoint, folders
+from leashed import Table
+from leashed.files import folders, model_file
 def kill(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 {KILLED[where]}
@@ -476,7 +477,7 @@ def test_a_graph_and_its_tables_survive_a_round_trip(name: str, folder: Path) ->
     model = GRAPHS[name]()
     result = run(10, model)
     lsh.save(folder, model, result.parameters, result.tables)
-    found, theta = lsh.restore(folder)[:2]
+    found, theta = lsh.load(folder)
     assert isinstance(found, Graph)
     assert (found.name, found.loss, found.l2) == (model.name, model.loss, model.l2)
     tables = lsh.tables.of(found.tables, rule=lsh.Adagrad(0.01), seed=3)
@@ -495,7 +496,7 @@ def test_each_file_is_read_once_to_restore(folder: Path, monkeypatch: pytest.Mon
     result = run(5)
     lsh.save(folder, dlrm(), result.parameters, result.tables)
     read: list[Any] = []
-    for module, name in ((checkpoint, "read"), (folders.Opened, "check")):
+    for module, name in ((model_file, "read"), (folders.Opened, "check")):
         real = getattr(module, name)
 
         def once(path: Any, real: Any = real, name: str = name) -> Any:
@@ -503,7 +504,7 @@ def test_each_file_is_read_once_to_restore(folder: Path, monkeypatch: pytest.Mon
             return real(path)
 
         monkeypatch.setattr(module, name, once)
-    found = lsh.restore(folder)
+    found = lsh.load(folder)
     np.testing.assert_array_equal(found.parameters, result.parameters)
     assert sorted(read) == ["check", "read"]
 
@@ -529,19 +530,23 @@ def test_a_result_with_tables_is_not_saved_without_their_rows(tmp_path: Path) ->
     TrainResult.from_json(result.to_json()).save(path)  # what was measured
 
 
-def test_a_folder_is_not_read_without_its_rows(folder: Path) -> None:
+@pytest.mark.parametrize(
+    "given", [{}, {"model": dlrm()}, {"tables": None}], ids=["alone", "model", "tables"]
+)
+def test_a_folder_is_read_with_its_rows(given: dict[str, Any], folder: Path) -> None:
     result = run(5, checkpoint=folder)
-    for given in (None, dlrm()):
-        with pytest.raises(
-            ValueError, match=r"tables=leashed\.tables\.of.*leashed\.restore\(path\)"
-        ):
-            lsh.load(folder, given)
-    tables = lsh.tables.of(dlrm().tables, rule=lsh.Adagrad(0.01), seed=3)
-    _, theta = lsh.load(folder, tables=tables)
+    if "tables" in given:
+        given = {"tables": lsh.tables.of(dlrm().tables, rule=lsh.Adagrad(0.01), seed=3)}
+    found = lsh.load(folder, **given)
+    assert given.get("model") in (None, found.model)
+    assert all(found.tables[name] is table for name, table in given.get("tables", {}).items())
     np.testing.assert_array_equal(
-        dlrm().predict(theta, DATA.test, tables),
+        found.model.predict(found.parameters, DATA.test, found.tables),
         dlrm().predict(result.parameters, DATA.test, result.tables),
     )
+    assert (found.updates, found.exact, found.run["batches"]) == (5, True, 5)
+    assert found.run["rule"] == result.config["rule"]
+    assert found.states.shape == (1, len(found.parameters))
 
 
 @pytest.mark.parametrize("how", ["train", "simulate"])
@@ -563,7 +568,7 @@ def test_a_file_of_a_graph_s_parameters_alone_is_read(tmp_path: Path) -> None:
     """As ``save`` without tables wrote it before."""
     model, path = dlrm(), tmp_path / "model.safetensors"
     theta = model.init(2)
-    checkpoint.write(path, model, checkpoint.parts(model, theta))
+    model_file.write(path, model, model_file.parts(model, theta))
     found, loaded = lsh.load(path, model)
     assert found is model
     np.testing.assert_array_equal(loaded, theta)

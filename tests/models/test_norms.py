@@ -233,7 +233,7 @@ def test_a_run_goes_on_to_the_same_bits(tabled: bool, tmp_path: Path) -> None:
     np.testing.assert_array_equal(rest.statistics, whole.statistics)
     assert rest.config["statistics"] == whole.config["statistics"]
     assert rest.final_loss == whole.final_loss
-    assert len(lsh.load_statistics(tmp_path / "run")) == graph.statistics
+    assert len(lsh.load(tmp_path / "run").statistics) == graph.statistics
 
 
 class Every(resuming.Kept):
@@ -279,24 +279,20 @@ def test_files_hold_them(tmp_path: Path) -> None:
     graph, data = chain(BatchNorm(eps=1e-3)), dense()
     result = trained(graph, data, 10)
     lsh.save(tmp_path / "model", graph, result.parameters, statistics=result.statistics)
-    found, theta = lsh.load(tmp_path / "model")
-    statistics = lsh.load_statistics(tmp_path / "model")
+    loaded = lsh.load(tmp_path / "model")
+    (found, theta), statistics = loaded, loaded.statistics
     assert isinstance(found, Graph)
+    assert statistics is not None
     np.testing.assert_array_equal(
         found.predict(theta, data.x, statistics=statistics),
         graph.predict(result.parameters, data.x, statistics=result.statistics),
     )
-    restored = lsh.restore(tmp_path / "model")
-    assert restored.statistics is not None
-    np.testing.assert_array_equal(restored.statistics, statistics)
     again = lsh.TrainResult.from_json(result.to_json(parameters=True))
     np.testing.assert_array_equal(again.statistics, result.statistics)
     lsh.save(tmp_path / "bare", graph, result.parameters)
-    with pytest.raises(ValueError, match="holds no statistics"):
-        lsh.load_statistics(tmp_path / "bare")
     with pytest.raises(ValueError, match="statistics must have length 32"):
         lsh.save(tmp_path / "bare", graph, result.parameters, statistics=[1.0])
-    assert lsh.restore(tmp_path / "bare").statistics is None
+    assert lsh.load(tmp_path / "bare").statistics is None
     plain = Graph(Input(6) >> Dense(1))
     with pytest.raises(ValueError, match="statistics must be left out"):
         lsh.save(tmp_path / "bare", plain, plain.init(), statistics=[1.0])

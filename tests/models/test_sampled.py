@@ -287,7 +287,7 @@ def test_one_thread_gives_the_same_bits_under_every_discipline_and_goes_on(tmp_p
     for other in others:
         np.testing.assert_array_equal(other.parameters, expected.parameters)
         np.testing.assert_array_equal(other.tables["items"].lookup(np.arange(ITEMS)), rows)
-    found = lsh.restore(tmp_path / "run").model
+    found = lsh.load(tmp_path / "run").model
     assert isinstance(found, Graph)
     assert found.output.choice() == graph.output.choice()
     played = lsh.simulate(

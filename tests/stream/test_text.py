@@ -17,7 +17,7 @@ from stream.lines import COLUMNS, criteo_line, criteo_rows, write
 
 import leashed as lsh
 from leashed import datasets, stream
-from leashed.stream.files import open_file
+from leashed.datasets.files import open_file
 
 LABELLED = {"y": stream.Label(), "a": stream.Number()}
 

@@ -1,6 +1,7 @@
 import pytest
 
 import leashed as lsh
+from leashed.cli import main
 from leashed.studies import combinations
 from leashed.studies.combinations import Outcome
 
@@ -29,6 +30,29 @@ def test_a_rule_is_merged_into_the_page_of_the_others():
     assert combinations.merged(page, combinations.page([], made)) == page
     with pytest.raises(ValueError, match="the page is of another run"):
         combinations.merged(page, combinations.page(new, "Made otherwise."))
+
+
+def test_what_has_not_been_run_has_not_got_there():
+    def run(discipline, policy):
+        return Outcome("SGD", discipline, policy, "converged", 29.0, 28.0, 0.0)
+
+    torn = [run("SEQ", "none"), run("HOG", "none"), run("SEQ", "inverse")]
+    page = combinations.page(torn, "Made so.")
+    assert "3 of 3 runs got there." in combinations.merged(page, combinations.page([], "Made so."))
+
+
+def test_rules_that_are_not_whole_stay_out_of_a_page_with_others(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(combinations, "DISCIPLINES", (lsh.Sequential(), lsh.Hogwild()))
+    monkeypatch.setattr(combinations, "POLICIES", (lsh.staleness.none(),))
+    data = lsh.datasets.synthetic_digits(96, seed=0, test=32)
+    monkeypatch.setattr("leashed.cli.combinations.load_data", lambda _: data)
+    page = tmp_path / "page.md"
+    command = ["bench", "combinations", "--rules", "SGD", "--threads", "1", "--page", str(page)]
+    assert main(command) == 0
+    whole = page.read_text()
+    assert main([*command, "--merge", "--minutes", "1e-9"]) == 3
+    assert page.read_text() == whole
+    assert "SGD is not whole and stays as it is in the page" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("rule", ["SGD", "SWAP(Adagrad)"])

@@ -8,10 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from leashed.cli import main
-from leashed.report.plots.damping import over_time
-from leashed.studies import damping
+from leashed.cli import main, study
 from leashed.studies.damping import DAMPING, Asked, curves
+from leashed.studies.plots.damping import over_time
 
 SMALL = Asked(workers=(5,), updates=10, rows=500, repeats=2, batch_size=8)
 
@@ -33,7 +32,7 @@ def test_every_damping_begins_alike_and_ends_apart() -> None:
 
 
 def test_a_run_that_crashed_has_no_loss_from_there_on() -> None:
-    padded = damping._padded(np.array([1.0, 2.0]))
+    padded = SMALL.padded(np.array([1.0, 2.0]))
     assert padded[:2].tolist() == [1.0, 2.0]
     assert np.isnan(padded[2:]).all()
 
@@ -48,7 +47,7 @@ def test_runs_that_crash_have_a_curve_and_a_figure_all_the_same() -> None:
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
     monkeypatch.setattr(
-        "leashed.cli.damping.Asked", lambda **given: Asked(**{**given, "rows": 300})
+        "leashed.cli.study.given", lambda *of, given=study.given: {**given(*of), "rows": 300}
     )
     page = tmp_path / "damping.html"
     arguments = ["--damping", "--workers", "4", "--repeats", "2", "--report", str(page)]

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from leashed.cli import main
-from leashed.report.plots.normalisation import over_time
+from leashed.cli import main, study
 from leashed.studies.normalisation import ARMS, Asked, curves
+from leashed.studies.plots.normalisation import over_time
 
 SMALL = Asked(workers=(4,), updates=6, rows=500, repeats=2, batch_size=8)
 
@@ -43,8 +43,8 @@ def test_runs_that_crash_have_a_curve_and_a_figure_all_the_same() -> None:
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
     monkeypatch.setattr(
-        "leashed.cli.normalisation.Asked",
-        lambda **given: Asked(**{**given, "rows": 300, "updates": 4}),
+        "leashed.cli.study.given",
+        lambda *of, given=study.given: {**given(*of), "rows": 300, "updates": 4},
     )
     page = tmp_path / "normalisation.html"
     arguments = ["--workers", "3,5", "--batch-size", "8", "--repeats", "2", "--report", str(page)]
@@ -59,7 +59,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     ("arguments", "message"),
     [
         (["--workers", "0"], "workers must be at least 1"),
-        (["--batch-size", "1"], "batch-size must be at least 2"),
+        (["--batch-size", "1"], "batch_size must be at least 2"),
         (["--lr", "0"], "lr must be greater than 0"),
         (["--repeats", "0"], "repeats must be at least 1"),
     ],

@@ -10,7 +10,7 @@ import pytest
 from leashed.cluster.packing import FRAGMENT
 from leashed.cluster.shadowsync.figure5 import Figure5, Paced
 from leashed.cluster.shadowsync.scaling import demand, plateau
-from leashed.cluster.shadowsync.study import left
+from leashed.studies.study import left
 
 TINY = Figure5(
     trainers=(1, 2),

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import leashed as lsh
-from leashed.cluster.shadowsync.study import left
 from leashed.cluster.shadowsync.virtual import VirtualFigure5, VirtualSweep, VirtualTable2
+from leashed.studies.study import left
 
 DATA = lsh.datasets.synthetic_digits(320, seed=0, test=50)
 SWEEP = Path(__file__).parents[2] / "bench/experiments/amd-epyc-v4-2-cores/virtual-sweep.jsonl.gz"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from leashed import datasets
-from leashed.cli import main, shat
+from leashed.cli import main
 from leashed.studies.shat import CLUSTERS, HETEROGENEOUS, METHODS, Asked, settings, train_all
 
 DATA = datasets.synthetic_digits(320, test=100)
@@ -78,7 +78,7 @@ def test_the_same_seed_gives_the_same_runs_however_many_threads_there_are(runs):
 def test_a_run_that_meets_nan_is_told(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(shat, "load_data", lambda _: DATA)
+    monkeypatch.setattr("leashed.cli.study.load_data", lambda _: DATA)
     page = tmp_path / "shat.html"
     arguments = ["--workers", "2", "--epochs", "0.2", "--repeats", "2", "--lr", "1e9"]
     assert main(["bench", "shat", *arguments, "--batch-size", "16", "--report", str(page)]) == 0

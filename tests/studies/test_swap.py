@@ -7,10 +7,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from leashed.cli import main
+from leashed.cli import main, study
 from leashed.studies.swap import OPTIMIZERS, Asked, curves
 
 SHORT = {"rows": 320, "batch_size": 16}
+
+
+def shorten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Days of the command's are short, too."""
+    monkeypatch.setattr(
+        "leashed.cli.study.given", lambda *of, given=study.given: {**given(*of), **SHORT}
+    )
+
+
 SMALL = Asked(days=3, rows=640, batch_size=16, repeats=2)
 
 
@@ -33,7 +42,7 @@ def test_days_follow_each_other_and_squares_do_what_the_rule_says() -> None:
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
-    monkeypatch.setattr("leashed.cli.swap.Asked", lambda **given: Asked(**{**given, **SHORT}))
+    shorten(monkeypatch)
     page = tmp_path / "swap.html"
     assert main(["bench", "swap", "--days", "2", "--repeats", "2", "--report", str(page)]) == 0
     told = capsys.readouterr().out
@@ -44,7 +53,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
 
 @pytest.mark.parametrize("option", ["--lr", "--decayed-lr"])
 def test_a_crash_names_the_rate(option: str, capsys, monkeypatch) -> None:
-    monkeypatch.setattr("leashed.cli.swap.Asked", lambda **given: Asked(**{**given, **SHORT}))
+    shorten(monkeypatch)
     arguments = ["--days", "2", "--repeats", "1", option, "1e38"]
     assert main(["bench", "swap", *arguments]) == 2
     assert f"on day 1 crashed: what it trains is no longer finite; give a smaller {option}" in (
@@ -59,7 +68,7 @@ def test_a_crash_names_the_rate(option: str, capsys, monkeypatch) -> None:
         (["--drift", "2"], "drift must be at most 1"),
         (["--lr", "0"], "lr must be greater than 0"),
         (["--repeats", "0"], "repeats must be at least 1"),
-        (["--periods", "54"], "--periods must be at most 53"),
+        (["--periods", "54"], "periods must be at most 53"),
     ],
 )
 def test_wrong_arguments(arguments: list[str], message: str, capsys) -> None:

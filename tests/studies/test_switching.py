@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from leashed.base.table import MISSING
 from leashed.cli import main
-from leashed.report.switching import Found, _staleness, parts, tendencies
-from leashed.report.table import MISSING
 from leashed.studies import recommender
+from leashed.studies.gba import Found, _staleness, parts, tendencies
 from leashed.studies.gba_bound import both_updated, bounds
 from leashed.studies.switching import (
     DAILY,

@@ -16,7 +16,7 @@ import pytest
 import leashed as lsh
 from leashed import retrieval, simulation, stream
 from leashed.datasets import Bags, ClickDataset, Dataset, hashed
-from leashed.files import checkpoint
+from leashed.files import model_file
 from leashed.models import Dense, Graph, Input
 
 ROWS = 64
@@ -210,14 +210,16 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     if request.param != "checkpoint":
         lsh.save(path, dlrm(), found.parameters, found.tables)
     if request.param == "saved again":
-        model, theta, tables, _ = lsh.restore(path)
+        kept = lsh.load(path)
+        model, theta, tables = kept.model, kept.parameters, kept.tables
         path = tmp_path / "again"
         lsh.save(path, model, theta, tables)
     return path
 
 
 def test_files_keep_them(folder: Path) -> None:
-    model, theta, tables, _ = lsh.restore(folder)
+    kept = lsh.load(folder)
+    model, theta, tables = kept.model, kept.parameters, kept.tables
     model.predict(theta, clicks(), tables)
     with pytest.raises(ValueError, match=OTHERWISE):
         model.predict(theta, SWAPPED["ids"], tables)
@@ -227,10 +229,12 @@ def test_files_keep_them(folder: Path) -> None:
 
 
 def test_files_of_before_are_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, theta, tables, _ = lsh.restore(folder)
-    monkeypatch.setattr(checkpoint, "columns_told", lambda _: {})
+    kept = lsh.load(folder)
+    model, theta, tables = kept.model, kept.parameters, kept.tables
+    monkeypatch.setattr(model_file, "columns_told", lambda _: {})
     lsh.save(folder, model, theta, tables)
-    _, theta, tables, _ = lsh.restore(folder)
+    kept = lsh.load(folder)
+    theta, tables = kept.parameters, kept.tables
     dlrm().predict(theta, SWAPPED["ids"], tables)
 
 

@@ -17,19 +17,16 @@ from leashed.cli import (
     contention,
     elp,
     export,
-    normalisation,
     policies,
     predict,
     replay,
     report,
     scaling,
     shadowsync,
-    shat,
     shm,
     simulate,
     staleness,
-    swap,
-    switching,
+    study,
     train,
     tune,
 )
@@ -87,12 +84,9 @@ def _parser() -> argparse.ArgumentParser:
     scaling.add(benchmarks)
     combinations.add(benchmarks)
     contention.add(benchmarks)
-    normalisation.add(benchmarks)
     shadowsync.add(benchmarks)
-    shat.add(benchmarks)
     staleness.add(benchmarks)
-    swap.add(benchmarks)
-    switching.add(benchmarks)
+    study.add(benchmarks)
     report.add(commands)
     policies.add(commands)
     replay.add(commands)

@@ -72,13 +72,14 @@ def add_discipline(parser: Arguments) -> None:
     )
     parser.add_argument(
         "--persistence",
-        type=_persistence,
+        type=persistence,
         metavar="inf|K",
         help="with leashed: drop a gradient after more than K failed attempts (default: inf)",
     )
 
 
-def _persistence(value: str) -> float:
+def persistence(value: str) -> float:
+    """An argument type: a bound T_p."""
     if value == "inf":
         return math.inf
     try:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from leashed import datasets, models, stream
 from leashed.cli.files import parts_of, stream_of
 from leashed.datasets import ClickDataset, ClickSplit
+from leashed.datasets.fields import Schema
 from leashed.models import tables
 from leashed.models.graphs import Graph
 from leashed.models.tables import Table
@@ -170,7 +171,7 @@ def build(name: str, options: argparse.Namespace) -> Graph:
 
 
 def _of_schema(name: str, path: Path) -> Graph:
-    columns = stream.columns.Schema(stream.schema(path)["columns"])
+    columns = Schema(stream.schema(path)["columns"])
     if not (columns.numbers and columns.ids):
         raise ValueError(f"{path} must have numbers and ids for a model of clicks")
     bounds = [column.bound for column in columns.ids.values()]

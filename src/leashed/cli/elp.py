@@ -7,7 +7,7 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING
 
-from leashed.report.table import MISSING, text
+from leashed.base.table import MISSING, text
 from leashed.studies.elp import TABLE_1, Parallelism
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from leashed.base import checks
 from leashed.files import export
-from leashed.files.restoring import restore
+from leashed.files.checkpoint import load_whole
 
 if TYPE_CHECKING:
     from leashed.cli.arguments import Commands
@@ -53,7 +53,7 @@ def _export(options: argparse.Namespace) -> int:
         export.check_tables_path(options.tables)
         if options.onnx is not None and options.onnx.resolve() == options.tables.resolve():
             raise ValueError(f"--tables {options.tables} is what --onnx writes; name another")
-    found = restore(options.model)
+    found = load_whole(options.model)
     if options.tables is not None and not found.tables:
         raise ValueError(f"{options.model} has no tables; leave --tables out")
     if options.onnx is not None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from leashed import stream
 from leashed.cli.arguments import existing
+from leashed.datasets.files import paths_of
 from leashed.stream import SparseStream, Stream
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def expanded(patterns: Sequence[str]) -> dict[str, Path]:
         ValueError: two have one name.
     """
     found: dict[str, Path] = {}
-    for path in stream.files.paths_of(patterns):
+    for path in paths_of(patterns):
         assert isinstance(path, Path)
         if path.name in found:
             raise ValueError(f"two days are called {path.name}; give each file a name of its own")

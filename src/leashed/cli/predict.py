@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 
 from leashed import metrics
 from leashed.base import atomic, checks
+from leashed.base.table import number, pairs
 from leashed.cli import clicks, files, sparse
 from leashed.datasets import ClickDataset, Dataset, SparseDataset
-from leashed.files.restoring import Restored, restore
+from leashed.files.checkpoint import Loaded, load_whole
 from leashed.models.factorisation import FactorisationMachine
 from leashed.models.graphs import Graph
 from leashed.models.network import Model
-from leashed.report.table import number, pairs
 from leashed.training.spelled import data_of
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
 
 
 def _parts(
-    found: Restored, options: argparse.Namespace
+    found: Loaded[Any], options: argparse.Namespace
 ) -> Iterator[Dataset | SparseDataset | ClickDataset]:
     """The examples that ``--data`` names, as the model takes them: of files of clicks and of sparse
     rows part after part, so that no length needs memory.
@@ -112,7 +112,9 @@ def _parts(
     return iter([data if most is None else data.head(most)])
 
 
-def _read(found: Restored, options: argparse.Namespace, most: int | None) -> Dataset | ClickDataset:
+def _read(
+    found: Loaded[Any], options: argparse.Namespace, most: int | None
+) -> Dataset | ClickDataset:
     model = found.model
     if isinstance(model, Graph) and model.readers:
         _refuse(options, "generated clicks", *_OF_FILES, "format", "zero_based")
@@ -161,7 +163,9 @@ def _refuse(options: argparse.Namespace, data: str, *names: str) -> None:
             raise ValueError(f"--{name.replace('_', '-')} does not go with {data}; leave it out")
 
 
-def _outputs(found: Restored, data: Dataset | SparseDataset | ClickDataset) -> NDArray[np.float32]:
+def _outputs(
+    found: Loaded[Any], data: Dataset | SparseDataset | ClickDataset
+) -> NDArray[np.float32]:
     model: Any = found.model
     if isinstance(model, Graph) and model.readers:
         return model.predict(found.parameters, data, found.tables, found.statistics)  # type: ignore[arg-type]
@@ -179,7 +183,7 @@ def _predict(options: argparse.Namespace) -> int:
     kept = options.undo_downsampling
     if kept is not None and not 0 < kept <= 1:
         raise ValueError(f"--undo-downsampling must be above 0 and at most 1, got {kept:g}")
-    found = restore(options.model)
+    found = load_whole(options.model)
     if kept is not None and not _clicked(found.model):
         raise ValueError("--undo-downsampling goes with models of one probability")
     says = (_outputs(found, part) for part in _parts(found, options))
@@ -237,7 +241,7 @@ def _lines(says: Iterator[NDArray[np.float32]]) -> Iterator[str]:
 
 
 def _evaluate(options: argparse.Namespace) -> int:
-    found = restore(options.model)
+    found = load_whole(options.model)
     values = _judged(found, _parts(found, options))
     if options.json:
         told = {key.replace(" ", "_"): value for key, value in values.items()}
@@ -250,7 +254,7 @@ def _evaluate(options: argparse.Namespace) -> int:
 
 
 def _judged(
-    found: Restored, parts: Iterator[Dataset | SparseDataset | ClickDataset]
+    found: Loaded[Any], parts: Iterator[Dataset | SparseDataset | ClickDataset]
 ) -> dict[str, float]:
     """What the model's predictions of all parts come to."""
     model: Any = found.model
@@ -275,7 +279,7 @@ def _judged(
     return values
 
 
-def _logits(found: Restored, data: Any) -> NDArray[np.float32]:
+def _logits(found: Loaded[Any], data: Any) -> NDArray[np.float32]:
     """They tell rows apart whose probabilities are all 1 in float32."""
     model: Any = found.model
     if isinstance(model, Graph):

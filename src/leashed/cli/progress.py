@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import math
 import shutil
+import sys
 import time
 from typing import TextIO
 
-from leashed.report.table import number
+from leashed.base.table import number
 from leashed.stopping import Until
 from leashed.training.train import Progress
 
 _BAR = 10
 _QUIET_SECONDS = 5.0
+
+
+def tell(text: str) -> None:
+    """Print to standard error."""
+    print(text, file=sys.stderr)
 
 
 class Line:

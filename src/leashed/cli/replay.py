@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from leashed.base.table import number, pairs
 from leashed.cli.arguments import add_data, load_data
-from leashed.report.table import number, pairs
 from leashed.training.replaying import Applied, Replay, replay
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leashed.base import checks
+from leashed.cli import study
 from leashed.studies import runs
 
 if TYPE_CHECKING:
@@ -20,15 +21,16 @@ def add(commands: Commands) -> None:
         "report",
         help="write an HTML report with the paper's figures",
         description="Write one HTML file, readable without a network, with the figures and tables "
-        "of the Leashed-SGD paper drawn from your runs.",
+        "of the Leashed-SGD paper drawn from your runs, or with those of another study from its "
+        "records.",
     )
     parser.add_argument(
         "files",
         nargs="+",
         type=Path,
         metavar="RUNS",
-        help="results from 'leashed bench scaling --output' or 'leashed train --output', plain or "
-        "packed by gzip, or the folder of a run of 'leashed cluster up'",
+        help="what 'leashed bench … --output', 'leashed tune --output' or 'leashed train --output' "
+        "has written, plain or packed by gzip, or the folder of a run of 'leashed cluster up'",
     )
     parser.add_argument(
         "-o", "--output", type=Path, default=Path("report.html"), help="default: %(default)s"
@@ -50,6 +52,13 @@ def _report(options: argparse.Namespace) -> int:
     checks.drawable(options.output)
     if any(file.is_dir() for file in options.files):
         return _cluster(options)
+    kinds = {study.has_records(file) for file in options.files}
+    if len(kinds) > 1:
+        raise ValueError(
+            "records of studies and results of training have a page each; give one kind"
+        )
+    if kinds == {True}:
+        return _studies(options)
     from leashed.report import page  # noqa: PLC0415 (matplotlib is optional)
 
     together = [run for file in options.files for run in runs.read(file)]
@@ -59,6 +68,14 @@ def _report(options: argparse.Namespace) -> int:
     for line in missing:
         print(f"not drawn: {line}", file=sys.stderr)
     print(f"{options.output}: {len(together)} runs")
+    return 0
+
+
+def _studies(options: argparse.Namespace) -> int:
+    if options.threads is not None or options.figures is not None:
+        raise ValueError("--threads and --figures go with results of training, not with records")
+    number = study.write_page(options.files, options.output)
+    print(f"{options.output}: {number} records")
     return 0
 
 

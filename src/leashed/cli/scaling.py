@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
-import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leashed import simulation
-from leashed.base import checks
-from leashed.cli.appending import before, opened, tell, tell_left
+from leashed.base.table import duration, number, percent
+from leashed.cli import study
 from leashed.cli.arguments import add_data, listed, load_data
-from leashed.cli.progress import Line, describe
+from leashed.cli.progress import tell
 from leashed.models._parameters import INITIALISATIONS
 from leashed.report import summary
-from leashed.report.table import duration, number, percent
+from leashed.report.scaling import Scaling
 from leashed.studies import scaling
 from leashed.studies.plan import PIXELS
-from leashed.studies.runs import Run, read_to_append
-from leashed.training.train import Progress
+from leashed.studies.runs import Run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +26,6 @@ if TYPE_CHECKING:
     from leashed.datasets import Dataset
 
 _PLAN = scaling.Plan()
-_RUNS_LEFT = 3
 
 
 def add(benchmarks: Commands) -> None:
@@ -39,8 +34,8 @@ def add(benchmarks: Commands) -> None:
         "scaling",
         help="the paper's comparison of all algorithms over thread counts",
         description="Run SEQ, SYNC, ASYNC, HOG, LSH_ps∞, LSH_ps1 and LSH_ps0 over thread counts, "
-        "step sizes and repeats, and print the comparison of the Leashed-SGD paper. Exit status: "
-        "0; 2 for a wrong argument or file; 3 if --minutes left runs; 130 after Ctrl-C.",
+        "step sizes and repeats, and print the comparison of the Leashed-SGD paper. "
+        f"{study.STATUSES}",
     )
     add_data(parser)
     parser.add_argument(
@@ -110,18 +105,7 @@ def add(benchmarks: Commands) -> None:
         metavar="T_C,T_U,COPY",
         help="with --virtual and one model: seconds of a gradient, an update and a copy",
     )
-    parser.add_argument("--output", type=Path, help="write each result to this file, as JSON lines")
-    parser.add_argument(
-        "--resume", action="store_true", help="add to the --output that is there what it lacks"
-    )
-    parser.add_argument(
-        "--minutes", type=float, help="begin no further run after so long; --resume goes on"
-    )
-    parser.add_argument(
-        "--json-lines",
-        action="store_true",
-        help="print each result as a line of JSON; the tables go to standard error",
-    )
+    study.add_arguments(parser)
     parser.set_defaults(command=_scaling)
 
 
@@ -154,74 +138,28 @@ def _plan(options: argparse.Namespace) -> scaling.Plan:
 
 
 def _scaling(options: argparse.Namespace) -> int:
-    if options.resume and options.output is None:
-        raise ValueError("--resume goes with --output, the file to go on with")
-    if options.minutes is not None:
-        checks.real("minutes", options.minutes, 0.0)
+    kept = study.kept_of(options, Scaling.parsed)
     if options.costs is not None and not options.virtual:
         raise ValueError("--costs goes with --virtual")
-    plan = _plan(options)
-    checks.writable(options.output)
-    data = load_data(options).train
-    runs, size = before(options, read_to_append)
+    plan, data = _plan(options), load_data(options).train
     if options.virtual:
-        plan = _virtual(plan, data, options.costs, runs)
-    try:
-        settings = scaling.left(plan, data, runs)
-    except ValueError as error:
-        raise ValueError(
-            f"{options.output}: {error}; give the same arguments, or another --output"
-        ) from None
-    _announce(plan, data, len(settings))
+        plan = _virtual(plan, data, options.costs, kept.records)
+    return study.perform(
+        Scaling(plan),
+        options,
+        kept,
+        data,
+        announced=lambda left: _announce(plan, data, left),
+        ended=lambda run, name: tell(f"{name}: {_ended(run)}"),
+        write=_write,
+    )
 
-    line = Line(sys.stderr)
-    current = ""
 
-    def started(done: int, setting: scaling.Setting) -> None:
-        nonlocal current
-        current = f"{done + 1}/{len(settings)} {setting}"
-        line.show(current)
+def _write(path: Path, runs: Sequence[Run]) -> None:
+    from leashed.report import page  # noqa: PLC0415 (matplotlib is optional)
 
-    def progress(now: Progress) -> None:
-        line.show(f"{current}  {describe(now)}")
-
-    begun, ended, interrupted = time.monotonic(), 0, False
-    with contextlib.ExitStack() as stack:
-        output = None
-        if options.output is not None:
-            output = stack.enter_context(opened(options.output, size))
-        running = stack.enter_context(
-            contextlib.closing(
-                scaling.run(plan, data, settings=settings, started=started, progress=progress)
-            )
-        )
-        try:
-            for run in running:
-                line.clear()
-                tell(f"{current}: {_ended(run)}")
-                interrupted = run.result.reason == "interrupted"
-                if interrupted:
-                    break
-                text = run.result.to_json()
-                if output is not None:
-                    output.write(text + "\n")
-                    output.flush()
-                if options.json_lines:
-                    print(text, flush=True)
-                runs.append(run)
-                ended += 1
-                if options.minutes is not None and time.monotonic() - begun > 60 * options.minutes:
-                    break
-        except KeyboardInterrupt:  # between two runs
-            interrupted = True
-    line.clear()
-    if runs:
-        print(summary.report(runs), file=sys.stderr if options.json_lines else sys.stdout)
-    left = len(settings) - ended
-    tell_left(left, len(plan.settings()), output)
-    if interrupted:
-        return 130
-    return _RUNS_LEFT if left else 0
+    for line in page.write(runs, path):
+        tell(f"not drawn: {line}")
 
 
 def _virtual(

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
-import json
-import sys
-import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leashed.base import checks
-from leashed.cli.appending import before, opened, tell, tell_left
+from leashed.base.table import number
+from leashed.cli import study
 from leashed.cli.arguments import add_data, listed, load_data
-from leashed.cli.progress import Line
+from leashed.cli.progress import tell
 from leashed.cluster.shadowsync.figure5 import Figure5
 from leashed.cluster.shadowsync.quality import Sweep, Table2
 from leashed.cluster.shadowsync.scaling import Scaling
-from leashed.cluster.shadowsync.study import Record, Study, left, read
+from leashed.cluster.shadowsync.timed import Timed
 from leashed.cluster.shadowsync.virtual import VirtualFigure5, VirtualSweep, VirtualTable2
 from leashed.datasets import Split, synthetic_digits
-from leashed.report.table import number
 from leashed.studies.scaling import MODELS
+from leashed.studies.study import Record, spelled
 
 if TYPE_CHECKING:
     from leashed.cli.arguments import Commands
@@ -35,7 +33,6 @@ _VIRTUAL: dict[str, type[AnyStudy]] = {
     "table2": VirtualTable2,
     "sweep": VirtualSweep,
 }
-_RUNS_LEFT = 3
 
 
 def add(benchmarks: Commands) -> None:
@@ -45,8 +42,8 @@ def add(benchmarks: Commands) -> None:
         help="the ShadowSync paper's experiments: scaling, sync gap and quality",
         description="Run several trainers and sync servers on this machine: by default Figure 5 of "
         "the ShadowSync paper, examples per second over trainers where the sync servers' links are "
-        "limited, beside what bytes over bandwidth predict. Exit status: 0; 2 for a wrong argument "
-        "or file; 3 if --minutes left runs; 130 after Ctrl-C.",
+        "limited, beside what bytes over bandwidth predict. "
+        f"{study.STATUSES}",
     )
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
@@ -145,22 +142,11 @@ def add(benchmarks: Commands) -> None:
         metavar="SECONDS",
         help=f"of a message; default: {VirtualFigure5.latency:g}",
     )
-    parser.add_argument("--output", type=Path, help="write each run to this file, as JSON lines")
-    parser.add_argument(
-        "--resume", action="store_true", help="add to the --output that is there what it lacks"
-    )
-    parser.add_argument(
-        "--minutes", type=float, help="begin no further run after so long; --resume goes on"
-    )
-    parser.add_argument(
-        "--json-lines",
-        action="store_true",
-        help="print each run as a line of JSON; the tables go to standard error",
-    )
+    study.add_arguments(parser)
     parser.set_defaults(command=_shadowsync, study="figure5")
 
 
-def _takes(study: Study) -> str:
+def _takes(study: Timed) -> str:
     return f"about {number(study.seconds() / 60.0, 2)} minutes"
 
 
@@ -173,18 +159,14 @@ def _varying(text: str) -> tuple[int, ...]:
         ) from None
 
 
-def _spelled(value: Any) -> str:
-    return "/".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)
-
-
 def _default(name: str) -> str:
     """Of a setting, where it differs by study of each."""
     found: dict[str, str] = {}
-    for word, study in _STUDIES.items():
-        for item in dataclasses.fields(study):
+    for word, kind in _STUDIES.items():
+        for item in dataclasses.fields(kind):
             if item.name == name:
                 value: Any = item.default
-                shown = ",".join(map(_spelled, value)) if isinstance(value, tuple) else str(value)
+                shown = ",".join(map(spelled, value)) if isinstance(value, tuple) else str(value)
                 found[word] = shown
     if len(set(found.values())) == 1:
         return f"default: {next(iter(found.values()))}"
@@ -234,71 +216,21 @@ def _data(options: argparse.Namespace, study: AnyStudy) -> Split | None:
 
 
 def _shadowsync(options: argparse.Namespace) -> int:
-    if options.resume and options.output is None:
-        raise ValueError("--resume goes with --output, the file to go on with")
     if options.plot is not None and options.study != "figure5":
         raise ValueError(f"--plot does not go with --{options.study}")
-    if options.minutes is not None:
-        checks.real("minutes", options.minutes, 0.0)
-    study = _study(options)
-    checks.writable(options.output)
+    kept, asked = study.kept_of(options), _study(options)
     checks.drawable(options.plot)
-    records, size = before(options, read)
-    data = _data(options, study)
-    try:
-        settings = left(study, data, records)
-    except ValueError as error:
-        raise ValueError(
-            f"{options.output}: {error}; give the same arguments, or another --output"
-        ) from None
-    total = len(study.settings())
-    minutes = study.seconds() / 60.0 * len(settings) / total
-    runs = f"{total} runs" if len(settings) == total else f"{len(settings)} runs left of {total}"
-    tell(f"{runs}, about {number(minutes, 2)} minutes")
+    total = len(asked.settings())
 
-    line = Line(sys.stderr)
-    begun, ended, interrupted = time.monotonic(), 0, False
-    with contextlib.ExitStack() as stack:
-        output = None
-        if options.output is not None:
-            output = stack.enter_context(opened(options.output, size))
-        try:
-            for setting in settings:
-                line.show(f"{ended + 1}/{len(settings)} {_words(setting)}")
-                record = study.run(setting, data)
-                records.append(record)
-                ended += 1
-                text = json.dumps(record, ensure_ascii=False, allow_nan=False)
-                if output is not None:
-                    output.write(text + "\n")
-                    output.flush()
-                if options.json_lines:
-                    print(text, flush=True)
-                if options.minutes is not None and time.monotonic() - begun > 60 * options.minutes:
-                    break
-        except KeyboardInterrupt:
-            interrupted = True
-    line.clear()
-    if records:
-        print(study.report(records), file=sys.stderr if options.json_lines else sys.stdout)
-    if options.plot is not None and records and isinstance(study, Scaling):
-        _draw(study, records, options.plot)
-    remaining = len(settings) - ended
-    tell_left(remaining, total, output)
-    if interrupted:
-        return 130
-    return _RUNS_LEFT if remaining else 0
+    def announced(left: int) -> None:
+        runs = f"{total} runs" if left == total else f"{left} runs left of {total}"
+        tell(f"{runs}, about {number(asked.seconds() / 60.0 * left / total, 2)} minutes")
 
+    def printed(records: Sequence[Record]) -> str:
+        if options.plot is not None and isinstance(asked, Scaling):
+            asked.drawn(records).savefig(options.plot)
+            tell(str(options.plot))
+        return asked.text(records)
 
-def _draw(study: Scaling, records: list[Record], path: Path) -> None:
-    from leashed.report.plots.shadowsync import scaling  # noqa: PLC0415 (matplotlib is optional)
-
-    losses = study.loss_panels(records) if isinstance(study, VirtualFigure5) else {}
-    scaling(*study.panels(records), study.told, losses).savefig(path)
-    tell(str(path))
-
-
-def _words(setting: Record) -> str:
-    return " ".join(
-        f"{name}={_spelled(value)}" for name, value in setting.items() if value is not None
-    )
+    data = _data(options, asked)
+    return study.perform(asked, options, kept, data, announced=announced, printed=printed)

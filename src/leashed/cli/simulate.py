@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from leashed import simulation
 from leashed.base import checks
+from leashed.base.table import MISSING, duration, number, text
 from leashed.cli import clicks
 from leashed.cli.arguments import add_data, load_data
 from leashed.cli.progress import Line
@@ -17,7 +18,6 @@ from leashed.datasets import ClickSplit, Split
 from leashed.models.graphs import Graph
 from leashed.models.network import Model
 from leashed.modes import Mode
-from leashed.report.table import MISSING, duration, number, text
 from leashed.simulation.network import Network
 from leashed.simulation.sharding import Sharding
 from leashed.simulation.virtual_time import Cluster, Simulation, check_shards, simulate

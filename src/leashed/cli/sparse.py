@@ -15,10 +15,10 @@ from leashed import datasets, models, stream
 from leashed.cli import files
 from leashed.cli.arguments import existing
 from leashed.datasets import SparseDataset
+from leashed.datasets.files import is_repeatable, paths_of
 from leashed.models.factorisation import FactorisationMachine
 from leashed.models.network import Model
 from leashed.stream import SparseStream, Stream
-from leashed.stream.files import is_repeatable, paths_of
 
 if TYPE_CHECKING:
     from leashed.cli.arguments import Arguments

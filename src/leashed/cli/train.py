@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leashed.base import checks
+from leashed.base.table import pairs
 from leashed.cli import clicks, days, files, sparse
 from leashed.cli.arguments import add_data, add_discipline, load_data
 from leashed.cli.progress import Line, bar, completed, describe
@@ -24,7 +25,6 @@ from leashed.models.factorisation import FactorisationMachine
 from leashed.models.graphs import Graph
 from leashed.models.network import Model
 from leashed.report.facts import facts
-from leashed.report.table import pairs
 from leashed.stopping import Until
 from leashed.stream import SparseStream, Stream
 from leashed.studies.scaling import MODELS, build_model

@@ -7,11 +7,14 @@ import math
 import sys
 from typing import TYPE_CHECKING
 
+from leashed.base.table import duration
+from leashed.cli import study
 from leashed.cli.arguments import add_data, listed, load_data
+from leashed.cli.progress import tell
 from leashed.models._parameters import INITIALISATIONS
-from leashed.report.table import duration
-from leashed.studies.scaling import MODELS, build_model
-from leashed.studies.tune import BATCH_SIZES, Trial, tune
+from leashed.studies.plan import MODELS
+from leashed.studies.study import Record
+from leashed.studies.tune import BATCH_SIZES, Search, trial_of
 
 if TYPE_CHECKING:
     from leashed.cli.arguments import Commands
@@ -23,7 +26,9 @@ def add(commands: Commands) -> None:
         "tune",
         help="find what reaches a loss soonest on this machine",
         description="Try step sizes, batch sizes, disciplines and numbers of threads within a "
-        "budget of time, print every trial, and the choice with the least time to ε.",
+        "budget of time, print every trial, and the choice with the least time to ε; where none "
+        "gets there the exit status is 1. "
+        f"{study.STATUSES}",
     )
     add_data(parser)
     parser.add_argument("--model", choices=MODELS, default="mlp", help="default: %(default)s")
@@ -45,31 +50,29 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--init", choices=INITIALISATIONS, default="he", help="default: %(default)s"
     )
+    study.add_arguments(parser)
     parser.set_defaults(command=_tune)
 
 
 def _tune(options: argparse.Namespace) -> int:
-    data = load_data(options)
-    model = build_model(options.model, data.train)
+    kept, data = study.kept_of(options), load_data(options).train
+    names = ("model", "loss_fraction", "seconds", "threads", "seed", "init")
+    asked = Search(
+        batch_sizes=options.batch_size, **{name: getattr(options, name) for name in names}
+    )
 
-    def tried(trial: Trial) -> None:
+    def ended(record: Record, _: str) -> None:
+        trial = trial_of(record)
         reached = duration(trial.seconds) if math.isfinite(trial.seconds) else "not reached"
-        print(f"{reached:>12}  {trial.candidate}, seed {trial.seed} ({trial.outcome})", flush=True)
+        told = f"{reached:>12}  {trial.candidate}, seed {trial.seed} ({trial.outcome})"
+        print(told, file=sys.stderr if options.json_lines else sys.stdout, flush=True)
 
+    status = study.perform(asked, options, kept, data, ended=ended)
+    if status:
+        return status
     try:
-        found = tune(
-            model,
-            data,
-            loss_fraction=options.loss_fraction,
-            seconds=options.seconds,
-            threads=options.threads,
-            batch_sizes=options.batch_size,
-            seed=options.seed,
-            init=options.init,
-            progress=tried,
-        )
+        asked.tuning(kept.records)
     except RuntimeError as error:  # no trial reached ε
-        print(f"leashed: {error}", file=sys.stderr)
+        tell(f"leashed: {error}")
         return 1
-    print(f"\n{duration(found.seconds):>12}  {found.best} (median)")
     return 0

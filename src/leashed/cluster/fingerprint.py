@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from leashed import _core
-from leashed.files import checkpoint
+from leashed.files import model_file
 from leashed.models.external import External
 from leashed.sync import Synchroniser, When
 
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 Fingerprint: TypeAlias = dict[str, str]
-Trained: TypeAlias = "tuple[checkpoint.BuiltIn | External, Any, int]"
+Trained: TypeAlias = "tuple[model_file.BuiltIn | External, Any, int]"
 
 _LONGEST = 160  # characters that are told as they are
 _SAMPLED = 4096  # rows of data that are looked at, at most
@@ -83,9 +83,9 @@ def of_trainer(
     return {**of_server(dimension), **described, **settings, "backend": backend}
 
 
-def of_model(model: checkpoint.BuiltIn | External) -> Fingerprint:
+def of_model(model: model_file.BuiltIn | External) -> Fingerprint:
     """Of what is trained: as files describe it."""
-    told = checkpoint.description(model)
+    told = model_file.description(model)
     layers = {key: word for key, word in told.items() if key not in ("format", "version", "name")}
     return {"model": _short(told["name"]), "layers": _short(json.dumps(layers, sort_keys=True))}
 

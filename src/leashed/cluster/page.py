@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from leashed.base.table import Table
 from leashed.cluster import history, outcome, table, traffic
 from leashed.cluster.measures import Pulse
 from leashed.cluster.supervisor import REPORT
 from leashed.report import html_page
 from leashed.report.plots import cluster as plot
-from leashed.report.summary import Table
 from leashed.training.plots.style import style
 
 __all__ = ["render", "write"]

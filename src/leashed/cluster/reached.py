@@ -4,7 +4,6 @@ that its trainers have kept.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from leashed.cluster import journal, packing, server
 from leashed.cluster.plan import Plan
-from leashed.files import checkpoint
+from leashed.files import model_file
 from leashed.models.network import Model
 
 __all__ = ["find"]
@@ -41,11 +40,11 @@ def find(folder: Path, plan: Plan, model: Model) -> tuple[str, NDArray[np.float3
             return f"w^PS, of the sync servers' last snapshots{_SAID}", w
     kept = []
     for path in sorted(folder.glob("trainer-*.kept")):
-        _, tensors, metadata = checkpoint.read(path)
-        told = json.loads(metadata["run"])
+        content = model_file.read(path)
+        told = content.run or {}
         if told.get("run") == began.run:
             used = told["batches"] - sum(count for _, count in told["open"])
-            kept.append((used, path.stem, checkpoint.whole(model, tensors, "")))
+            kept.append((used, path.stem, content.parameters))
     if not kept:
         return None
     used, name, parameters = max(kept, key=lambda each: each[0])

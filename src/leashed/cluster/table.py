@@ -6,11 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from leashed.base.table import MISSING, Table, duration, mebibytes, number, pairs
 from leashed.cluster import traffic
 from leashed.cluster.measures import Counters, Life, counted, lives, measure, total
 from leashed.cluster.packing import BY_LENGTH
-from leashed.report.summary import Table
-from leashed.report.table import MISSING, duration, mebibytes, number, pairs
 
 __all__ = [
     "NOTE",

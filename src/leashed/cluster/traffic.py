@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from leashed.base.table import MISSING, Table, mebibytes, number
 from leashed.cluster.measures import Counters, counted
-from leashed.report.summary import Table
-from leashed.report.table import MISSING, mebibytes, number
 
 __all__ = ["NOTE", "Traffic", "figures", "table", "traffic"]
 

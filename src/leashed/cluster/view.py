@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
+from leashed.base.table import duration, mebibytes, number
 from leashed.cluster.history import present
 from leashed.cluster.measures import Counters, Measures, Pulse, counted
-from leashed.report.table import duration, mebibytes, number
 
 try:
     from rich.console import Console, Group

@@ -20,9 +20,9 @@ from numpy.typing import ArrayLike, NDArray
 from leashed.base import atomic, checks
 from leashed.base.warning import warn
 from leashed.datasets.columns import Columns
-from leashed.files import _onnx_graph, checkpoint
+from leashed.files import _onnx_graph, model_file
 from leashed.files._onnx_graph import GraphOperations, Net, Rows
-from leashed.files.checkpoint import BuiltIn
+from leashed.files.model_file import BuiltIn
 from leashed.models._columns import kept
 from leashed.models.factorisation import FactorisationMachine
 from leashed.models.graphs import Graph, SampledLogits
@@ -98,7 +98,7 @@ def onnx(
     if not isinstance(model, (Model, FactorisationMachine, Graph)):
         raise TypeError(f"model must be one of leashed.models but external, got {model!r}")
     theta = checks.vector("parameters", parameters, model.dimension)
-    parts = checkpoint.parts(model, theta)
+    parts = model_file.parts(model, theta)
     net = Net(library)
     if isinstance(model, Graph):
         _check_bags(model, kept(parameters), bags)

@@ -16,8 +16,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from leashed.base import atomic, checks
-from leashed.models.tables import Table
+from leashed import staleness
+from leashed.base import atomic, checks, choice
+from leashed.models.tables import Initial, RowwiseAdagrad, Table
+from leashed.rules import RULES, SWAP, Rule, Stepping
 
 __all__ = ["Opened", "is_one", "mark_exact", "opened", "prepare", "read", "write"]
 
@@ -36,6 +38,8 @@ _OURS = re.compile(
     r"(\d+)\.(?:model\.safetensors|(?:table|changes)\d+(?:\.partial-\d+-\d+)?)"
     r"|\.(\d+)\.model\.safetensors\.\d+\.\d+"
 )
+_KINDS: list[type[Stepping]] = [*RULES.values(), RowwiseAdagrad]
+_RULES = {kind.__name__: kind for kind in _KINDS}
 _UNFINISHED = re.compile(r"\.manifest\.json\.\d+\.\d+")
 
 
@@ -191,10 +195,9 @@ class Opened:
         self.model: Path = folder / manifest["model"]["file"]
         self.exact: bool = manifest["exact"]
 
-    @property
-    def described_tables(self) -> dict[str, Any]:
-        """By name what is told of each."""
-        return self._tables
+    def new_tables(self) -> dict[str, Table]:
+        """Made as those that were written, but for a schedule and a staleness policy; without rows."""
+        return {name: _made(name, told) for name, told in self._tables.items()}
 
     def check(self) -> None:
         """FileNotFoundError or ValueError where a table's file is not what the manifest says."""
@@ -240,6 +243,28 @@ def _told(table: Table) -> dict[str, Any]:
         "staleness": table.staleness.config(),
     }
     return json.loads(json.dumps({"rows": table.description, "run": run}))  # type: ignore[no-any-return]
+
+
+def _made(name: str, told: Mapping[str, Any]) -> Table:
+    rows, config = told["rows"], told["run"]["rule"]
+    init, settings = choice.from_json(rows["init"])
+    own = {key: value for key, value in config.items() if key not in ("name", "schedule", "swap")}
+    rule: Rule = _RULES[config["name"]](**own)
+    # All that a policy leaves in a file: whether rows keep the norm of their last update.
+    keeps = rows.get("last_update", False)
+    return Table(
+        dim=rows["dim"],
+        rows=rows.get("rows"),
+        max_bytes=rows.get("max_bytes"),
+        init=Initial(init, tuple((key, float(value)) for key, value in settings.items())),  # type: ignore[arg-type]
+        rule=SWAP(rule, **config["swap"]) if "swap" in config else rule,
+        staleness=staleness.stage_aware(staleness.inverse()) if keeps else None,
+        evict=rows["evict"],
+        admit_after=rows["admit_after"],
+        seed=rows["seed"],
+        number=rows["number"],
+        name=name,
+    )
 
 
 def _compared(told: Mapping[str, Any], same_rule: bool) -> dict[str, Any]:

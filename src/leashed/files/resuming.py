@@ -1,4 +1,6 @@
-"""Checkpoints that a run goes on from: taken while it trains, resumed bit for bit."""
+"""Checkpoints that a run goes on from: taken while it trains, resumed bit for bit. On top of what
+``checkpoint`` and ``model_file`` say of files.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import json
 import math
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
@@ -20,34 +22,37 @@ from leashed import _core
 from leashed.base import checks
 from leashed.base.warning import warn
 from leashed.datasets.columns import Columns
-from leashed.files import checkpoint
+from leashed.files import checkpoint, folders, model_file
+from leashed.files.model_file import BEHIND, LAST_UPDATES, MODE, Content
 from leashed.models._running import Running, averaged
-from leashed.models.external import Description, External
+from leashed.models.external import External
 from leashed.models.factorisation import FactorisationMachine
 from leashed.models.graphs import Graph
 from leashed.models.network import Model
+from leashed.models.tables import Table
 from leashed.sync import Position
 
 __all__ = [
     "FULL_SIZE",
     "AnyFiles",
+    "Begun",
     "Checkpointer",
+    "From",
     "Kept",
     "Left",
     "OtherData",
     "Reached",
+    "Resume",
+    "TableCheckpointer",
     "batch_size_of",
+    "begin",
     "contents",
     "resume",
-    "resume_left",
     "statistics",
     "updates_in",
 ]
 
 AnyModel: TypeAlias = "Model | FactorisationMachine | Graph | External"
-_LAST_UPDATES = "last_updates"
-_BEHIND = "behind."
-_MODE = ("mode.numbers", "mode.vectors")
 # What a run must be continued with, and how a message calls it.
 _SAME = {
     "rule": "rule",
@@ -109,9 +114,8 @@ class Kept:
         self.statistics = averaged(reached.running)
 
 
-class OtherData(NamedTuple):
-    """A checkpoint to go on from with other data, from their first batch on, as a day's run goes on
-    from that of the day before: given as ``resume``.
+class From(NamedTuple):
+    """A checkpoint to go on from otherwise than ``resume=path`` does: given as ``resume``.
 
     Attributes:
         path: the file, or the folder.
@@ -120,26 +124,21 @@ class OtherData(NamedTuple):
     path: Path
 
 
-class AnyFiles(NamedTuple):
-    """A checkpoint to go on from whatever the files of its stream are now, for who compares them
-    himself: given as ``resume``.
+class OtherData(From):
+    """With other data, from their first batch on, as a day's run goes on from that of the day before."""
 
-    Attributes:
-        path: the file, or the folder.
+
+class AnyFiles(From):
+    """Whatever the files of its stream are now, for who compares them himself."""
+
+
+class Left(From):
+    """That a process of a cluster's run may have left for the one after it: gone on from where it is
+    there and of the same run.
     """
 
-    path: Path
 
-
-class Left(NamedTuple):
-    """A checkpoint that a process of a cluster's run may have left for the one after it, which goes on
-    from it where it is of the same run: given as ``resume``.
-
-    Attributes:
-        path: the file; there may be none.
-    """
-
-    path: Path
+Resume: TypeAlias = "str | os.PathLike[str] | Kept | From"
 
 
 class Checkpointer:
@@ -151,16 +150,22 @@ class Checkpointer:
     finite. Where states alone are not, it is written, and one warning tells.
 
     Args:
-        path: the file.
+        path: the file; of a model that reads tables the folder, which is made where it is not there.
         model: what is trained.
         config: what ``leashed.train`` was asked for, as JSON's own types.
-        paused: states come while no worker goes on, and each is written before it does.
+        tables: by name, those that the model reads; their rows are written while workers go on
+            changing them.
+        paused: states come while no worker goes on, and each is written before it does: rows are
+            exact then.
+        incremental: whether of rows only those are written that have changed.
 
     Attributes:
         position: tells how far the run is that the training is a part of; None: it is not.
+        last_update: where all workers have ended, the updates they made; None before.
 
     Raises:
-        OSError: the file could not be written; found before training, not after.
+        OSError: the file or the folder could not be written, or has something else in it; found before
+            training, not after.
         ValueError: a file cannot hold the model's description.
     """
 
@@ -169,17 +174,25 @@ class Checkpointer:
         path: str | os.PathLike[str],
         model: AnyModel,
         config: dict[str, Any],
+        tables: Mapping[str, Table] | None = None,
         *,
         paused: bool = False,
+        incremental: bool = False,
     ) -> None:
         from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 (seldom asked for)
 
         self._path = Path(path)
         self._model = model
         self._config = config
-        self._paused = paused
-        checkpoint.description(model)  # so that what no file can hold is said now
-        self._prepare()
+        self._tables = tables or {}
+        self._paused, self._incremental = paused, incremental
+        self._written: int | None = None
+        self.last_update: int | None = None
+        model_file.description(model)  # so that what no file can hold is said now
+        if self._tables:
+            folders.prepare(self._path)
+        else:
+            checks.writable(self._path)
         self._thread = ThreadPoolExecutor(1, "leashed-checkpoint")
         # It is started now: a handler that raises while it is leaves one that nobody waits for.
         self._thread.submit(int).result()
@@ -242,14 +255,31 @@ class Checkpointer:
             self._wait()
             self._handed = None
 
-    def _prepare(self) -> None:
-        checks.writable(self._path)
-
     def _put(self, reached: Reached) -> None:
-        checkpoint.write(self._path, self._model, *self._contents(reached))
+        self._written = None
+        told = self._contents(reached)
+
+        def put_model(file: Path) -> None:
+            model_file.write(file, self._model, *told)
+
+        if self._tables:
+            folders.write(
+                self._path,
+                self._tables,
+                put_model,
+                exact=self._paused,
+                incremental=self._incremental,
+            )
+        else:
+            put_model(self._path)
+        self._written = reached.training.updates
 
     def _end(self) -> None:
-        """All is written, and the run has ended without an exception."""
+        """All is written, and the run has ended without an exception. The last state is handed over
+        when no worker is left, so its tables are of that moment.
+        """
+        if self._tables and self._written is not None and self._written == self.last_update:
+            self._thread.submit(self._try, partial(folders.mark_exact, self._path))
 
     def _contents(self, reached: Reached) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
         self._still = self._still or _still_in(reached.training.vectors)
@@ -291,6 +321,9 @@ class Checkpointer:
             )
 
 
+TableCheckpointer = Checkpointer  # its old name, of models with tables
+
+
 class Reached(NamedTuple):
     """How far a training is, and the run that it is a part of."""
 
@@ -312,19 +345,19 @@ def contents(
         raise ValueError(
             f"{wrong:,} of {theta.size:,} parameters are not finite after {reached.updates:,} updates"
         )
-    tensors: dict[str, NDArray[Any]] = {**checkpoint.parts(model, theta)}
+    tensors: dict[str, NDArray[Any]] = {**model_file.parts(model, theta)}
     for k, state in enumerate(states, 1):
-        tensors |= checkpoint.parts(model, state, _state(k))
+        tensors |= model_file.parts(model, state, model_file.state(k))
     if reached.behind.size:
-        tensors |= checkpoint.parts(model, reached.behind, _BEHIND)
+        tensors |= model_file.parts(model, reached.behind, BEHIND)
     if reached.last_updates.size:
-        tensors[_LAST_UPDATES] = reached.last_updates
+        tensors[LAST_UPDATES] = reached.last_updates
     numbers, vectors = reached.mode
     if numbers.size:
-        tensors = {_MODE[0]: numbers, _MODE[1]: vectors, **tensors}
+        tensors = {MODE[0]: numbers, MODE[1]: vectors, **tensors}
     counts = np.trim_zeros(np.asarray(reached.staleness, np.uint64), "b").tolist()
     told = dict(config)
-    columns = checkpoint.columns_told(Columns.from_json(told.pop("columns", {})))
+    columns = model_file.columns_told(Columns.from_json(told.pop("columns", {})))
     run = {
         **told,
         "updates": reached.updates,
@@ -336,13 +369,9 @@ def contents(
     if position is not None:
         run |= position._asdict()
     if (statistics := averaged(reached.running)) is not None:
-        tensors[checkpoint.STATISTICS] = statistics.values
+        tensors[model_file.STATISTICS] = statistics.values
         run["statistics"] = statistics.config()
     return tensors, {"run": json.dumps(run), **columns}
-
-
-def _state(k: int) -> str:
-    return f"state.{k}."
 
 
 def _still_in(vectors: NDArray[np.float32]) -> int:
@@ -353,8 +382,64 @@ def _still_in(vectors: NDArray[np.float32]) -> int:
     return int(np.count_nonzero(np.isfinite(theta) & ~np.isfinite(states).all(axis=0)))
 
 
+class Begun(NamedTuple):
+    """What a run goes on from.
+
+    Attributes:
+        training: for the core; None: the run begins.
+        position: how far the run of which it is a part was; None: it is not known.
+        statistics: the running ones, of a model that has any.
+        folder: whose rows the tables are to get; None: there are none.
+    """
+
+    training: _core.Resumption | None = None
+    position: Position | None = None
+    statistics: Running | None = None
+    folder: folders.Opened | None = None
+
+
+def begin(
+    given: Resume | None,
+    model: AnyModel,
+    config: dict[str, Any],
+    tables: Mapping[str, Table],
+    batch_size: int,
+) -> Begun:
+    """What a run with that argument ``resume``, model, configuration, tables and batch size goes on from.
+    No table has changed. ``config["columns"]`` becomes what the data or the checkpoint tells.
+
+    Raises:
+        OSError: a file is missing or cannot be read.
+        ValueError: one is damaged, or of another run, model or tables.
+    """
+    if given is None:
+        return Begun()
+    if isinstance(given, Kept):
+        return Begun(given.go_on(batch_size), statistics=given.statistics)
+    path = given.path if isinstance(given, From) else given
+    other_data, any_files = isinstance(given, OtherData), isinstance(given, AnyFiles)
+    try:
+        folder = folders.opened(path) if tables else None
+        # (Whatever is wrong, and is told, is the folder's.)
+        file = path if folder is None else folder.model
+        content = model_file.read(file)
+        training, position = resume(
+            file, content, model, config, other_data=other_data, any_files=any_files
+        )
+        if folder is not None:
+            folder.require(tables, same_rule=True)
+        return Begun(training, position, statistics(content), folder)
+    except (OSError, ValueError) as error:
+        if not isinstance(given, Left):
+            raise
+        if not isinstance(error, FileNotFoundError):
+            warn(f"{path} is of no use, so this trainer begins with initial parameters: {error}")
+    return Begun()
+
+
 def resume(
     path: str | os.PathLike[str],
+    content: Content,
     model: AnyModel,
     config: dict[str, Any],
     *,
@@ -367,35 +452,33 @@ def resume(
     have, are warned of.
 
     Raises:
-        OSError: the file cannot be read.
-        ValueError: it is truncated, altered, of a newer version, without a run, or of another one,
-            or of data with other columns, or in another order, or, unless ``any_files``, of other files.
+        ValueError: it is without a run, or of another one, or of data with other columns, or in another
+            order, or, unless ``any_files``, of other files.
     """
-    found, tensors, metadata = checkpoint.read(path)
-    if "run" not in metadata:
+    if "run" not in content.metadata:
         raise ValueError(
             f"cannot resume {path}: it holds parameters but no run; begin one with them: {_anew(model)}"
         )
-    if wrong := checkpoint.mismatch(found, model):
+    if wrong := model_file.mismatch(content.model, model):
         raise ValueError(f"cannot resume {path}: {wrong}")
     try:
         here = Columns.from_json(config["columns"])
-        known = checkpoint.columns_in(metadata).agreed(here, "data", "of the run")
-        config["columns"] = known.to_json()
+        config["columns"] = content.columns.agreed(here, "data", "of the run").to_json()
     except ValueError as error:
         raise ValueError(f"cannot resume {path}: {error}") from error
     try:
-        run = {**_BEFORE_SPARSE, **_ALONE, **_NO_MODE, **json.loads(metadata["run"])}
+        run = {**_BEFORE_SPARSE, **_ALONE, **_NO_MODE, **json.loads(content.metadata["run"])}
         config = {**_NO_MODE, **config}
         if other_data:
             run |= {"examples": config["examples"], "batches": 0, "open": [], "decay": (0.0, [], 0)}
             run["mode"] = config["mode"]  # its machine begins anew
-            tensors.pop(_MODE[0], None)
+            kept = {name: of for name, of in content.tensors.items() if name not in MODE}
+            content = content._replace(tensors=kept)
             run["batch_size"] = run.get(FULL_SIZE, run["batch_size"])
             config = {**config, "batch_size": config.get(FULL_SIZE, config["batch_size"])}
         spans = [(span[0], span[1]) for span in run["open"]]
         position = Position(run["batches"], spans, run["run"])
-        resumption = _resumption(path, found, tensors, run, config)
+        resumption = _resumption(path, content, run, config)
         if not other_data:
             _check_order(path, model, run, config)
         if not (other_data or any_files):
@@ -405,21 +488,6 @@ def resume(
         raise ValueError(f"cannot resume {path}: its run lacks or has a wrong {error}") from error
 
 
-def resume_left(
-    left: Left, model: AnyModel, config: dict[str, Any]
-) -> tuple[_core.Resumption | None, Position | None]:
-    """What ``resume`` finds in such a file; two times None where there is none, or, with a warning,
-    where it is of no use.
-    """
-    try:
-        return resume(left.path, model, config)
-    except FileNotFoundError:
-        pass
-    except (OSError, ValueError) as error:
-        warn(f"{left.path} is of no use, so this trainer begins with initial parameters: {error}")
-    return None, None
-
-
 def updates_in(path: str | os.PathLike[str]) -> int:
     """The updates that a checkpoint has, a file or a folder.
 
@@ -427,45 +495,36 @@ def updates_in(path: str | os.PathLike[str]) -> int:
         OSError: it cannot be read.
         ValueError: it is damaged, or holds no run.
     """
-    _, _, metadata = checkpoint.read_model(path)
-    if "run" not in metadata:
+    run = checkpoint.read_model(path).run
+    if run is None:
         raise ValueError(f"{path} holds parameters but no run")
-    return int(json.loads(metadata["run"])["updates"])
+    return int(run["updates"])
 
 
-def batch_size_of(
-    begun: str | os.PathLike[str] | Kept | OtherData | AnyFiles | Left | None,
-) -> int | None:
-    """With which a run goes on that is told none; None: it begins, or ``resume`` tells what is wrong."""
-    if isinstance(begun, Kept):
-        return None if begun.reached is None else begun.batch_size
-    if begun is None:
+def batch_size_of(given: Resume | None) -> int | None:
+    """With which a run goes on that is told none; None: it begins, or ``begin`` tells what is wrong."""
+    if given is None:
         return None
+    if isinstance(given, Kept):
+        return None if given.reached is None else given.batch_size
     try:
-        path = begun.path if isinstance(begun, (OtherData, AnyFiles, Left)) else begun
-        run = json.loads(checkpoint.read_model(path)[2]["run"])
+        path = given.path if isinstance(given, From) else given
+        run = checkpoint.read_model(path).run or {}
         return int(run.get(FULL_SIZE, run["batch_size"]))
     except (OSError, KeyError, TypeError, ValueError):
         return None
 
 
-def statistics(path: str | os.PathLike[str], model: Graph) -> Running | None:
-    """The running statistics in a checkpoint that ``resume`` has read, of a model that has any."""
-    if not model.statistics:
+def statistics(content: Content) -> Running | None:
+    """The running statistics in a checkpoint; None: there are none."""
+    if content.statistics is None:
         return None
-    _, tensors, metadata = checkpoint.read(path)
-    if checkpoint.STATISTICS not in tensors:
-        return None
-    told = json.loads(metadata["run"])["statistics"]
-    return Running(tensors[checkpoint.STATISTICS], told["batches"], told["near_zero"])
+    told = json.loads(content.metadata["run"])["statistics"]
+    return Running(content.statistics, told["batches"], told["near_zero"])
 
 
 def _resumption(
-    path: str | os.PathLike[str],
-    model: Model | FactorisationMachine | Graph | Description,
-    tensors: dict[str, NDArray[np.float32]],
-    run: dict[str, Any],
-    config: dict[str, Any],
+    path: str | os.PathLike[str], content: Content, run: dict[str, Any], config: dict[str, Any]
 ) -> _core.Resumption:
     here = json.loads(json.dumps(config))
     for one in (run, here):
@@ -475,23 +534,24 @@ def _resumption(
         if run[key] != here[key]:
             raise ValueError(
                 f"cannot resume {path}: {name} was {_text(run[key])} and is {_text(here[key])}; "
-                f"give the same, or begin a new run with {_anew(model)}"
+                f"give the same, or begin a new run with {_anew(content.model)}"
             )
-    prefixes = ["", *(_state(k) for k in range(1, run["state_vectors"] + 1))]
-    vectors = [checkpoint.whole(model, tensors, prefix) for prefix in prefixes]
+    model, tensors, _ = content
+    prefixes = ["", *(model_file.state(k) for k in range(1, run["state_vectors"] + 1))]
+    vectors = [model_file.whole(model, tensors, prefix) for prefix in prefixes]
     nothing = np.empty(0, np.float32)
     total, done, turn = run["decay"]
     loss = run["initial_loss"]
     return _core.Resumption(
         np.stack(vectors),
-        tensors.get(_LAST_UPDATES, nothing),
+        tensors.get(LAST_UPDATES, nothing),
         run["updates"],
         run["batches"],
         math.nan if loss is None else loss,
         run["staleness_counts"],
-        checkpoint.whole(model, tensors, _BEHIND) if done else nothing,
+        model_file.whole(model, tensors, BEHIND) if done else nothing,
         (total, done, turn),
-        (tensors[_MODE[0]], tensors[_MODE[1]]) if _MODE[0] in tensors else None,
+        (tensors[MODE[0]], tensors[MODE[1]]) if MODE[0] in tensors else None,
     )
 
 
@@ -553,8 +613,8 @@ def _file_text(file: dict[str, Any] | None) -> str:
 def _anew(model: object) -> str:
     """The arguments that begin a run with what a file holds."""
     if getattr(model, "tables", getattr(model, "ids", ())):
-        return "tables=tables, init=leashed.load(folder, model, tables)[1]"
-    return "init=leashed.load(path, model)[1]"
+        return "tables=tables, init=leashed.load(folder, model, tables).parameters"
+    return "init=leashed.load(path, model).parameters"
 
 
 def _text(value: object) -> str:

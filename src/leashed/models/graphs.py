@@ -720,7 +720,7 @@ class Graph:
         if given is None and self.statistics:
             raise ValueError(
                 f"statistics must be given, since model {self.name} normalises by running means: "
-                "TrainResult.statistics, or leashed.load_statistics(path)"
+                "TrainResult.statistics, or leashed.load(path).statistics"
             )
         if given is None or (not self.statistics and not np.size(given)):
             return None

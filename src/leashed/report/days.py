@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from leashed.base.table import MISSING, Table, number
 from leashed.metrics import Values
-from leashed.report.summary import Table
-from leashed.report.table import MISSING, number
 from leashed.training.days import Day
 
 __all__ = ["NOTE", "line", "table"]

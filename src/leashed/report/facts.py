@@ -6,8 +6,7 @@ import json
 import math
 from typing import Any
 
-from leashed.report.summary import Table
-from leashed.report.table import MISSING, duration, mebibytes, number
+from leashed.base.table import MISSING, Table, duration, mebibytes, number
 from leashed.training.result import TrainResult, refused_share
 
 TABLES_NOTE = (

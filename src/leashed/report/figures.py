@@ -13,8 +13,8 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, MaxNLocator
 from numpy.typing import NDArray
 
+from leashed.base.table import change, percent
 from leashed.report.plots.boxes import Box, Boxes, draw_distributions
-from leashed.report.table import change, percent
 from leashed.studies import shown
 from leashed.studies.comparison import (
     Cell,

@@ -7,9 +7,11 @@ import html
 import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from leashed.report.summary import Table
+from leashed.base.table import Table
+from leashed.studies import gba
+from leashed.studies.study import Part
 from leashed.training.plots.style import style
 
 if TYPE_CHECKING:
@@ -42,40 +44,32 @@ def document(title: str, body: Iterable[str]) -> str:
     )
 
 
-class Section(NamedTuple):
-    """A part of a study's page.
-
-    Attributes:
-        title: of the part.
-        found: the table.
-        note: on what it holds.
-        drawn: the figure above it, if there is one.
-        caption: what that shows.
-    """
-
-    title: str
-    found: Table
-    note: str
-    drawn: Figure | None = None
-    caption: str = ""
+Section = Part
 
 
 def study(path: Path, title: str, drawn: Figure, caption: str, found: Table, note: str) -> None:
     """Write the page of a study that is one figure, one table and a note on what they hold."""
-    studies(path, title, [Section(title, found, note, drawn, caption)])
+    studies(path, title, [Part(title, found, note, lambda: drawn, caption)])
 
 
-def studies(path: Path, title: str, sections: Sequence[Section]) -> None:
+def studies(path: Path, title: str, parts: Sequence[Part]) -> None:
     """Write the page of a study of several such parts, each under its title."""
     body = [f"<h1>{html.escape(title)}</h1>"]
     with style():
-        for section in sections:
-            if len(sections) > 1:
-                body.append(f"<h2>{html.escape(section.title)}</h2>")
-            if section.drawn is not None:
-                body.append(figure(section.title, section.drawn, section.caption))
-            body += [table(section.found), f"<p>{html.escape(section.note)}</p>"]
+        for part in parts:
+            if len(parts) > 1 and part.title:
+                body.append(f"<h2>{html.escape(part.title)}</h2>")
+            if part.drawn is not None:
+                body.append(figure(part.title, part.drawn(), part.caption))
+            if part.found is not None:
+                body.append(table(part.found))
+            body += [f"<p>{html.escape(part.note)}</p>"] if part.note else []
     path.write_text(document(title, body), encoding="utf-8")
+
+
+def write(path: Path, found: gba.Found) -> None:
+    """Write the page of ``leashed bench switching``, of what is found already."""
+    studies(path, gba.Switching.TITLE, gba.parts(found))
 
 
 def figure(title: str, drawn: Figure, caption: str) -> str:

@@ -5,19 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from leashed.report.table import (
+from leashed.base.table import (
     MISSING,
+    Table,
     change,
     duration,
     mebibytes,
     number,
     percent,
     spread,
-    text,
 )
 from leashed.studies import shown
 from leashed.studies.comparison import Cell, cells, fractions, mean_savings, savings, study_key
@@ -49,16 +49,6 @@ MEMORY_NOTE = (
     "threads, as measured."
 )
 _PAPERS_SAVING = 0.17  # S5: the CNN's memory with Leashed, on average
-
-
-class Table(NamedTuple):
-    """A header and rows of as many columns."""
-
-    header: list[str]
-    rows: list[list[str]]
-
-    def __str__(self) -> str:
-        return text(self.header, self.rows)
 
 
 def comparison(group: Sequence[Cell]) -> Table:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import html
 from pathlib import Path
 
+from leashed.base.table import Table
 from leashed.report import html_page
 from leashed.report.facts import TABLES_NOTE, facts, tables
-from leashed.report.summary import Table
 from leashed.training.plots.style import style
 from leashed.training.result import TrainResult
 

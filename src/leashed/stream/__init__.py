@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from leashed.base.room import offer
 
 if TYPE_CHECKING:
+    from leashed.datasets.fields import Hashed, Id, Label, Number, Target, Vocabulary, Weight
     from leashed.stream.arrow import arrow
-    from leashed.stream.columns import Hashed, Id, Label, Number, Target, Vocabulary, Weight
     from leashed.stream.schema import schema
     from leashed.stream.sparse import (
         Scanned,

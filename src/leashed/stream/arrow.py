@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from leashed import _core
-from leashed.stream.columns import Column, Schema
+from leashed.datasets.fields import Column, Schema
+from leashed.datasets.text import PLACES
 from leashed.stream.stream import Options, Stream
 
 __all__ = ["arrow"]
-
-_PLACES = 4  # slices in memory beside those that threads turn into rows
 
 
 def arrow(
@@ -76,7 +75,7 @@ class _Arrow(Stream):
             self._capsule(),
             self.repeatable,
             threads,
-            threads + _PLACES,
+            threads + PLACES,
             passes,
             options.bad == "skip",
             options.shuffle,

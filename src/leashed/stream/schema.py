@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 from leashed.base import checks
-from leashed.stream.columns import Hashed, Id, Label, Number, Schema, Target, Vocabulary, Weight
+from leashed.datasets.fields import Hashed, Id, Label, Number, Schema, Target, Vocabulary, Weight
 
 __all__ = ["schema"]
 

@@ -12,7 +12,14 @@ from numpy.typing import ArrayLike, NDArray
 from leashed import _core
 from leashed.base import checks
 from leashed.datasets import SparseDataset
-from leashed.stream.files import Paths, check_readable, is_repeatable, name_of, open_file, paths_of
+from leashed.datasets.files import (
+    Paths,
+    check_readable,
+    is_repeatable,
+    name_of,
+    open_file,
+    paths_of,
+)
 from leashed.stream.stream import Opened, Options, Parts
 from leashed.stream.text import PART_BYTES, PLACES
 

@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from leashed import _core
 from leashed.base import checks
 from leashed.base.machine import cores
-from leashed.datasets import Bags, ClickDataset, Dataset
+from leashed.datasets import Bags, ClickDataset, Dataset, text
 from leashed.datasets.columns import Columns
-from leashed.stream.columns import Schema
+from leashed.datasets.fields import Schema
 
 __all__ = ["BadLine", "Opened", "Options", "Parts", "ReadCounts", "Stream"]
 
@@ -109,19 +108,7 @@ class Opened:
 
     def read(self, most: int | None) -> Any:
         """All rows or the first so many, as the native stream gives them; it ends."""
-        self.native.start()
-        try:
-            taken = []
-            count = 0
-            while most is None or count < most:
-                ask = _READ if most is None else min(_READ, most - count)
-                taken.append(self.native.take(ask))
-                count += len(taken[-1][3])
-                if len(taken[-1][3]) < ask:
-                    break
-        finally:
-            self.native.end()
-        return _joined(taken)
+        return text.read(self.native, most)
 
 
 _opened: weakref.WeakSet[Opened] = weakref.WeakSet()
@@ -269,9 +256,6 @@ class Stream(ABC):
         )
 
 
-_READ = 1 << 18
-
-
 class Parts(Iterator[T], Generic[T]):
     """The rows of a stream, part after part: each once, whichever thread asks for the next. Where
     asking is interrupted, as by Ctrl-C, the rows come when it is asked again. What reading raises,
@@ -293,18 +277,3 @@ class Parts(Iterator[T], Generic[T]):
 
     def __next__(self) -> T:
         return cast("T", self._opened.native.next(self._rows, self._made))
-
-
-def _joined(taken: list[Any]) -> Any:
-    if len(taken) == 1:
-        return taken[0]
-    bags = []
-    for several in zip(*(part[2] for part in taken), strict=True):
-        ids, own, *of_ids = zip(*several, strict=True)
-        shifts = np.cumsum([0, *map(len, ids)])
-        offsets: list[NDArray[np.int64]] = [np.zeros(1, np.int64)]
-        offsets += [o[1:] + shift for o, shift in zip(own, shifts, strict=False)]
-        bags.append((np.concatenate(ids), np.concatenate(offsets), *map(np.concatenate, of_ids)))
-    weights = None if taken[0][4] is None else np.concatenate([part[4] for part in taken])
-    x, single, y = (np.concatenate([part[i] for part in taken]) for i in (0, 1, 3))
-    return x, single, bags, y, weights

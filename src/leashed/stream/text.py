@@ -7,15 +7,12 @@ from pathlib import Path
 
 from leashed import _core
 from leashed.base import checks
-from leashed.stream.columns import Column, Id, Label, Number, Schema
-from leashed.stream.files import Paths, check_readable, is_repeatable, name_of, open_file, paths_of
+from leashed.datasets.fields import Column, Schema
+from leashed.datasets.files import Paths, check_readable, is_repeatable, name_of, paths_of
+from leashed.datasets.text import CRITEO, PART_BYTES, PLACES, Text
 from leashed.stream.stream import Options, Stream
 
 __all__ = ["PART_BYTES", "PLACES", "criteo", "csv"]
-
-PLACES = 4  # parts in memory beside those that threads parse
-PART_BYTES = 1 << 20
-_CRITEO_SEPARATORS = "\t,"
 
 
 def criteo(
@@ -56,23 +53,7 @@ def criteo(
             column, a compressed file is damaged, or a line is bad and not to be skipped; the
             message names the file, the line's number and what is wrong.
     """
-    columns: dict[str, Column] = {"Label": Label()}
-    columns |= {f"I{j + 1}": Number(log=True, missing=0.0) for j in range(13)}
-    columns |= {
-        f"C{f}": Id(base=16, digits=8, offset=f << 33, missing=(f << 33) + (1 << 32))
-        for f in range(1, 27)
-    }
-    schema = Schema(columns)
-    return _Text(
-        path,
-        schema,
-        Options(bad, threads, shuffle, seed),
-        separators=_CRITEO_SEPARATORS,
-        header="detected",
-        names=tuple(columns),
-        quotes=False,
-        part_bytes=part_bytes,
-    )
+    return _Text(path, CRITEO, Options(bad, threads, shuffle, seed), part_bytes)
 
 
 def csv(
@@ -126,37 +107,18 @@ def csv(
         lacking = [name for name in schema.columns if name not in names]
         if lacking:
             raise ValueError(f"names must have every column, and lack {', '.join(lacking)}")
-    return _Text(
-        path,
-        schema,
-        Options(bad, threads, shuffle, seed),
-        separators=separator,
-        header="present" if names is None else "none",
-        names=() if names is None else names,
-        quotes=True,
-        part_bytes=part_bytes,
-    )
+    header = "present" if names is None else "none"
+    text = Text(schema, separator, header, names or (), quotes=True)
+    return _Text(path, text, Options(bad, threads, shuffle, seed), part_bytes)
 
 
 class _Text(Stream):
-    def __init__(
-        self,
-        path: Paths,
-        schema: Schema,
-        options: Options,
-        *,
-        separators: str,
-        header: str,
-        names: Sequence[str],
-        quotes: bool,
-        part_bytes: int,
-    ) -> None:
+    def __init__(self, path: Paths, text: Text, options: Options, part_bytes: int) -> None:
         self._files = paths_of(path)
         first = name_of(self._files[0])
         others = f" and {len(self._files) - 1} more" if len(self._files) > 1 else ""
-        super().__init__(first + others, schema, options)
-        self._separators, self._header = separators, header
-        self._names, self._quotes = list(names), quotes
+        super().__init__(first + others, text.schema, options)
+        self._text = text
         self._part_bytes = checks.whole("part_bytes", part_bytes, 1, 1 << 30)
 
     @property
@@ -168,23 +130,13 @@ class _Text(Stream):
         return tuple(file for file in self._files if isinstance(file, Path))
 
     def _open(self, threads: int, passes: int) -> _core.RowStream:
-        options, files = self._options, self._files
-        check_readable(files)
-        return _core.open_delimited(
-            self._schema.native(),
-            self._separators,
-            self._header,
-            self._names,
-            self._quotes,
-            self.classes,
-            [name_of(file) for file in files],
-            lambda n, stopped: open_file(files[n], stopped),
-            self.repeatable,
-            self._part_bytes,
-            threads,
-            threads + PLACES,
-            passes,
-            options.bad == "skip",
-            options.shuffle,
-            options.seed,
+        check_readable(self._files)
+        return self._text.open(
+            self._files,
+            threads=threads,
+            skip=self._options.bad == "skip",
+            part_bytes=self._part_bytes,
+            passes=passes,
+            shuffle=self._options.shuffle,
+            seed=self._options.seed,
         )

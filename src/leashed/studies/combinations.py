@@ -9,19 +9,32 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from leashed import disciplines, staleness
+from leashed.base import checks
+from leashed.base.table import Table
 from leashed.datasets import Split
 from leashed.disciplines import Discipline, Leashed, Sequential
 from leashed.rules import RULES as KINDS
 from leashed.rules import SWAP, Rule, Stepping
 from leashed.staleness import Policy
 from leashed.stopping import Until
-from leashed.studies.scaling import build_model
+from leashed.studies.plan import build_model
+from leashed.studies.study import GoOn, Part, Record, Study, option, revived, unbroken
 from leashed.training.doubts import ends_are_told
 from leashed.training.train import train
 
-__all__ = ["DISCIPLINES", "POLICIES", "RULES", "Outcome", "combinations", "merged", "page"]
+__all__ = [
+    "DISCIPLINES",
+    "POLICIES",
+    "RULES",
+    "Combinations",
+    "Outcome",
+    "combinations",
+    "merged",
+    "page",
+]
 
 FRACTION = 0.5
 _SWAP_PERIOD = 10  # several within a run
@@ -107,10 +120,110 @@ def meaningless() -> dict[str, str]:
     return found
 
 
+def _known(name: str, rule: str) -> None:
+    if rule not in RULES:
+        raise ValueError(f"{name}: {rule!r} is unknown; choose of {', '.join(RULES)}")
+
+
+@dataclass(frozen=True)
+class Combinations(Study):
+    """Table II's MLP, trained with every combination that has a meaning.
+
+    Args:
+        rules: names of ``RULES``.
+        threads: of all disciplines but ``Sequential``.
+        batch_size: examples per gradient.
+        seconds: most per run.
+
+    Raises:
+        TypeError, ValueError: an argument is wrong; the message names it.
+    """
+
+    NAME: ClassVar[str] = "combinations"
+    TITLE: ClassVar[str] = "Update rules × disciplines × staleness policies"
+
+    rules: tuple[str, ...] = option(tuple(RULES), f"of {', '.join(RULES)}", _known)
+    threads: int = option(4, "of all disciplines but SEQ", checks.whole)
+    batch_size: int = option(64, "examples of a gradient", checks.whole)
+    seconds: float = option(20.0, "most per run", checks.seconds)
+
+    def settings(self) -> list[Record]:
+        without = meaningless()
+        return [
+            {"rule": rule, "policy": policy.label, "discipline": discipline.label}
+            for rule in self.rules
+            if rule not in without
+            for policy in POLICIES
+            for discipline in DISCIPLINES
+        ]
+
+    @classmethod
+    def of(cls, records: Sequence[Record]) -> Combinations:
+        rules = tuple(dict.fromkeys(record["setting"]["rule"] for record in records))
+        conditions = records[0]["conditions"]
+        return cls(rules, *(conditions[name] for name in ("threads", "batch_size", "seconds")))
+
+    @ends_are_told()
+    def measure(self, setting: Record, data: Split, go_on: GoOn) -> Outcome:  # noqa: ARG002
+        discipline = next(one for one in DISCIPLINES if one.label == setting["discipline"])
+        result = unbroken(
+            train(
+                build_model("mlp", data.train),
+                data.train,
+                until=Until(loss_fraction=FRACTION, seconds=self.seconds),
+                discipline=discipline,
+                rule=RULES[setting["rule"]](),
+                staleness=next(one for one in POLICIES if one.label == setting["policy"]),
+                threads=1 if isinstance(discipline, Sequential) else self.threads,
+                batch_size=self.batch_size,
+            )
+        )
+        updates = result.updates_to(FRACTION)
+        return Outcome(
+            setting["rule"],
+            setting["discipline"],
+            setting["policy"],
+            result.outcome,
+            updates,
+            float(result.updates[result.updates < updates].max(initial=0)),
+            result.staleness.mean(),
+        )
+
+    def parts(self, records: Sequence[Record]) -> list[Part]:
+        outcomes = _outcomes(records)
+        said = [[name, message] for name, message in meaningless().items()]
+        reached = sum(o.outcome == "converged" for o in outcomes)
+        return [
+            Part("", None, f"{produced(records)} {_CELLS} {_got_there(reached, len(outcomes))}"),
+            *(Part(rule, _table(outcomes, rule)) for rule in self.rules if _has(outcomes, rule)),
+            Part(_WITHOUT, Table(["pair", "what it says"], said)),
+        ]
+
+    def text(self, records: Sequence[Record]) -> str:
+        """The page as Markdown."""
+        return page(_outcomes(records), produced(records)).rstrip("\n")
+
+
+def _outcomes(records: Sequence[Record]) -> list[Outcome]:
+    return [revived(Outcome, record["measured"]) for record in records]
+
+
+def produced(records: Sequence[Record]) -> str:
+    """How records were made, in a sentence."""
+    made = records[0]["conditions"]
+    option = "" if made["data"].startswith("synthetic") else " --data <folder of MNIST>"
+    return (
+        f"Table II's MLP on {made['data']}, {made['examples']:,} examples, batches of "
+        f"{made['batch_size']}, {made['threads']} threads (`SEQ`: 1), on {made['cpu']} "
+        f"({made['cores']} cores), leashed {made['version']}. Written by `leashed bench combinations"
+        f"{option} --threads {made['threads']} --batch-size {made['batch_size']}`, not typed."
+    )
+
+
 def combinations(
     data: Split, threads: int, batch_size: int, seconds: float, rules: Sequence[str] | None = None
 ) -> Iterator[Outcome]:
-    """Trains Table II's MLP with every combination that has a meaning, one after the other.
+    """Trains with every combination that has a meaning, one after the other.
 
     Args:
         data: the data set; the test set is not used.
@@ -122,36 +235,10 @@ def combinations(
     Raises:
         ValueError: an argument is out of range.
     """
-    model = build_model("mlp", data.train)
-    without = meaningless()
-    for name in RULES if rules is None else rules:
-        if name in without:
-            continue
-        for policy in POLICIES:
-            for discipline in DISCIPLINES:
-                with ends_are_told():
-                    result = train(
-                        model,
-                        data.train,
-                        until=Until(loss_fraction=FRACTION, seconds=seconds),
-                        discipline=discipline,
-                        rule=RULES[name](),
-                        staleness=policy,
-                        threads=1 if isinstance(discipline, Sequential) else threads,
-                        batch_size=batch_size,
-                    )
-                updates = result.updates_to(FRACTION)
-                yield Outcome(
-                    name,
-                    discipline.label,
-                    policy.label,
-                    result.outcome if result.reason != "interrupted" else "interrupted",
-                    updates,
-                    float(result.updates[result.updates < updates].max(initial=0)),
-                    result.staleness.mean(),
-                )
-                if result.reason == "interrupted":
-                    return
+    asked = tuple(RULES) if rules is None else tuple(rules)
+    study = Combinations(asked, threads, batch_size, seconds)
+    for setting in study.settings():
+        yield study.measure(setting, data, lambda _: None)
 
 
 def page(outcomes: Sequence[Outcome], produced: str) -> str:
@@ -171,18 +258,28 @@ def page(outcomes: Sequence[Outcome], produced: str) -> str:
     reached = sum(o.outcome == "converged" for o in outcomes)
     lines += ["", _got_there(reached, len(outcomes)), ""]
     for rule in dict.fromkeys(o.rule for o in outcomes):
-        here = [o for o in outcomes if o.rule == rule]
-        columns = list(dict.fromkeys(o.discipline for o in here))
-        lines += [f"## {rule}", "", "| policy | " + " | ".join(columns) + " |"]
-        lines.append("| --- |" + " ---: |" * len(columns))
-        for policy in dict.fromkeys(o.policy for o in here):
-            cells = {o.discipline: _cell(o) for o in here if o.policy == policy}
-            row = " | ".join(cells.get(column, "") for column in columns)
-            lines.append(f"| {policy} | {row} |")
+        table = _table(outcomes, rule)
+        lines += [f"## {rule}", "", f"| {' | '.join(table.header)} |"]
+        lines.append("| --- |" + " ---: |" * (len(table.header) - 1))
+        lines += [f"| {' | '.join(row)} |" for row in table.rows]
         lines.append("")
     lines += [f"## {_WITHOUT}", "", "| pair | what it says |", "| --- | --- |"]
     lines += [f"| {name} | {message} |" for name, message in meaningless().items()]
     return "\n".join(lines) + "\n"
+
+
+def _has(outcomes: Sequence[Outcome], rule: str) -> bool:
+    return any(o.rule == rule for o in outcomes)
+
+
+def _table(outcomes: Sequence[Outcome], rule: str) -> Table:
+    here = [o for o in outcomes if o.rule == rule]
+    columns = list(dict.fromkeys(o.discipline for o in here))
+    rows = []
+    for policy in dict.fromkeys(o.policy for o in here):
+        cells = {o.discipline: _cell(o) for o in here if o.policy == policy}
+        rows.append([policy, *(cells.get(column, "") for column in columns)])
+    return Table(["policy", *columns], rows)
 
 
 def _got_there(reached: int, runs: int) -> str:
@@ -208,6 +305,7 @@ def merged(before: str, new: str) -> str:
         for rule in rules
         for row in sections[rule].split("\n")[4:]
         for cell in row.strip("|").split("|")[1:]
+        if cell.strip()
     ]
     told = _got_there(sum(not cell.startswith("*") for cell in cells), len(cells))
     lines = old_head.rstrip("\n").split("\n")

@@ -5,12 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from leashed import simulation
+from leashed import models, simulation
+from leashed.base import checks
 from leashed.base.machine import cores
+from leashed.base.table import Table, number, spread
 from leashed.datasets import Dataset
 from leashed.disciplines import Leashed
 from leashed.models.network import Model
@@ -18,8 +22,12 @@ from leashed.rules import SGD
 from leashed.simulation.virtual_time import Costs, Simulation
 from leashed.stopping import Until
 from leashed.studies import analysis
+from leashed.studies.study import Data, GoOn, Part, Record, Study, option, revived, unbroken
 from leashed.training.result import TrainResult, gamma
 from leashed.training.train import train
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["Contention", "Point", "study"]
 
@@ -76,9 +84,22 @@ class Point:
         )
 
 
+_HEADER = ["m", "T_p", "time", "n", "n*", "n*_γ", "τˢ", "γ", "failed attempts"]
+_NOTE = (
+    "n: threads in the retry loop, as a mean over a run; n* and n*_γ: its fixed points without and "
+    "with the γ that was counted (leashed-sgd, eqs. 4 and 7), which also estimates the mean of τˢ. "
+    "Intervals: the least and the largest of the repeats. In virtual time gradients take "
+    "exponentially distributed times; that threads slow each other down is not played. On real threads "
+    "it is a small model's own T_c and T_u, which n* is computed of."
+)
+
+
 @dataclass(frozen=True)
-class Contention:
+class Contention(Study):
     """What to count.
+
+    In virtual time gradients take exponentially distributed times, as the rates of eq. 4 suppose,
+    and every attempt to update takes T_u. On real threads both are what they are.
 
     Args:
         threads: numbers of threads m.
@@ -88,59 +109,115 @@ class Contention:
         repeats: runs of each setting, of seeds ``seed``, ``seed + 1`` and so on.
         seed: of the first.
         real: also on real threads, where there is a core for each.
+
+    Raises:
+        TypeError, ValueError: an argument is wrong; the message names it.
     """
 
+    NAME: ClassVar[str] = "contention"
+    TITLE: ClassVar[str] = "Threads in the retry loop"
+
     costs: Costs
-    threads: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-    persistence: tuple[float, ...] = (math.inf, 1, 0)
+    threads: tuple[int, ...] = option((1, 2, 4, 8, 16, 32, 64, 128, 256), "m", checks.whole)
+    persistence: tuple[float, ...] = option((math.inf, 1, 0), "bounds T_p")
     updates: int = 20
-    repeats: int = 5
-    seed: int = 0
+    repeats: int = option(5, "runs of each", checks.whole)
+    seed: int = option(0, "the first", partial(checks.whole, minimum=0))
     real: bool = True
+
+    def conditions(self, data: Data) -> Record:
+        return {**super().conditions(data), "repeats": self.repeats}
+
+    @classmethod
+    def of(cls, records: Sequence[Any]) -> Contention:
+        settings = [record["setting"] for record in records]
+        conditions = records[0]["conditions"]
+        same = {name: conditions[name] for name in ("updates", "repeats", "seed", "real")}
+        return cls(
+            Costs(**conditions["costs"]),
+            tuple(dict.fromkeys(setting["threads"] for setting in settings)),
+            tuple(dict.fromkeys(float(setting["persistence"]) for setting in settings)),
+            **same,
+        )
+
+    def settings(self) -> list[Record]:
+        return [
+            {"persistence": f"{persistence:g}", "threads": m, "time": when}
+            for persistence in self.persistence
+            for m in self.threads
+            for when in ("virtual", "real")
+            if when == "virtual" or (self.real and m <= cores())
+        ]
+
+    def measure(self, setting: Record, data: Dataset, go_on: GoOn) -> Record:  # noqa: ARG002
+        point = self.point(setting, models.softmax_regression(data.features, data.classes), data)
+        return {**vars(point), "persistence": setting["persistence"]}
+
+    def point(self, setting: Record, model: Model, data: Dataset) -> Point:
+        """What is counted in one setting, with any model, since n depends on T_c over T_u alone."""
+        m, persistence = setting["threads"], float(setting["persistence"])
+        seeds = range(self.seed, self.seed + self.repeats)
+        how: Record = {"discipline": Leashed(persistence=persistence), "rule": SGD(0.01)}
+        if setting["time"] == "real":
+            until = Until(seconds=0.5)
+            return _counted(
+                m,
+                persistence,
+                [
+                    unbroken(train(model, data, until=until, threads=m, seed=seed, **how))
+                    for seed in seeds
+                ],
+            )
+        cluster = simulation.exponential(m, self.costs.compute, update=self.costs.update)
+        until = Until(updates=self.updates * m)
+        played = [
+            simulation.simulate(
+                model, data, cluster=cluster, until=until, batch_size=_BATCH, seed=seed, **how
+            )
+            for seed in seeds
+        ]
+        for one in played:
+            unbroken(one.result)
+        return _played(self, m, persistence, played)
+
+    def parts(self, records: Sequence[Record]) -> list[Part]:
+        points = []
+        for record in records:
+            measured = record["measured"]
+            measured = {**measured, "persistence": float(measured["persistence"])}
+            points.append(revived(Point, measured))
+
+        def drawn() -> Figure:
+            from leashed.studies.plots import contention  # noqa: PLC0415 (matplotlib is optional)
+
+            return contention.over_time(points)
+
+        caption = (
+            "n over time, as a mean over the repeats (solid), and by eqs. 5 and 6 of leashed-sgd "
+            "(dashed), after all threads have begun to compute."
+        )
+        table = Table(_HEADER, [_row(point) for point in points])
+        return [Part(self.TITLE, table, _NOTE, drawn, caption)]
 
 
 def study(asked: Contention, model: Model, data: Dataset) -> Iterator[Point]:
-    """Count, one point after the other.
+    """Count, one point after the other."""
+    for setting in asked.settings():
+        yield asked.point(setting, model, data)
 
-    In virtual time gradients take exponentially distributed times, as the rates of eq. 4 suppose,
-    and every attempt to update takes T_u. On real threads both are what they are.
-    """
-    for persistence in asked.persistence:
-        for m in asked.threads:
-            discipline = Leashed(persistence=persistence)
-            played = [
-                simulation.simulate(
-                    model,
-                    data,
-                    cluster=simulation.exponential(
-                        m, asked.costs.compute, update=asked.costs.update
-                    ),
-                    until=Until(updates=asked.updates * m),
-                    discipline=discipline,
-                    rule=SGD(0.01),
-                    batch_size=_BATCH,
-                    seed=asked.seed + repeat,
-                )
-                for repeat in range(asked.repeats)
-            ]
-            yield _played(asked, m, persistence, played)
-            if asked.real and m <= cores():
-                yield _counted(
-                    m,
-                    persistence,
-                    [
-                        train(
-                            model,
-                            data,
-                            until=Until(seconds=0.5),
-                            discipline=discipline,
-                            rule=SGD(0.01),
-                            threads=m,
-                            seed=asked.seed + repeat,
-                        )
-                        for repeat in range(asked.repeats)
-                    ],
-                )
+
+def _row(point: Point) -> list[str]:
+    return [
+        str(point.threads),
+        number(point.persistence) if math.isinf(point.persistence) else f"{point.persistence:g}",
+        "real" if point.real else "virtual",
+        spread(list(point.n)),
+        number(point.fixed_point),
+        number(point.fixed_point_persistence),
+        spread(list(point.staleness)),
+        spread(list(point.gamma)),
+        spread(list(point.tries)),
+    ]
 
 
 def _played(asked: Contention, m: int, persistence: float, played: Sequence[Simulation]) -> Point:

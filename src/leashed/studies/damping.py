@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from leashed import modes, staleness
-from leashed.rules import Adagrad
-from leashed.simulation.virtual_time import simulate
+from leashed import staleness
+from leashed.base.table import Table, number
 from leashed.staleness import Policy
-from leashed.stopping import Until
 from leashed.studies import recommender
 from leashed.studies.intervals import Interval, interval
-from leashed.studies.side_by_side import side_by_side
-from leashed.studies.stale import TIMES
+from leashed.studies.many_workers import ManyWorkers
+from leashed.studies.recommender import NAME
+from leashed.studies.study import GoOn, Part, Record
 from leashed.training.doubts import ends_are_told
-from leashed.training.result import TrainResult
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["BASELINE", "DAMPING", "Asked", "Curve", "curves"]
 
@@ -36,35 +37,7 @@ DAMPING: dict[str, Policy] = {
 """No damping, 1/τ (Zhang et al., 2016), eq. 7 to the letter, and as it is read
 (docs/readings.md#staleness-and-data-normalisation-swap)."""
 
-_EVALUATIONS = 10
 _TESTED = 20_000
-_ACCUMULATED = 0.1
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What to train.
-
-    Args:
-        workers: numbers of workers.
-        updates: of each worker, in the mean.
-        times: of ``stale.TIMES``.
-        lr: of Adagrad, whose sums begin at 0.1 as TensorFlow's do: from 0 they would undo any damping
-            that hardly varies.
-        batch_size: clicks of a gradient.
-        rows: clicks to train on.
-        repeats: runs of each setting, of seeds ``seed``, ``seed + 1`` and so on.
-        seed: of the first.
-    """
-
-    workers: tuple[int, ...] = (1000, 3000)
-    updates: int = 30
-    times: str = "normal"
-    lr: float = 0.01
-    batch_size: int = 8
-    rows: int = 100_000
-    repeats: int = 3
-    seed: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,56 +64,77 @@ class Curve:
         return [interval(list(losses)) for losses in self.loss.T]
 
 
-def curves(asked: Asked) -> Iterator[Curve]:
-    """Train with every damping on every number of workers, one curve after the other."""
-    model = recommender.model()
-    train, other = recommender.days(asked.rows, 2, asked.seed)
-    tested = other[:_TESTED]
+_HEADER = ["workers", "damping", "mean τ", "loss at first", "half-way", "at the end", "AUC"]
+_NOTE = (
+    f"Trained: {NAME}, by ASP with Adagrad. Damping, of τ counted from 1: linear 1/τ; printed and "
+    f"normalised leave up to {BASELINE:,} alone and make it 1/τ² and ({BASELINE:,}/τ)² above. Loss of "
+    "the clicks trained on, AUC of another day's: means ± half the 95% interval over the seeds."
+)
+
+
+@dataclass(frozen=True)
+class Asked(ManyWorkers):
+    """What to train, as of ``ManyWorkers``."""
+
+    NAME: ClassVar[str] = "damping"
+    TITLE: ClassVar[str] = "Damping among many workers"
+    VARIED: ClassVar[str] = "damping"
+
+    def arms(self) -> Iterable[str]:
+        return DAMPING
 
     @ends_are_told()
-    def run(one: tuple[int, str, int]) -> tuple[TrainResult, float]:
-        workers, damping, repeat = one
-        result = simulate(
-            model,
-            train,
-            cluster=TIMES[asked.times](workers),
-            mode=modes.ASP(),
-            until=Until(seconds=float(asked.updates)),
-            rule=Adagrad(asked.lr, initial_accumulator=_ACCUMULATED),
-            staleness=DAMPING[damping],
-            tables=recommender.new_tables(asked.lr, asked.seed + repeat),
-            batch_size=asked.batch_size,
-            seed=asked.seed + repeat,
-            evaluate_every=asked.updates / _EVALUATIONS,
-        ).result
-        if result.outcome == "crashed":
-            return result, math.nan
-        return result, model.evaluate(result.parameters, tested, result.tables).auc
+    def measure(self, setting: Record, data: Any, go_on: GoOn) -> Record:  # noqa: ARG002
+        result, auc = self.train(setting, DAMPING[setting["damping"]], None, go_on), math.nan
+        if result.outcome != "crashed":
+            tested = self.days[1][:_TESTED]
+            auc = recommender.model().evaluate(result.parameters, tested, result.tables).auc
+        staleness = result.staleness.mean()
+        return {"loss": self.padded(result.loss), "auc": auc, "staleness": staleness}
 
-    settings = list(product(asked.workers, DAMPING))
-    every = [(*setting, repeat) for setting in settings for repeat in range(asked.repeats)]
-    results = side_by_side(run, every)
-    for workers, damping in settings:
-        yield _curve(workers, damping, asked, [next(results) for _ in range(asked.repeats)])
+    def curves(self, records: Sequence[Record]) -> list[Curve]:
+        """One for each number of workers and damping."""
+        return [
+            Curve(
+                workers,
+                damping,
+                self.seconds,
+                one["loss"],
+                one["auc"],
+                1.0 + float(one["staleness"].mean()),
+            )
+            for workers, damping, one in self.measured(records)
+        ]
 
+    def parts(self, records: Sequence[Record]) -> list[Part]:
+        found = self.curves(records)
 
-def _curve(
-    workers: int, damping: str, asked: Asked, ended: list[tuple[TrainResult, float]]
-) -> Curve:
-    results = [result for result, _ in ended]
-    seconds = np.linspace(0.0, float(asked.updates), _EVALUATIONS + 1)
-    return Curve(
-        workers,
-        damping,
-        seconds,
-        np.array([_padded(one.loss) for one in results]),
-        np.array([tested for _, tested in ended]),
-        1.0 + float(np.mean([one.staleness.mean() for one in results])),
-    )
+        def drawn() -> Figure:
+            from leashed.studies.plots import damping  # noqa: PLC0415 (matplotlib is optional)
+
+            return damping.over_time(found)
+
+        caption = (
+            "Loss over time (extreme-scale-asgd, Figure 5), with its 95% interval over the seeds."
+        )
+        return [
+            Part(self.TITLE, Table(_HEADER, [_row(one) for one in found]), _NOTE, drawn, caption)
+        ]
 
 
-def _padded(series: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A run that has crashed has fewer evaluations."""
-    found = np.full(_EVALUATIONS + 1, np.nan)
-    found[: len(series)] = series[: _EVALUATIONS + 1]
-    return found
+def curves(asked: Asked) -> Iterator[Curve]:
+    """Train with every damping on every number of workers, one curve after the other."""
+    yield from asked.curves(asked.all())
+
+
+def _row(curve: Curve) -> list[str]:
+    losses = curve.intervals()
+    return [
+        f"{curve.workers:,}",
+        curve.damping,
+        number(curve.mean_staleness, 4),
+        number(losses[0].mean, 4),
+        losses[len(losses) // 2].text(),
+        losses[-1].text(),
+        interval(list(curve.auc)).text(),
+    ]

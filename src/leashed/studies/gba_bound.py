@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -16,11 +17,11 @@ from leashed.studies.side_by_side import side_by_side
 from leashed.studies.switching import MODES, STATES, Setting, crash
 from leashed.training.doubts import ends_are_told
 
-__all__ = ["Bound", "both_updated", "bounds"]
+__all__ = ["POINTS", "Bound", "both_updated", "bound", "bounds", "measured"]
 
 _BEHIND = 5  # steps by which a gradient that iota = 4 lets pass can be behind, and none
 _SAMPLE = 20_000
-_POINTS = (0.25, 0.5, 0.75)  # of a day's steps
+POINTS = (0.25, 0.5, 0.75)  # of a day's steps
 
 
 class Bound(NamedTuple):
@@ -90,39 +91,37 @@ def bounds(setting: Setting) -> Iterator[Bound]:
     the day's first clicks.
     """
     (clicks,) = recommender.days(setting.rows, 1, setting.seed)
-    steps = setting.rows // (setting.workers * setting.batch_size)
-
-    sample = clicks[:_SAMPLE]
-
-    def run(piece: _Piece) -> _Measured:
-        k = max(_BEHIND, round(piece.share * steps))
-        latest = _trained(setting, piece, clicks, k)
-        now = recommender.gradient(latest.result, sample)
-        found = [np.zeros(2)]
-        for s in range(1, _BEHIND):
-            before = recommender.gradient(_trained(setting, piece, clicks, k - s).result, sample)
-            found.append(_squares(now.dense - before.dense, now.rows - before.rows))
-        assert latest.mode is not None
-        seen = latest.mode.data_staleness[:_BEHIND]
-        counts = np.pad(seen, (0, _BEHIND - len(seen)))
-        return _Measured(np.array(found).T, _squares(*now), counts)
-
     pieces = [
-        _Piece(state, seed, share)
-        for state in STATES
-        for seed in setting.seeds
-        for share in _POINTS
+        _Piece(state, seed, share) for state, seed, share in product(STATES, setting.seeds, POINTS)
     ]
+    found = side_by_side(lambda piece: measured(setting, piece, clicks), pieces)
     zeta = both_updated(clicks, setting.workers * setting.batch_size)
-    found = side_by_side(run, pieces)
     for state in STATES:
-        of_state = [next(found) for piece in pieces if piece.state == state]
-        counts = np.sum([one.staleness for one in of_state], axis=0)
-        differences = np.sum([one.differences for one in of_state], axis=0)
-        squares = np.sum([one.squares for one in of_state], axis=0)
-        kept = counts.sum()
-        behind = counts / kept if kept else np.full(_BEHIND, np.nan)
-        yield Bound(state, differences / squares[:, None], behind, (1.0, zeta))
+        yield bound(state, [next(found) for piece in pieces if piece.state == state], zeta)
+
+
+def measured(setting: Setting, piece: _Piece, clicks: ClickDataset) -> _Measured:
+    """At one moment of a training on the day's ``clicks``."""
+    k = max(_BEHIND, round(piece.share * (setting.rows // (setting.workers * setting.batch_size))))
+    sample, latest = clicks[:_SAMPLE], _trained(setting, piece, clicks, k)
+    now = recommender.gradient(latest.result, sample)
+    found = [np.zeros(2)]
+    for s in range(1, _BEHIND):
+        before = recommender.gradient(_trained(setting, piece, clicks, k - s).result, sample)
+        found.append(_squares(now.dense - before.dense, now.rows - before.rows))
+    assert latest.mode is not None
+    seen = latest.mode.data_staleness[:_BEHIND]
+    return _Measured(np.array(found).T, _squares(*now), np.pad(seen, (0, _BEHIND - len(seen))))
+
+
+def bound(state: str, of_state: Sequence[_Measured], zeta: float) -> Bound:
+    """Of what was measured in a state, with the ζ of rows."""
+    counts = np.sum([one.staleness for one in of_state], axis=0)
+    differences = np.sum([one.differences for one in of_state], axis=0)
+    squares = np.sum([one.squares for one in of_state], axis=0)
+    kept = counts.sum()
+    behind = counts / kept if kept else np.full(_BEHIND, np.nan)
+    return Bound(state, differences / squares[:, None], behind, (1.0, zeta))
 
 
 def _squares(dense: NDArray[np.float32], rows: NDArray[np.float32]) -> NDArray[np.float64]:

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
-from typing import NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from leashed import modes, staleness
+from leashed import staleness
+from leashed.base import checks
+from leashed.base.table import MISSING, Table
 from leashed.models.layers import BatchNorm, DataNorm
-from leashed.rules import Adagrad
-from leashed.simulation.virtual_time import simulate
 from leashed.staleness import Policy
-from leashed.stopping import Until
-from leashed.studies import recommender
 from leashed.studies.damping import BASELINE
 from leashed.studies.intervals import Interval, interval
-from leashed.studies.side_by_side import side_by_side
-from leashed.studies.stale import TIMES
+from leashed.studies.many_workers import ManyWorkers
+from leashed.studies.recommender import NAME
+from leashed.studies.study import GoOn, Part, Record, option
 from leashed.training.doubts import ends_are_told
 from leashed.training.result import TrainResult
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["ARMS", "Arm", "Asked", "Curve", "curves"]
 
@@ -50,34 +52,7 @@ ARMS: dict[str, Arm] = {
 (docs/readings.md#staleness-and-data-normalisation-swap). Batch normalisation in its place, and what
 is left without staleness normalisation, are ours."""
 
-_EVALUATIONS = 10
 _TESTED = 10_000
-_ACCUMULATED = 0.1
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What to train.
-
-    Args:
-        workers: numbers of workers.
-        updates: of each worker, in the mean.
-        times: of ``stale.TIMES``.
-        lr: of Adagrad, whose sums begin at 0.1 as for the study of damping.
-        batch_size: clicks of a gradient, which its means are of.
-        rows: clicks to train on.
-        repeats: runs of each setting, of seeds ``seed``, ``seed + 1`` and so on.
-        seed: of the first.
-    """
-
-    workers: tuple[int, ...] = (1000, 3000)
-    updates: int = 30
-    times: str = "normal"
-    lr: float = 0.003
-    batch_size: int = 32
-    rows: int = 100_000
-    repeats: int = 3
-    seed: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,54 +82,97 @@ class Curve:
         return interval(list(self.auc[:, -1] - other.auc[:, -1]))
 
 
-def curves(asked: Asked) -> Iterator[Curve]:
-    """Train every arm on every number of workers, one curve after the other."""
-    train, other = recommender.days(asked.rows, 2, asked.seed)
+_STALENESS = "staleness"
+_HEADER = [
+    "workers",
+    "normalised",
+    "AUC half-way",
+    "at the end",
+    "against staleness",
+    "means near 0",
+]
+
+
+@dataclass(frozen=True)
+class Asked(ManyWorkers):
+    """What to train, as of ``ManyWorkers``; means are of a gradient's clicks."""
+
+    NAME: ClassVar[str] = "normalisation"
+    TITLE: ClassVar[str] = "Data normalisation among many workers"
+    HELP: ClassVar[str] = "data normalisation among many workers"
+    DESCRIPTION: ClassVar[str] = (
+        "Train with thousands of workers in virtual time, with stale gradients damped or not and with "
+        "mini-batches normalised or not: Figure 6 of extreme-scale-asgd."
+    )
+    VARIED: ClassVar[str] = "arm"
+
+    lr: float = option(0.003, "of Adagrad", partial(checks.real, above=0.0))
+    batch_size: int = option(32, "clicks of a gradient", partial(checks.whole, minimum=2))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.whole("batch_size", self.batch_size, 2, self.rows)
+
+    def arms(self) -> Iterable[str]:
+        return ARMS
 
     @ends_are_told()
-    def run(one: tuple[int, str, int]) -> TrainResult:
-        workers, arm, repeat = one
-        return simulate(
-            recommender.model(ARMS[arm].norm),
-            train,
-            validation=other[:_TESTED],
-            cluster=TIMES[asked.times](workers),
-            mode=modes.ASP(),
-            until=Until(seconds=float(asked.updates)),
-            rule=Adagrad(asked.lr, initial_accumulator=_ACCUMULATED),
-            staleness=ARMS[arm].damping,
-            tables=recommender.new_tables(asked.lr, asked.seed + repeat),
-            batch_size=asked.batch_size,
-            seed=asked.seed + repeat,
-            evaluate_every=asked.updates / _EVALUATIONS,
-        ).result
+    def measure(self, setting: Record, data: Any, go_on: GoOn) -> Record:  # noqa: ARG002
+        arm = ARMS[setting["arm"]]
+        result = self.train(setting, *arm, go_on, self.days[1][:_TESTED])
+        near_zero = _near_zero(result) if isinstance(arm.norm, DataNorm) else 0.0
+        return {"auc": self.padded(result.validation_auc), "near_zero": near_zero}
 
-    settings = list(product(asked.workers, ARMS))
-    every = [(*setting, repeat) for setting in settings for repeat in range(asked.repeats)]
-    results = side_by_side(run, every)
-    for workers, arm in settings:
-        yield _curve(workers, arm, asked, [next(results) for _ in range(asked.repeats)])
+    def curves(self, records: Sequence[Record]) -> list[Curve]:
+        """One for each number of workers and arm."""
+        return [
+            Curve(workers, arm, self.seconds, one["auc"], float(one["near_zero"].mean()))
+            for workers, arm, one in self.measured(records)
+        ]
+
+    def parts(self, records: Sequence[Record]) -> list[Part]:
+        found = self.curves(records)
+
+        def drawn() -> Figure:
+            from leashed.studies.plots import normalisation  # noqa: PLC0415 (matplotlib is optional)
+
+            return normalisation.over_time(found)
+
+        caption = (
+            "AUC over time (extreme-scale-asgd, Figure 6), with its 95% interval over the seeds."
+        )
+        table = Table(_HEADER, [_row(curve, found) for curve in found])
+        return [Part(self.TITLE, table, self._note(), drawn, caption)]
+
+    def _note(self) -> str:
+        return (
+            f"Trained: {NAME}, by ASP with Adagrad at {self.lr:g}, {self.updates} gradients of each "
+            f"worker in the mean, each of {self.batch_size} clicks. Staleness: normalised to a thousand "
+            "workers. Data, batch: DataNorm or BatchNorm before each ReLU, by the mini-batch's own "
+            "means; for evaluation one running average of all workers' batches, in the order in which "
+            "they fall due. AUC: of another day's clicks, means ± half the 95% interval over the seeds; "
+            "against staleness normalisation alone, of the same seeds. Means near 0: counted as ±0.001."
+        )
 
 
-def _curve(workers: int, arm: str, asked: Asked, ended: list[TrainResult]) -> Curve:
-    return Curve(
-        workers,
-        arm,
-        np.linspace(0.0, float(asked.updates), _EVALUATIONS + 1),
-        np.array([_padded(one.validation_auc) for one in ended]),
-        float(np.mean([_near_zero(one) for one in ended]))
-        if isinstance(ARMS[arm].norm, DataNorm)
-        else 0.0,
-    )
+def curves(asked: Asked) -> Iterator[Curve]:
+    """Train every arm on every number of workers, one curve after the other."""
+    yield from asked.curves(asked.all())
+
+
+def _row(curve: Curve, found: Sequence[Curve]) -> list[str]:
+    known = curve.intervals()
+    plain = next(one for one in found if (one.workers, one.arm) == (curve.workers, _STALENESS))
+    return [
+        f"{curve.workers:,}",
+        curve.arm,
+        known[len(known) // 2].text(),
+        known[-1].text(),
+        MISSING if curve is plain else curve.against(plain).text(),
+        f"{curve.near_zero:.1%}",
+    ]
 
 
 def _near_zero(ended: TrainResult) -> float:
     told = ended.config["statistics"]
     return float(told["near_zero"] / max(1, told["batches"] * len(ended.statistics)))
-
-
-def _padded(series: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A run that has crashed has fewer evaluations."""
-    found = np.full(_EVALUATIONS + 1, np.nan)
-    found[: len(series)] = series[: _EVALUATIONS + 1]
-    return found

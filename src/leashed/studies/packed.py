@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
-__all__ = ["SUFFIX", "is_packed", "unpacked"]
+__all__ = ["SUFFIX", "is_packed", "parsed", "unpacked"]
+
+T = TypeVar("T")
 
 SUFFIX = ".gz"
 _MAGIC = b"\x1f\x8b"
@@ -36,3 +40,18 @@ def unpacked(path: Path) -> bytes:
         return gzip.decompress(content)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise ValueError(f"{path}: corrupt gzip file: {error}") from error
+
+
+def parsed(content: bytes, path: str | Path, parse: Callable[[str], T]) -> Iterator[T]:
+    """What the lines of a file's content are; empty ones are passed over.
+
+    Raises:
+        ValueError: ``parse`` raised it; the message has the line's number.
+    """
+    for number, line in enumerate(content.decode("utf-8").split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            yield parse(line)
+        except ValueError as error:
+            raise ValueError(f"{path}, line {number}: {error}") from None

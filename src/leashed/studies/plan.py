@@ -17,6 +17,7 @@ from leashed.models._parameters import INITIALISATIONS
 from leashed.models.network import Model
 from leashed.simulation.virtual_time import Costs
 from leashed.studies.runs import ALGORITHMS, Run
+from leashed.studies.study import digest
 from leashed.training.train import MAX_SEED, MAX_THREADS
 
 __all__ = [
@@ -259,6 +260,7 @@ class Plan:
             "short": self.short,
             "data": data.name,
             "examples": len(data),
+            "digest": digest(data),
             "pixels": self.pixels,
             "init": self.init,
             "batch_size": self.batch_size,
@@ -277,7 +279,7 @@ class Plan:
 def conditions_of(run: Run) -> dict[str, Any]:
     """As :meth:`Plan.conditions`, of a run; None for what its result does not say."""
     config = run.result.config
-    plain = ("preset", "short", "data", "examples", "pixels", "init", "batch_size")
+    plain = ("preset", "short", "data", "examples", "digest", "pixels", "init", "batch_size")
     after = ("evaluate_every", "isolated")
     machine = ("cpu", "cores", "isa")
     seed, repeat = config.get("seed"), config.get("repeat")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from leashed.studies.packed import unpacked
+from leashed.studies import study
+from leashed.studies.packed import parsed, unpacked
 from leashed.training.result import TrainResult
 
 _PROGRESS = 0.95  # of the initial loss; what is not below it at its end has learnt nothing
@@ -75,6 +75,11 @@ class Run:
         except (TypeError, AttributeError, ValueError) as error:
             raise ValueError(f"config of the result is wrong: {error}") from None
 
+    @classmethod
+    def parsed(cls, line: str) -> Run:
+        """The run of a result's line of JSON; ValueError where it is none."""
+        return cls.of(TrainResult.from_json(line))
+
     def outcome(self, fraction: float) -> str:
         """How the run ended with regard to the precision ``fraction``.
 
@@ -103,8 +108,7 @@ def read(path: str | Path) -> list[Run]:
         ValueError: a line is wrong (the message has its number), there is none, or the file is
             corrupt as a gzip file.
     """
-    lines = unpacked(Path(path)).decode("utf-8").split("\n")
-    runs = list(_parsed(lines, str(path)))
+    runs = list(parsed(unpacked(Path(path)), path, Run.parsed))
     if not runs:
         raise ValueError(f"{path}: no runs")
     return runs
@@ -123,17 +127,4 @@ def read_to_append(path: str | Path) -> tuple[list[Run], int]:
         OSError: the file cannot be read.
         ValueError: a line is wrong; the message has its number.
     """
-    content = Path(path).read_bytes()
-    size = content.rfind(b"\n") + 1
-    lines = content[:size].decode("utf-8").split("\n")
-    return list(_parsed(lines, str(path))), size
-
-
-def _parsed(lines: Iterable[str], path: str) -> Iterator[Run]:
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            yield Run.of(TrainResult.from_json(line))
-        except ValueError as error:
-            raise ValueError(f"{path}, line {number}: {error}") from None
+    return study.read(Path(path), Run.parsed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable
 from contextlib import nullcontext
 
 import numpy as np
@@ -21,6 +21,7 @@ from leashed.studies.plan import (
 )
 from leashed.studies.runs import Run
 from leashed.studies.single import Apart, train_setting
+from leashed.studies.study import differing, digest
 from leashed.training.train import Progress
 
 __all__ = [
@@ -40,7 +41,7 @@ def run(
     plan: Plan,
     data: Dataset,
     *,
-    settings: Sequence[Setting] | None = None,
+    settings: Iterable[Setting] | None = None,
     started: Callable[[int, Setting], object] | None = None,
     progress: Callable[[Progress], object] | None = None,
 ) -> Generator[Run, None, None]:
@@ -66,6 +67,7 @@ def run(
         )
     for name in plan.model:
         build_model(name, data)
+    told = {"digest": digest(data)}
     data = _with_pixels(data, plan.pixels)
     with Apart(plan, data) if plan.isolated else nullcontext() as apart:
         for number, setting in enumerate(plan.settings() if settings is None else settings):
@@ -75,7 +77,7 @@ def run(
                 result = train_setting(plan, setting, data, progress)
             else:
                 result = apart(setting, progress)
-            yield Run.of(result)
+            yield Run.of(dataclasses.replace(result, config={**result.config, **told}))
             if result.reason == "interrupted":
                 return
 
@@ -92,14 +94,7 @@ def left(plan: Plan, data: Dataset, runs: Iterable[Run]) -> list[Setting]:
     asked = plan.conditions(data)
     done = set()
     for run in runs:
-        there = conditions_of(run)
-        differing = [
-            f"{name} {there[name]} there, {asked[name]} here"
-            for name in asked
-            if asked[name] != there[name]
-        ]
-        if differing:
-            raise ValueError(f"its runs were made under other conditions: {'; '.join(differing)}")
+        differing(conditions_of(run), asked)
         if run.result.reason != "interrupted":
             done.add(Setting.of(run))
     return [setting for setting in plan.settings() if setting not in done]

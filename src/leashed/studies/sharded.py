@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from leashed.rules import SGD
 from leashed.simulation.sharding import Sharding, layerwise, memorywise, packed
 from leashed.stopping import Until
 
-__all__ = ["NETS", "SHARDINGS", "Throughput", "imbalance", "throughputs"]
+__all__ = ["NETS", "SHARDINGS", "Throughput", "imbalance", "rate", "throughputs"]
 
 _WIDTH = 32
 _SERVERS = 4
@@ -65,29 +66,31 @@ def imbalance(net: str, sharding: str) -> float:
     return max(sizes) * len(sizes) / sum(sizes)
 
 
+def rate(net: str, sharding: str, workers: int, seed: int, updates: int = 60) -> float:
+    """Updates by all per second, of a net with a sharding, from ``updates`` of each worker. What is
+    trained, and on what, does not matter to it; gradients are of one example.
+    """
+    model, update = NETS[net]
+    x = np.random.default_rng(0).random((_WIDTH, _WIDTH), np.float32)
+    data = Dataset(x, np.arange(_WIDTH, dtype=np.int32), classes=_WIDTH, name="noise")
+    result = simulation.simulate(
+        model,
+        data,
+        cluster=simulation.normal(workers, 1.0, _DEVIATION, update=update),
+        mode=modes.SHAT(),
+        shards=SHARDINGS[sharding],
+        until=Until(updates=updates * workers),
+        rule=SGD(1e-4),
+        batch_size=1,
+        seed=seed,
+    ).result
+    return result.total_updates / result.elapsed
+
+
 def throughputs(
     workers: tuple[int, ...], repeats: int, seed: int, updates: int = 60
 ) -> Iterator[Throughput]:
-    """Of every net, sharding and number of workers, from ``updates`` of each worker. What is trained,
-    and on what, does not matter to it; gradients are of one example.
-    """
-    x = np.random.default_rng(0).random((_WIDTH, _WIDTH), np.float32)
-    data = Dataset(x, np.arange(_WIDTH, dtype=np.int32), classes=_WIDTH, name="noise")
-    for net, (model, update) in NETS.items():
-        for name, sharding in SHARDINGS.items():
-            for n in workers:
-                rates = []
-                for repeat in range(repeats):
-                    result = simulation.simulate(
-                        model,
-                        data,
-                        cluster=simulation.normal(n, 1.0, _DEVIATION, update=update),
-                        mode=modes.SHAT(),
-                        shards=sharding,
-                        until=Until(updates=updates * n),
-                        rule=SGD(1e-4),
-                        batch_size=1,
-                        seed=seed + repeat,
-                    ).result
-                    rates.append(result.total_updates / result.elapsed)
-                yield Throughput(net, name, n, np.array(rates))
+    """Of every net, sharding and number of workers."""
+    for net, name, n in product(NETS, SHARDINGS, workers):
+        rates = [rate(net, name, n, seed + repeat, updates) for repeat in range(repeats)]
+        yield Throughput(net, name, n, np.array(rates))

@@ -8,24 +8,34 @@ batch normalisation, learns nothing with it where 8 workers each make updates of
 
 from __future__ import annotations
 
+import dataclasses
 import math
-import threading
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from leashed import _core, models, modes, schedules, simulation
-from leashed.base.machine import cores
+from leashed.base import checks
+from leashed.base.table import MISSING, Table, number
 from leashed.datasets import Dataset, Split
 from leashed.models.network import Model
 from leashed.modes import Mode
 from leashed.rules import Momentum
 from leashed.simulation.virtual_time import Cluster, Simulation
 from leashed.stopping import Until
+from leashed.studies.intervals import interval
+from leashed.studies.sharded import NETS, SHARDINGS, Throughput, imbalance, rate
+from leashed.studies.side_by_side import side_by_side
+from leashed.studies.study import GoOn, Part, Record, Study, option, revived, unbroken
 from leashed.training.doubts import ends_are_told
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["CLUSTERS", "METHODS", "PAPER", "Asked", "Trained", "train_all"]
 
@@ -59,33 +69,6 @@ _TRANSFER = 0.05  # of a model or a gradient over one link
 _UPDATE = 0.01  # of the server, for a push
 # Of the paper's 250 epochs: 20 of warm-up, a tenth of η from the 150th on.
 _WARMUP, _DROP = 20 / 250, 150 / 250
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What to train.
-
-    Args:
-        workers: numbers of workers n of Table 2 and Figure 4.
-        slowed: n of Figure 5.
-        epochs: of each run.
-        repeats: runs of each setting, of seeds ``seed``, ``seed + 1`` and so on.
-        lr: η is so much times n; the paper's is 0.01.
-        momentum: of the server and of the workers' own steps.
-        batch_size: examples of a gradient.
-        evaluations: of each run, about.
-        seed: of the first.
-    """
-
-    workers: tuple[int, ...] = (2, 4, 8, 16)
-    slowed: int = 8
-    epochs: float = 8.0
-    repeats: int = 5
-    lr: float = 0.0001
-    momentum: float = 0.9
-    batch_size: int = 32
-    evaluations: int = 8
-    seed: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,6 +108,138 @@ class Trained:
     distance: float
 
 
+_NOTE = (
+    "LeNet stands in for ResNet-50 and VGG-16, at a smaller η. Accuracy of the test set: of the "
+    "global model; of ENSEMBLE that of the mean of its models' probabilities; of SHAT, log₂ with the binary logarithm "
+    "in eq. 4. AR-SGD is a synchronous mean. 95% intervals over seeds; (k crashed): runs that met "
+    "NaN, which no mean counts. Differences are of the same seeds. At n = 2 the natural logarithm "
+    "gives α = 0 (s/log n ≥ 1.44): SHAT is ENSEMBLE there, beside a server that takes gradients and "
+    "whose model nobody takes."
+)
+
+
+@dataclass(frozen=True)
+class Asked(Study):
+    """What to train.
+
+    Args:
+        workers: numbers of workers n of Table 2 and Figure 4.
+        slowed: n of Figure 5.
+        epochs: of each run.
+        repeats: runs of each setting, of seeds ``seed``, ``seed + 1`` and so on.
+        lr: η is so much times n; the paper's is 0.01.
+        momentum: of the server and of the workers' own steps.
+        batch_size: examples of a gradient.
+        evaluations: of each run, about.
+        seed: of the first.
+
+    Raises:
+        TypeError, ValueError: an argument is wrong; the message names it.
+    """
+
+    NAME: ClassVar[str] = "shat"
+    TITLE: ClassVar[str] = "SHAT: how workers mix with the server's model"
+    HELP: ClassVar[str] = (
+        "how workers mix with the server's model: SHAT's Table 2 and Figures 4 to 6"
+    )
+    DESCRIPTION: ClassVar[str] = (
+        "Train LeNet in virtual time with 2 to 16 workers whose models are their own, or the "
+        "server's, or a mixture (SHAT), with equal workers and with a slow one, for several seeds, on "
+        "as many threads as there are cores."
+    )
+    DATA: ClassVar[bool] = True
+    SIDE_BY_SIDE: ClassVar[bool] = True
+
+    workers: tuple[int, ...] = option(
+        (2, 4, 8, 16), "numbers of them", partial(checks.whole, minimum=2)
+    )
+    slowed: int = 8
+    epochs: float = option(8.0, "of each run", partial(checks.real, above=0.0), full=50.0)
+    repeats: int = option(5, "seeds of each setting", checks.whole, full=11)
+    lr: float = option(
+        0.0001, "η is so much times n; the paper's is 0.01", partial(checks.real, above=0.0)
+    )
+    momentum: float = option(0.9, "of all rules", partial(checks.real, above=0.0, allow=True))
+    batch_size: int = option(32, "examples of a gradient", checks.whole)
+    evaluations: int = option(8, "of each run", checks.whole, full=25, command=False)
+    seed: int = option(0, "the first", partial(checks.whole, minimum=0))
+
+    def settings(self) -> list[Record]:
+        of_each: list[Record] = [
+            {"method": one.method, "cluster": one.cluster, "n": one.workers}
+            for one in settings(dataclasses.replace(self, repeats=1))
+        ]
+        of_each += [
+            {"net": net, "sharding": sharding, "n": n}
+            for net, sharding, n in product(NETS, SHARDINGS, (1, *self.workers))
+        ]
+        return [{"repeat": repeat, **one} for repeat in range(self.repeats) for one in of_each]
+
+    @classmethod
+    def of(cls, records: Sequence[Any]) -> Asked:
+        settings = [record["setting"] for record in records if "net" in record["setting"]]
+        workers = dict.fromkeys(setting["n"] for setting in settings if setting["n"] > 1)
+        return dataclasses.replace(super().of(records), workers=tuple(workers) or cls.workers)
+
+    def measure(self, setting: Record, data: Split, go_on: GoOn) -> Any:
+        n, seed = setting["n"], self.seed + setting["repeat"]
+        if "net" in setting:
+            return {"rate": rate(setting["net"], setting["sharding"], n, seed)}
+        one = _Setting(setting["method"], setting["cluster"], n, seed)
+        return _train(self, _lenet(data.train), data, one, go_on)
+
+    def parts(self, records: Sequence[Record]) -> list[Part]:
+        runs = [revived(Trained, r["measured"]) for r in records if "method" in r["setting"]]
+        found = _throughputs(records)
+        compared = [run for run in runs if run.method in HETEROGENEOUS]
+
+        def over_epochs() -> Figure:
+            from leashed.studies.plots import shat  # noqa: PLC0415 (matplotlib is optional)
+
+            return shat.over_epochs(compared)
+
+        def over_time() -> Figure:
+            from leashed.studies.plots import shat  # noqa: PLC0415
+
+            return shat.over_time([run for run in compared if run.workers == self.slowed])
+
+        def speedups() -> Figure:
+            from leashed.studies.plots import shat  # noqa: PLC0415
+
+            return shat.speedups(found)
+
+        return [
+            Part(
+                "Table 2: accuracy",
+                _accuracies(self, runs),
+                "",
+                over_epochs,
+                "Figure 4: test accuracy of the global model over passes over the data, equal "
+                "workers. Lines: means over seeds; bands: the least and the largest.",
+            ),
+            Part("Above ASP", _above(self, runs)),
+            Part("Eq. 1: the weight of the global model", _weights(self, runs)),
+            Part(
+                "Figure 5: a slow worker",
+                _slow(self, runs),
+                "",
+                over_time,
+                f"Figure 5: test accuracy over virtual time with {self.slowed} workers, of which the "
+                "first takes 2 (HE0), 10 (HE1) and 100 (HE2) times as long.",
+            ),
+            Part(
+                "Figure 6: speedup by sharding",
+                _speedups(found),
+                "",
+                speedups,
+                "Figure 6: updates per second over those of one worker with one server. A gradient "
+                "takes a second; what a push takes one server is in the table, and each of four "
+                "takes its share of it.",
+            ),
+            Part("", None, _NOTE),
+        ]
+
+
 @dataclass(frozen=True)
 class _Setting:
     method: str
@@ -153,36 +268,27 @@ def settings(asked: Asked) -> list[_Setting]:
 
 
 def train_all(asked: Asked, data: Split) -> Iterator[Trained]:
-    """Every run, in the order of ``settings``, on as many threads as there are cores. Who breaks off,
-    by Ctrl-C or by closing the iterator, waits until the runs under way come to their next evaluation.
-    """
-    given = data.train
+    """Every run, in the order of ``settings``, on as many threads as there are cores."""
+    model = _lenet(data.train)
+    return side_by_side(
+        lambda one: _train(asked, model, data, one, lambda _: None), settings(asked)
+    )
+
+
+def _lenet(given: Dataset) -> Model:
     if given.image_shape is None:
         raise ValueError(f"data {given.name} has no image_shape, which LeNet needs")
-    model = models.lenet(given.image_shape, given.classes)
-    ended = threading.Event()
-
-    def one(setting: _Setting) -> Trained:
-        return _train(asked, model, data, setting, ended)
-
-    with ThreadPoolExecutor(cores()) as executor:
-        runs = [executor.submit(one, setting) for setting in settings(asked)]
-        try:
-            for run in runs:
-                yield run.result()
-        finally:
-            ended.set()
-            executor.shutdown(cancel_futures=True)
+    return models.lenet(given.image_shape, given.classes)
 
 
 @ends_are_told()
 def _train(
-    asked: Asked, model: Model, data: Split, setting: _Setting, ended: threading.Event
+    asked: Asked,
+    model: Model,
+    data: Split,
+    setting: _Setting,
+    go_on: GoOn,
 ) -> Trained:
-    def go_on(_: object) -> None:
-        if ended.is_set():
-            raise KeyboardInterrupt
-
     n, mode = setting.workers, METHODS[setting.method]
     reduces = setting.method == "AR-SGD"
     cluster = _cluster(n, reduces).slower(CLUSTERS[setting.cluster])
@@ -232,7 +338,7 @@ def _lasts(asked: Asked, data: Split, setting: _Setting) -> float:
 def _judged(
     model: Model, test: Dataset, setting: _Setting, played: Simulation, eta: float, passes: float
 ) -> Trained:
-    result = played.result
+    result = unbroken(played.result)
     over_time = result.validation_accuracy
     accuracy, own, distance = float(over_time[-1]), math.nan, math.nan
     if result.outcome == "crashed":
@@ -269,3 +375,129 @@ def _mean_weight(mode: Mode, n: int, counts: NDArray[np.int64]) -> float:
     machine = _core.PolicyMachine(name, {**own, "workers": n, "batch": 1, "examples": 0})
     weights = [machine.weight(n, c) for c in range(len(counts))]
     return float(np.dot(weights, counts) / max(1, counts.sum()))
+
+
+Value = Callable[[Trained], float]
+
+
+def _of(runs: Sequence[Trained], method: str, workers: int, cluster: str = "HO") -> list[Trained]:
+    return [
+        run for run in runs if (run.method, run.workers, run.cluster) == (method, workers, cluster)
+    ]
+
+
+def _shown(runs: Sequence[Trained], value: Value, digits: int = 4) -> str:
+    """Mean ± half the interval, of the runs that have a value."""
+    values = [found for run in runs if not math.isnan(found := value(run))]
+    crashed = sum(math.isnan(run.accuracy) for run in runs)
+    note = f" ({crashed} crashed)" if crashed else ""
+    return (interval(values).text(digits) if values else MISSING) + note
+
+
+def _accuracies(asked: Asked, runs: Sequence[Trained]) -> Table:
+    return Table(
+        ["n", *METHODS, "ENSEMBLE's own"],
+        [
+            [str(n)]
+            + [_shown(_of(runs, method, n), lambda run: run.accuracy) for method in METHODS]
+            + [_shown(_of(runs, "ENSEMBLE", n), lambda run: run.own_accuracy)]
+            for n in asked.workers
+        ],
+    )
+
+
+def _above(asked: Asked, runs: Sequence[Trained]) -> Table:
+    """Differences of the same seed, beside the paper's."""
+    others = [method for method in METHODS if method != "ASP"]
+    rows = []
+    for n in asked.workers:
+        asp = [run.accuracy for run in _of(runs, "ASP", n)]
+        row = [str(n)]
+        for method in others:
+            pairs = zip(_of(runs, method, n), asp, strict=True)
+            apart = [run.accuracy - base for run, base in pairs]
+            known = [one for one in apart if not math.isnan(one)]
+            row.append(interval(known).text() if known else MISSING)
+        printed = PAPER.get(n, ())
+        row += [f"{shat - asp:+.4f}" for _, asp, _, shat in printed] or [MISSING] * 2
+        rows.append(row)
+    return Table(["n", *others, "the paper's SHAT: ResNet-50", "VGG-16"], rows)
+
+
+def _sound(runs: Sequence[Trained]) -> list[Trained]:
+    """Without those that met NaN."""
+    return [run for run in runs if not math.isnan(run.accuracy)]
+
+
+def _mean(values: Iterable[float], digits: int = 3) -> str:
+    found = list(values)
+    return number(sum(found) / len(found), digits) if found else MISSING
+
+
+def _weights(asked: Asked, runs: Sequence[Trained]) -> Table:
+    rows = []
+    for n in asked.workers:
+        for method in METHODS:
+            chosen = _sound(_of(runs, method, n))
+            rows.append(
+                [
+                    method,
+                    str(n),
+                    _mean(run.alpha for run in chosen),
+                    _mean(run.rho for run in chosen),
+                    _shown(chosen, lambda run: run.distance, 1),
+                    _shown(chosen, lambda run: run.own_accuracy),
+                ]
+            )
+    header = [
+        "method",
+        "n",
+        "mean α",
+        "ρ = α/η",
+        "Σ ‖w − w̃‖²",
+        "accuracy of the workers' own models",
+    ]
+    return Table(header, rows)
+
+
+def _slow(asked: Asked, runs: Sequence[Trained]) -> Table:
+    n = asked.slowed
+    return Table(
+        ["method", "cluster", "accuracy", "mean α", "virtual time"],
+        [
+            [
+                method,
+                cluster,
+                _shown(chosen, lambda run: run.accuracy),
+                _mean(run.alpha for run in _sound(chosen)),
+                _mean((run.elapsed for run in _sound(chosen)), 4),
+            ]
+            for method in HETEROGENEOUS
+            for cluster in CLUSTERS
+            if (chosen := _of(runs, method, n, cluster))
+        ],
+    )
+
+
+def _speedups(found: Sequence[Throughput]) -> Table:
+    workers = list(dict.fromkeys(one.workers for one in found))
+    rows = []
+    for net, (_, update) in NETS.items():
+        unit = next(one for one in found if one.net == net).rates.mean()
+        for name in SHARDINGS:
+            rates = [one.rates for one in found if (one.net, one.sharding) == (net, name)]
+            rows.append(
+                [net, number(update), name, number(imbalance(net, name))]
+                + [interval([float(rate / unit) for rate in same]).text(2) for same in rates]
+            )
+    header = ["net", "a push", "sharding", "largest shard over the mean"]
+    return Table([*header, *(f"n = {n}" for n in workers)], rows)
+
+
+def _throughputs(records: Sequence[Record]) -> list[Throughput]:
+    rates: dict[tuple[str, str, int], list[float]] = {}
+    for record in records:
+        if "net" in (setting := record["setting"]):
+            one = rates.setdefault((setting["net"], setting["sharding"], setting["n"]), [])
+            one.append(record["measured"]["rate"])
+    return [Throughput(*key, np.array(values)) for key, values in rates.items()]

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from leashed import models, modes, simulation
+from leashed.base import checks
+from leashed.base.table import MISSING, Table, number
 from leashed.rules import SGD
 from leashed.simulation.virtual_time import Cluster
 from leashed.stopping import Until
+from leashed.studies.study import GoOn, Part, Record, Study, option, revived
 
-__all__ = ["PAPER", "TIMES", "Counted", "count"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["PAPER", "TIMES", "Counted", "Counting", "count"]
 
 _BEFORE = 10  # updates of each worker that do not count yet
 
@@ -79,8 +88,74 @@ def count(workers: int, times: str, updates: int, seed: int = 0) -> Counted:
     return Counted(workers, times, np.concatenate([[0], counts]))
 
 
+_HEADER = ["workers", "times", "mean τ", "theory", "the paper", "variance", "theory", "the paper"]
+_NOTE = (
+    "τ as the paper counts it, from 1. Theory: E(τ) = n, whatever the rates; the variance n(n − 1) is "
+    "that of exponential times of equal rates. The paper's are what it measured."
+)
+
+
+@dataclass(frozen=True)
+class Counting(Study):
+    """What to count.
+
+    Args:
+        workers: numbers of workers.
+        updates: by all of them.
+        seed: of the durations.
+
+    Raises:
+        TypeError, ValueError: an argument is wrong; the message names it.
+    """
+
+    NAME: ClassVar[str] = "staleness"
+    TITLE: ClassVar[str] = "Staleness among many workers"
+    SIDE_BY_SIDE: ClassVar[bool] = True
+
+    workers: tuple[int, ...] = option((1000, 3000), "numbers of them", checks.whole)
+    updates: int = option(260_000, "by all workers", checks.whole)
+    seed: int = option(0, "of the durations", partial(checks.whole, minimum=0))
+
+    def settings(self) -> list[Record]:
+        return [{"workers": n, "times": times} for n, times in product(self.workers, TIMES)]
+
+    def measure(self, setting: Record, data: Any, go_on: GoOn) -> Counted:  # noqa: ARG002
+        return count(setting["workers"], setting["times"], self.updates, self.seed)
+
+    def parts(self, records: Sequence[Record]) -> list[Part]:
+        found = [revived(Counted, record["measured"]) for record in records]
+
+        def drawn() -> Figure:
+            from leashed.studies.plots import stale  # noqa: PLC0415 (matplotlib is optional)
+
+            return stale.distributions(found)
+
+        caption = (
+            "Updates by their staleness (extreme-scale-asgd, Figure 3), for each number of workers "
+            "and each kind of times."
+        )
+        return [
+            Part(self.TITLE, Table(_HEADER, [_row(one) for one in found]), _NOTE, drawn, caption)
+        ]
+
+
 def counts_of(workers: tuple[int, ...], updates: int, seed: int) -> Iterator[Counted]:
     """Every number of workers with every kind of times."""
-    for n in workers:
-        for times in TIMES:
-            yield count(n, times, updates, seed)
+    for record in Counting(workers, updates, seed).all():
+        yield revived(Counted, record["measured"])
+
+
+def _row(counted: Counted) -> list[str]:
+    n = counted.workers
+    mean, variance = (number(value) for value in PAPER[n]) if n in PAPER else (MISSING, MISSING)
+    exponential = counted.times == "exponential"
+    return [
+        f"{n:,}",
+        counted.times,
+        number(counted.mean, 4),
+        f"{n:,}",
+        mean,
+        number(counted.variance),
+        number(float(n * (n - 1))) if exponential else MISSING,
+        variance,
+    ]

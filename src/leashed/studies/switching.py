@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import NamedTuple
 
@@ -15,12 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leashed import models, modes, simulation
+from leashed.base import checks
+from leashed.datasets import ClickDataset
 from leashed.modes import Mode
 from leashed.rules import SGD, Adagrad, Adam, Rule
 from leashed.simulation.virtual_time import Cluster, Simulation, simulate
 from leashed.stopping import Until
 from leashed.studies import recommender
 from leashed.studies.side_by_side import side_by_side
+from leashed.studies.study import GoOn, option, unbroken
 from leashed.training.doubts import ends_are_told
 from leashed.training.result import Histogram
 
@@ -88,19 +92,21 @@ class Setting:
         seed: of the first.
     """
 
-    workers: int = 100
-    batch_size: int = 16
+    workers: int = option(100, "n", partial(checks.whole, minimum=2))
+    batch_size: int = option(16, "clicks of a gradient", checks.whole)
     compute: float = 0.1
     every: float = 5.0
-    rows: int = 100_000
+    rows: int = option(100_000, "clicks of a day", checks.whole, full=400_000)
     drift: float = 0.1
     base: int = 2
     days: int = 3
-    lr: float = 0.005
-    async_lr: float = 0.01
-    rows_lr: float = 0.02
-    repeats: int = 5
-    seed: int = 0
+    lr: float = option(0.005, "of Adam", partial(checks.real, above=0.0))
+    async_lr: float = option(0.01, "of Adagrad, in Async", partial(checks.real, above=0.0))
+    rows_lr: float = option(
+        0.02, "of Adagrad, for the rows of tables", partial(checks.real, above=0.0)
+    )
+    repeats: int = option(5, "seeds of each", checks.whole, full=11)
+    seed: int = option(0, "the first", partial(checks.whole, minimum=0))
 
     def cluster(self, state: str) -> Cluster:
         """In one of ``STATES``."""
@@ -195,39 +201,32 @@ def _timed(
     )
 
 
-def hours(setting: Setting, compute: float = 20.0) -> Iterator[Hours]:
-    """Figure 1: a day of ``simulation.day``, in which a gradient takes ``compute`` seconds alone."""
+def hour_by_hour(setting: Setting, name: str, compute: float = 20.0) -> Hours:
+    """Figure 1 of one mode: a day of ``simulation.day``, in which a gradient takes ``compute`` seconds
+    alone.
+    """
     cluster = simulation.day(setting.workers, compute)
+    played = _timed(DAILY[name](setting.workers), cluster, setting, 3600.0, 24, setting.seed)
+    return Hours(name, played.result.eps[1:25])
 
-    def run(name: str) -> Hours:
-        mode = DAILY[name](setting.workers)
-        played = _timed(mode, cluster, setting, 3600.0, 24, setting.seed)
-        return Hours(name, played.result.eps[1:25])
 
-    return side_by_side(run, DAILY)
+def hours(setting: Setting, compute: float = 20.0) -> Iterator[Hours]:
+    """Figure 1."""
+    return side_by_side(lambda name: hour_by_hour(setting, name, compute), DAILY)
+
+
+def rate(setting: Setting, state: str, name: str, seeds: Sequence[int]) -> Rate:
+    """One mode in one state of the cluster."""
+    mode, cluster = MODES[name](setting.workers), setting.cluster(state)
+    played = [_timed(mode, cluster, setting, setting.every, _WINDOWS, seed) for seed in seeds]
+    eps = np.array([one.result.eps[1 : _WINDOWS + 1] for one in played])
+    pushed = [one.mode.worker_examples / one.result.elapsed for one in played if one.mode]
+    return Rate(state, name, eps, np.array(pushed))
 
 
 def rates(setting: Setting) -> Iterator[Rate]:
     """Table 2, and the local rates of Table 3: every mode in every state of the cluster."""
-
-    def run(one: tuple[str, str]) -> Rate:
-        state, name = one
-        played = [
-            _timed(
-                MODES[name](setting.workers),
-                setting.cluster(state),
-                setting,
-                setting.every,
-                _WINDOWS,
-                seed,
-            )
-            for seed in setting.seeds
-        ]
-        eps = np.array([one.result.eps[1 : _WINDOWS + 1] for one in played])
-        pushed = [one.mode.worker_examples / one.result.elapsed for one in played if one.mode]
-        return Rate(state, name, eps, np.array(pushed))
-
-    return side_by_side(run, product(STATES, MODES))
+    return side_by_side(lambda one: rate(setting, *one, setting.seeds), product(STATES, MODES))
 
 
 def plans(setting: Setting) -> list[Career]:
@@ -258,37 +257,49 @@ def to_sync(setting: Setting, seed: int, mode: str) -> Career:
 
 
 def careers(setting: Setting, asked: Sequence[Career]) -> Iterator[list[Day]]:
-    """Each career's days, one career after the other. The rule of the dense parameters begins anew
-    every day, those of rows go on.
-    """
+    """Each career's days, one career after the other."""
     longest = max(len(career.plan) for career in asked)
-    model = recommender.model()
     clicks = recommender.days(setting.rows, longest + 1, setting.seed, setting.drift)
+    return side_by_side(lambda one: career_of(setting, one, clicks), asked)
 
-    @ends_are_told()
-    def run(career: Career) -> list[Day]:
-        theta, found = model.init(career.seed), []
-        tables = recommender.new_tables(setting.rows_lr, career.seed)
-        for number, (mode, state) in enumerate(career.plan):
-            played = simulate(
-                model,
-                clicks[number],
-                validation=clicks[number + 1],
-                cluster=setting.cluster(state),
-                mode=MODES[mode](setting.workers),
-                until=Until(epochs=1),
-                rule=setting.rule(mode),
-                batch_size=setting.batch_size,
-                seed=career.seed + number,
-                init=theta,
-                tables=tables,
-            )
-            recommender.require_finite(played.result, *crash(mode, state))
-            theta = played.result.parameters
-            found.append(_day(mode, played))
-        return found
 
-    return side_by_side(run, asked)
+@ends_are_told()
+def career_of(
+    setting: Setting,
+    career: Career,
+    clicks: Sequence[ClickDataset],
+    go_on: GoOn = lambda _: None,
+) -> list[Day]:
+    """A career's days. The rule of the dense parameters begins anew every day, those of rows go on.
+
+    Args:
+        setting: workers and data.
+        career: what to go through.
+        clicks: of each of its days, and of the one after.
+        go_on: is called at evaluations.
+    """
+    model, found = recommender.model(), []
+    theta = model.init(career.seed)
+    tables = recommender.new_tables(setting.rows_lr, career.seed)
+    for number, (mode, state) in enumerate(career.plan):
+        played = simulate(
+            model,
+            clicks[number],
+            validation=clicks[number + 1],
+            cluster=setting.cluster(state),
+            mode=MODES[mode](setting.workers),
+            until=Until(epochs=1),
+            rule=setting.rule(mode),
+            batch_size=setting.batch_size,
+            seed=career.seed + number,
+            init=theta,
+            tables=tables,
+            progress=go_on,
+        )
+        recommender.require_finite(unbroken(played.result), *crash(mode, state))
+        theta = played.result.parameters
+        found.append(_day(mode, played))
+    return found
 
 
 def crash(mode: str, state: str) -> tuple[str, str]:

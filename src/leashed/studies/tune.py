@@ -6,25 +6,30 @@ import dataclasses
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 from leashed.base import checks
 from leashed.base.machine import cores
+from leashed.base.table import Table, duration
 from leashed.datasets import Dataset, Split
 from leashed.disciplines import Discipline, Hogwild, Leashed, Locked, Sequential, Synchronous
 from leashed.models.network import Model
 from leashed.rules import SGD
 from leashed.stopping import Until
+from leashed.studies.plan import build_model
+from leashed.studies.study import Data, Part, Record, Study, left
 from leashed.training.doubts import ends_are_told
 from leashed.training.train import train
 
-__all__ = ["Candidate", "Trial", "Tuning", "tune"]
+__all__ = ["Candidate", "Search", "Trial", "Tuning", "trial_of", "tune"]
 
 BATCH_SIZES = (16, 64, 512)
 _FIRST_LR = 0.1
 _SLACK = 1.5  # a trial may take so many times the best time so far
 _SHORTEST = 0.2  # seconds that every trial may take
+_NOTHING = 0.05  # seconds in which none is begun again
 _SEMIFINALISTS, _SEEDS = 9, 2  # one seed alone chooses by luck
 _FINALISTS = 3
 
@@ -116,41 +121,30 @@ def tune(
     """
     training = data.train if isinstance(data, Split) else data
     most = cores() if threads is None else checks.whole("threads", threads)
-    sizes = [n for n in (checks.whole("batch_sizes", n) for n in batch_sizes) if n <= len(training)]
-    if not sizes:
-        raise ValueError(f"batch_sizes must hold one of at most {len(training)} examples")
-    search = _Search(
-        model,
-        training,
-        loss_fraction,
-        init,
-        time.monotonic() + checks.real("seconds", seconds, 0.0),
-        progress,
-    )
-    for size in sizes:
-        search.climb(Candidate(Leashed(), most, size, _FIRST_LR), seed)
-    if search.best is not None:
-        lead = search.best.candidate
-        for discipline, m in _disciplines(most):
-            for factor in (1.0, 2.0, 0.5):
-                search.run(Candidate(discipline, m, lead.batch_size, lead.lr * factor), seed)
-        semifinalists = search.ranking()[:_SEMIFINALISTS]
-        for _ in range(_SEEDS):
-            seed += 1
-            for candidate in semifinalists:
-                search.run(candidate, seed)
-        finalists = search.ranking()[:_FINALISTS]
-        while search.time_left():
-            seed += 1
-            for candidate in finalists:
-                search.run(candidate, seed)
+    sizes = _sizes(batch_sizes, len(training))
+    search = _Search(loss_fraction, init, checks.real("seconds", seconds, 0.0), sizes, most, seed)
+    for candidate, its_seed in search:
+        trial = search.run(model, training, candidate, its_seed)
+        if progress is not None:
+            progress(trial)
     ranking = search.ranking()
     if not ranking:
-        raise RuntimeError(
-            f"no trial reached {loss_fraction:g} of the initial loss in {seconds:g} s; "
-            "give more seconds or a larger loss_fraction"
-        )
+        raise RuntimeError(_unreached(loss_fraction, seconds))
     return Tuning(ranking[0], search.median(ranking[0]), tuple(search.trials))
+
+
+def _unreached(loss_fraction: float, seconds: float) -> str:
+    return (
+        f"no trial reached {loss_fraction:g} of the initial loss in {seconds:g} s; "
+        "give more seconds or a larger loss_fraction"
+    )
+
+
+def _sizes(batch_sizes: Sequence[int], examples: int) -> list[int]:
+    sizes = [n for n in (checks.whole("batch_sizes", n) for n in batch_sizes) if n <= examples]
+    if not sizes:
+        raise ValueError(f"batch_sizes must hold one of at most {examples} examples")
+    return sizes
 
 
 def _disciplines(most: int) -> Iterator[tuple[Discipline, int]]:
@@ -169,21 +163,52 @@ def _disciplines(most: int) -> Iterator[tuple[Discipline, int]]:
 
 
 class _Search:
-    """The trials so far, and the clock."""
+    """The trials so far, and the clock. Iterated over it gives what to try next, with its seed; each
+    is to be followed by ``run`` or ``know``.
+    """
 
     def __init__(
         self,
-        model: Model,
-        data: Dataset,
         loss_fraction: float,
         init: str,
-        deadline: float,
-        progress: Callable[[Trial], object] | None,
+        seconds: float,
+        sizes: Sequence[int],
+        most: int,
+        seed: int,
     ) -> None:
-        self.model, self.data, self.loss_fraction, self.init = model, data, loss_fraction, init
-        self.deadline, self.progress = deadline, progress
+        self.loss_fraction, self.init, self.seconds = loss_fraction, init, seconds
+        self.sizes, self.most, self.seed = sizes, most, seed
         self.trials: list[Trial] = []
         self.interrupted = False
+        self._before, self._since = 0.0, time.monotonic()
+
+    @property
+    def spent(self) -> float:
+        """Seconds of the budget."""
+        return self._before + time.monotonic() - self._since
+
+    def __iter__(self) -> Iterator[tuple[Candidate, int]]:
+        seed = self.seed
+        for size in self.sizes:
+            yield from self._climb(Candidate(Leashed(), self.most, size, _FIRST_LR), seed)
+        if self.best is None:
+            return
+        lead = self.best.candidate
+        for discipline, m in _disciplines(self.most):
+            for factor in (1.0, 2.0, 0.5):
+                yield from self._try(
+                    Candidate(discipline, m, lead.batch_size, lead.lr * factor), seed
+                )
+        semifinalists = self.ranking()[:_SEMIFINALISTS]
+        for _ in range(_SEEDS):
+            seed += 1
+            for candidate in semifinalists:
+                yield from self._try(candidate, seed)
+        finalists = self.ranking()[:_FINALISTS]
+        while finalists and self.time_left():
+            seed += 1
+            for candidate in finalists:
+                yield from self._try(candidate, seed)
 
     @property
     def best(self) -> Trial | None:
@@ -192,7 +217,7 @@ class _Search:
         return min(reached, key=lambda t: t.seconds, default=None)
 
     def time_left(self) -> bool:
-        return not self.interrupted and time.monotonic() < self.deadline
+        return not self.interrupted and self.spent < self.seconds
 
     def median(self, candidate: Candidate) -> float:
         return statistics.median(t.seconds for t in self.trials if t.candidate == candidate)
@@ -205,37 +230,66 @@ class _Search:
         tries = {c: sum(t.candidate == c for t in self.trials) for c in reached}
         return sorted(reached, key=lambda c: (-tries[c], self.median(c)))
 
-    def climb(self, first: Candidate, seed: int) -> None:
+    def _climb(self, first: Candidate, seed: int) -> Generator[tuple[Candidate, int], None, None]:
         """Double the step while that helps; where it never does, halve it while that helps."""
-        start = best = self.run(first, seed)
+        start = best = yield from self._try(first, seed)
         for factor in (2.0, 0.5):
             here = dataclasses.replace(first, lr=first.lr * factor)
-            while self.time_left() and (seconds := self.run(here, seed)) < best:
+            while self.time_left() and (seconds := (yield from self._try(here, seed))) < best:
                 best = seconds
                 here = dataclasses.replace(here, lr=here.lr * factor)
             if best < start:
                 return
 
-    @ends_are_told()
-    def run(self, candidate: Candidate, seed: int) -> float:
+    def _try(
+        self, candidate: Candidate, seed: int
+    ) -> Generator[tuple[Candidate, int], None, float]:
         """Time to ε; infinite where it is not reached in time. The same trial is not run twice."""
         for trial in self.trials:
             if (trial.candidate, trial.seed) == (candidate, seed):
                 return trial.seconds
-        left = self.deadline - time.monotonic()
-        if self.interrupted or left <= 0:
+        if not self.time_left():
             return math.inf
+        yield candidate, seed
+        return self.trials[-1].seconds
+
+    def know(self, trial: Trial, spent: float) -> None:
+        """Take a trial that was run before, when the search had spent so many seconds in all."""
+        self.trials.append(trial)
+        self._before, self._since = spent, time.monotonic()
+
+    def after(self, records: Sequence[Record]) -> Iterator[tuple[Candidate, int]]:
+        """What to try next, after the trials of records, which are taken in its order."""
+        known = {
+            (one.candidate, one.seed): (one, record["measured"]["spent"])
+            for record in records
+            for one in [trial_of(record)]
+        }
+        for asked in self:
+            if asked in known:
+                self.know(*known[asked])
+            else:
+                yield asked
+
+    @ends_are_told()
+    def run(self, model: Model, data: Dataset, candidate: Candidate, seed: int) -> Trial:
+        """Run a trial."""
+        left = self.seconds - self.spent
         limit = left if self.best is None else max(_SLACK * self.best.seconds, _SHORTEST)
         result = train(
-            self.model,
-            self.data,
+            model,
+            data,
             discipline=candidate.discipline,
             rule=SGD(candidate.lr),
             threads=candidate.threads,
             batch_size=candidate.batch_size,
             seed=seed,
             init=self.init,
-            until=Until(loss_fraction=self.loss_fraction, seconds=min(limit, left), divergence=4.0),
+            until=Until(
+                loss_fraction=self.loss_fraction,
+                seconds=max(min(limit, left), 1e-6),
+                divergence=4.0,
+            ),
         )
         self.interrupted = result.reason == "interrupted"
         seconds = result.seconds_to(self.loss_fraction)
@@ -247,6 +301,149 @@ class _Search:
             result.elapsed,
         )
         self.trials.append(trial)
-        if self.progress is not None:
-            self.progress(trial)
-        return trial.seconds
+        return trial
+
+
+@dataclass(frozen=True)
+class Search(Study):
+    """``tune`` as a study, of a network by its name: its settings are found one after the other, from
+    what those before have come to. ``seconds`` may be more when it is gone on with.
+
+    Args:
+        model: of ``scaling.MODELS``.
+        loss_fraction, seconds, threads, batch_sizes, seed, init: as of ``tune``.
+
+    Raises:
+        TypeError, ValueError: an argument is wrong; the message names it.
+    """
+
+    NAME: ClassVar[str] = "tune"
+    TITLE: ClassVar[str] = "What reaches a loss soonest"
+
+    model: str = "mlp"
+    loss_fraction: float = 0.1
+    seconds: float = 60.0
+    threads: int | None = None
+    batch_sizes: tuple[int, ...] = BATCH_SIZES
+    seed: int = 0
+    init: str = "he"
+
+    def conditions(self, data: Data) -> Record:
+        found = super().conditions(data)
+        del found["seconds"]
+        return {**found, "batch_sizes": self.batch_sizes}
+
+    @classmethod
+    def of(cls, records: Sequence[Record]) -> Search:
+        made = records[0]["conditions"]
+        names = ("model", "loss_fraction", "threads", "seed", "init")
+        return cls(**{name: made[name] for name in names}, batch_sizes=tuple(made["batch_sizes"]))
+
+    def settings(self) -> list[Record]:
+        """None of them is known before the first has ended."""
+        return []
+
+    def words(self, setting: Record) -> str:
+        threads = f"{setting['threads']} thread{'s' if setting['threads'] > 1 else ''}"
+        return (
+            f"{setting['discipline']}, {threads}, batch {setting['batch_size']}, "
+            f"η = {setting['lr']:g}, seed {setting['seed']}"
+        )
+
+    def runs(
+        self,
+        records: Sequence[Record],
+        data: Dataset,
+        begin: Callable[[Record], bool],
+        progress: Callable[[Any], object],  # noqa: ARG002
+    ) -> Iterator[Record]:
+        search, model = self._search(data), build_model(self.model, data)
+        for candidate, seed in search.after(records):
+            setting = _setting(candidate, seed)
+            if not begin(setting):
+                return
+            trial = search.run(model, data, candidate, seed)
+            if search.interrupted:
+                raise KeyboardInterrupt
+            measured = {"seconds": trial.seconds, "outcome": trial.outcome}
+            measured |= {"elapsed": trial.elapsed, "spent": search.spent}
+            yield self.record(setting, data, measured)
+
+    def left(self, records: Iterable[Record], data: Data) -> list[Record]:
+        """The next trial; nothing where the budget is spent."""
+        records = list(records)
+        left(self, data, records)  # or ValueError
+        search = self._search(data)
+        following = next(iter(search.after(records)), None)
+        # (The time that the last record tells has passed on since, while it was kept.)
+        if following is None or self.seconds - search.spent < _NOTHING:
+            return []
+        return [_setting(*following)]
+
+    def rest(self, left: Sequence[Record], records: Sequence[Record]) -> str:
+        spent = max((record["measured"]["spent"] for record in records), default=0.0)
+        return f"{max(0.0, self.seconds - spent) if left else 0:.1f} of {self.seconds:g} s are left"
+
+    def shown(self, records: Sequence[Record]) -> list[Record]:
+        return list(records)
+
+    def tuning(self, records: Sequence[Record]) -> Tuning:
+        """What records come to; RuntimeError where none reached ε."""
+        search = _Search(self.loss_fraction, self.init, self.seconds, (), 1, self.seed)
+        search.trials = [trial_of(record) for record in records]
+        ranking = search.ranking()
+        if not ranking:
+            raise RuntimeError(_unreached(self.loss_fraction, self.seconds))
+        return Tuning(ranking[0], search.median(ranking[0]), tuple(search.trials))
+
+    def parts(self, records: Sequence[Record]) -> list[Part]:
+        trials = [trial_of(record) for record in records]
+        rows = []
+        for candidate in dict.fromkeys(trial.candidate for trial in trials):
+            mine = sorted(trial.seconds for trial in trials if trial.candidate == candidate)
+            middle = statistics.median(mine)
+            reached = sum(map(math.isfinite, mine))
+            rows.append((middle, [str(candidate), f"{reached} of {len(mine)}", _soon(middle)]))
+        rows.sort(key=lambda row: row[0])
+        note = f"Time to {self.loss_fraction:g} of the initial loss: the median of the trials."
+        header = ["choice", "trials that got there", "time"]
+        return [Part(self.TITLE, Table(header, [row for _, row in rows]), note)]
+
+    def text(self, records: Sequence[Record]) -> str:
+        """The best."""
+        try:
+            found = self.tuning(records)
+        except RuntimeError:  # which the command tells
+            return ""
+        return f"\n{duration(found.seconds):>12}  {found.best} (median)"
+
+    def _search(self, data: Any) -> _Search:
+        most = cores() if self.threads is None else checks.whole("threads", self.threads)
+        sizes = _sizes(self.batch_sizes, len(data))
+        return _Search(self.loss_fraction, self.init, self.seconds, sizes, most, self.seed)
+
+
+def _soon(seconds: float) -> str:
+    return duration(seconds) if math.isfinite(seconds) else "not reached"
+
+
+def _setting(candidate: Candidate, seed: int) -> Record:
+    return {
+        "discipline": candidate.discipline.label,
+        "threads": candidate.threads,
+        "batch_size": candidate.batch_size,
+        "lr": candidate.lr,
+        "seed": seed,
+    }
+
+
+def trial_of(record: Record) -> Trial:
+    """The trial of a record of ``Search``."""
+    setting, measured = record["setting"], record["measured"]
+    kinds = [Leashed(), *(discipline for discipline, _ in _disciplines(2))]
+    candidate = Candidate(
+        next(kind for kind in kinds if kind.label == setting["discipline"]),
+        *(setting[name] for name in ("threads", "batch_size", "lr")),
+    )
+    seconds = math.inf if measured["seconds"] is None else measured["seconds"]
+    return Trial(candidate, setting["seed"], seconds, measured["outcome"], measured["elapsed"])

@@ -382,7 +382,7 @@ class _Run:
                 "click_share=(0, 1) (--click-share 0,1) to have such days refused"
             )
 
-    def whence(self, name: str) -> resuming.AnyFiles | resuming.OtherData | None:
+    def whence(self, name: str) -> resuming.From | None:
         """What a day goes on from, whose turn it is; None: from the beginning of all. Whether its
         files are others the journal tells, when it is done.
         """
@@ -517,10 +517,9 @@ class _Run:
         self._parameters, self._statistics = result.parameters, result.statistics
 
     def _load(self) -> None:
-        self._parameters = checkpoint.load(self.state, self.model, self.tables or None)[1]
-        if self.model.statistics:
-            tensors = checkpoint.read_model(self.state)[1]
-            self._statistics = tensors.get(checkpoint.STATISTICS, np.empty(0, np.float32))
+        found = checkpoint.load(self.state, self.model, self.tables or None)
+        self._parameters = found.parameters
+        self._statistics = np.empty(0, np.float32) if found.statistics is None else found.statistics
 
     def _look_at(self, data: Stream | ClickDataset | Dataset) -> tuple[Values | None, float]:
         """How well the day before predicts it, if there was one, and batches told what to normalise

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from leashed import _core
 from leashed.base import choice
 from leashed.datasets import Dataset, SparseDataset
-from leashed.files import checkpoint
+from leashed.files import model_file
 from leashed.models.external import Description, External, Samples
 from leashed.models.factorisation import FactorisationMachine
 from leashed.models.graphs import Graph
@@ -81,7 +81,7 @@ def recording(
     text = {
         "format": _FORMAT,
         "version": _VERSION,
-        "model": checkpoint.description(model),
+        "model": model_file.description(model),
         "data": {
             "name": data.name,
             "examples": len(data),
@@ -143,7 +143,7 @@ def header(text: bytes) -> Header:
             )
         mode = "mode" in found
         return Header(
-            checkpoint.described(found["model"]),
+            model_file.described(found["model"]),
             found["data"],
             choice.from_json(found["mode" if mode else "discipline"]),
             mode,

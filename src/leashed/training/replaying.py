@@ -16,7 +16,7 @@ from leashed import datasets as known
 from leashed.base import checks
 from leashed.datasets import Dataset, SparseDataset, Split
 from leashed.datasets.columns import Columns
-from leashed.files import checkpoint
+from leashed.files import model_file
 from leashed.models._columns import columns_of, keep
 from leashed.models.external import Description, External
 from leashed.models.factorisation import FactorisationMachine
@@ -148,7 +148,7 @@ class Replay:
             with np.errstate(invalid="ignore"):
                 vectors["change"] = self.parameters - self.before
         chosen = _chosen(self.model, name)
-        parts = {what: checkpoint.parts(self.model, vector) for what, vector in vectors.items()}
+        parts = {what: model_file.parts(self.model, vector) for what, vector in vectors.items()}
         return [
             _inspected(f"{one} {what}", part[one]) for one in chosen for what, part in parts.items()
         ]
@@ -156,7 +156,7 @@ class Replay:
 
 def _chosen(model: AnyModel, name: str) -> list[str]:
     """The variables that ``name`` is of, as ``Replay.inspect`` has it."""
-    known = list(checkpoint.shapes(model))
+    known = list(model_file.shapes(model))
     chosen = [one for one in known if one == name or one.startswith(f"{name}.")]
     if not chosen:
         raise ValueError(f"{model.name} has no variable {name!r}; choose one of {', '.join(known)}")
@@ -287,7 +287,7 @@ def _model(found: recordings.Header, given: AnyModel | None) -> AnyModel:
         return found.model
     if not isinstance(given, (Model, FactorisationMachine, Graph, External)):
         raise TypeError(f"model must come from leashed.models, got {type(given).__name__}")
-    if wrong := checkpoint.mismatch(found.model, given):
+    if wrong := model_file.mismatch(found.model, given):
         raise ValueError(wrong)
     return given
 

@@ -26,7 +26,7 @@ from leashed.datasets import ClickDataset, ClickSplit, Dataset, SparseDataset, S
 from leashed.datasets.columns import Columns
 from leashed.datasets.sparse import is_csr
 from leashed.disciplines import Discipline, Leashed, Sequential, Synchronous
-from leashed.files import resuming, table_checkpoints
+from leashed.files import resuming
 from leashed.metrics import Progressive, Scored, Values, users_of
 from leashed.models._columns import check_columns, columns_of
 from leashed.models._fits import check_fits, check_labels
@@ -43,7 +43,7 @@ from leashed.modes import Mode, ModeCounts, check_batches, check_rows, check_sta
 from leashed.rules import Rule, check_rule
 from leashed.staleness import Policy
 from leashed.stopping import Until, batches_in
-from leashed.sync import Cluster, Position, Session, Synchroniser
+from leashed.sync import Cluster, Session, Synchroniser
 from leashed.sync import check as check_synchroniser
 from leashed.training import defaults, recordings
 from leashed.training.days import log_files
@@ -165,13 +165,7 @@ def train(
     checkpoint_every: float | None = None,
     checkpoint_updates: int | None = None,
     incremental: bool = False,
-    resume: str
-    | os.PathLike[str]
-    | resuming.Kept
-    | resuming.OtherData
-    | resuming.AnyFiles
-    | resuming.Left
-    | None = None,
+    resume: str | os.PathLike[str] | resuming.Kept | resuming.From | None = None,
     sync: Synchroniser | None = None,
     cluster: Cluster | None = None,
     record: str | os.PathLike[str] | None = None,
@@ -497,31 +491,14 @@ def train(
     check_synchroniser(sync, cluster)
     if sync is not None:
         config["sync"] = sync.label
-    other_data = isinstance(resume, resuming.OtherData)
-    any_files = isinstance(resume, resuming.AnyFiles)
-    if isinstance(resume, (resuming.OtherData, resuming.AnyFiles)):
-        resume = resume.path
-    resumption, position, folder = None, None, None
-    left: Position | None = None
-    begun: Running | None = None
     if trained:
         _check_kept(checkpoint=checkpoint, resume=resume)
-    if isinstance(resume, resuming.Kept):
-        resumption, begun = resume.go_on(full_size), resume.statistics
-    elif isinstance(resume, resuming.Left):
-        resumption, left = resuming.resume_left(resume, model, config)
-    elif resume is not None and trained:
-        assert isinstance(model, (Graph, External))
-        resumption, folder = table_checkpoints.resume(
-            resume, model, config, trained, other_data=other_data, any_files=any_files
-        )
+    begun = resuming.begin(resume, model, config, trained, full_size)
+    resumption, folder = begun.training, begun.folder
+    # (A cluster says whether it goes on from what one of its processes has left.)
+    left = begun.position if isinstance(resume, resuming.Left) else None
+    if folder is not None:
         config["resumed_exact"] = folder.exact
-    elif resume is not None:
-        resumption, position = resuming.resume(
-            resume, model, config, other_data=other_data, any_files=any_files
-        )
-    if isinstance(model, Graph) and isinstance(resume, (str, os.PathLike)):
-        begun = resuming.statistics(resume if folder is None else folder.model, model)
     if resumption is not None:
         config["resumed_at"] = resumption.updates
 
@@ -534,7 +511,8 @@ def train(
 
     reports = None if progress is None and refusals.told else report
 
-    native = tracked(source_of(model, train_set), threads, begun)
+    averaged = None if left else begun.statistics
+    native = tracked(source_of(model, train_set), threads, averaged)
     mean_batch = mean_batch_of(train_set, batch_size, mode)
 
     yield  # all that can be refused has been
@@ -577,27 +555,20 @@ def train(
                 config["threads"] = threads = fastest(candidates(threads), eps)
             except KeyboardInterrupt as stopped:
                 raise KeyboardInterrupt(*(() if streamed is None else streamed.lost())) from stopped
-            native = tracked(source_of(model, train_set), threads, begun)
+            native = tracked(source_of(model, train_set), threads, averaged)
         checkpointer: resuming.Kept | resuming.Checkpointer | None = None
         if isinstance(checkpoint, resuming.Kept):
             checkpointer = checkpoint
             checkpoint.batch_size = full_size
-        elif checkpoint is not None and trained:
-            assert isinstance(model, (Graph, External))
+        elif checkpoint is not None:
             checkpointer = stack.enter_context(
-                table_checkpoints.TableCheckpointer(
+                resuming.Checkpointer(
                     checkpoint,
                     model,
                     config,
                     trained,
                     paused=checkpoint_updates is not None,
                     incremental=incremental,
-                )
-            )
-        elif checkpoint is not None:
-            checkpointer = stack.enter_context(
-                resuming.Checkpointer(
-                    checkpoint, model, config, paused=checkpoint_updates is not None
                 )
             )
         drawn_rows = drawn(train_set, batch_size) if mode is None else len(train_set)
@@ -615,7 +586,7 @@ def train(
                     batch_size=batch_size,
                     workers=threads,
                     lockstep=isinstance(discipline, Synchronous),
-                    resumed=position,
+                    resumed=None if left else begun.position,
                     left=left,
                     trained=(model, train_set, seed),
                 )
@@ -676,10 +647,7 @@ def train(
                 leases=None if session is None else session.leases,
                 synchronisation=None if session is None else session.native,
             )
-        if (
-            isinstance(checkpointer, table_checkpoints.TableCheckpointer)
-            and outcome["outcome"] != "crashed"
-        ):
+        if isinstance(checkpointer, resuming.Checkpointer) and outcome["outcome"] != "crashed":
             checkpointer.last_update = outcome["updates"]
         if session is not None:
             config["cluster"] = session.finish(outcome["parameters"], _counted(outcome))

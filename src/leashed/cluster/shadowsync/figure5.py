@@ -19,15 +19,15 @@ import numpy as np
 
 from leashed import models
 from leashed.base import checks
+from leashed.base.table import number
 from leashed.cluster import packing
 from leashed.cluster.shadowsync.fleet import train_together
 from leashed.cluster.shadowsync.scaling import Scaling, synchroniser
 from leashed.cluster.shadowsync.servers import Servers
-from leashed.cluster.shadowsync.study import Record
 from leashed.datasets import Split
 from leashed.disciplines import Hogwild
-from leashed.report.table import number
 from leashed.stopping import Until
+from leashed.studies.study import GoOn, Record
 
 __all__ = ["Figure5", "Paced"]
 
@@ -110,7 +110,7 @@ class Figure5(Scaling):
     def seconds(self) -> float:
         return len(self.settings()) * (self.warm + self.window + _AROUND)
 
-    def measure(self, setting: Record, data: Split | None) -> Record:  # noqa: ARG002
+    def measure(self, setting: Record, data: Split | None, go_on: GoOn) -> Record:  # noqa: ARG002
         paced = Paced(self.pace)
         model = models.external(
             paced, loss=Paced.loss, dimension=self.dimension, features=1, name="paced"

@@ -14,17 +14,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from leashed.base import checks
+from leashed.base.table import MISSING, Table, number
 from leashed.cluster.shadowsync.fleet import train_together
 from leashed.cluster.shadowsync.servers import Servers
-from leashed.cluster.shadowsync.study import Record, Study
+from leashed.cluster.shadowsync.timed import Timed
 from leashed.datasets import Split
 from leashed.disciplines import Hogwild
-from leashed.models.network import Model
-from leashed.report.table import MISSING, number, text
 from leashed.rules import SGD
 from leashed.stopping import Until, batches_in
 from leashed.studies.intervals import interval
 from leashed.studies.scaling import MODELS, build_model
+from leashed.studies.study import GoOn, Part, Record
 from leashed.sync import SYNCHRONISERS, Synchroniser, When, background, every
 from leashed.training.train import mean_loss
 
@@ -42,7 +42,7 @@ _RATE = 15_000.0  # examples per second, about, evaluations included, on two pro
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pass(Study):
+class Pass(Timed):
     """One pass over the data with several trainers.
 
     Args:
@@ -90,6 +90,13 @@ class Pass(Study):
         synchroniser.
         """
 
+    @classmethod
+    def of(cls, records: Sequence[Record]) -> Self:
+        gaps = dict.fromkeys(
+            gap for record in records if isinstance(gap := record["setting"]["gap"], int)
+        )
+        return dataclasses.replace(super().of(records), gaps=tuple(gaps))  # type: ignore[call-arg]
+
     def iterations(self, examples: int) -> int:
         """How many each worker has in a pass over so many examples, on average; rounded down."""
         return batches_in(1.0, examples, self.batch_size) // (self.trainers * self.threads)
@@ -103,7 +110,7 @@ class Pass(Study):
     def seconds(self) -> float:
         return len(self.settings()) * (self.examples / _RATE + _AROUND)
 
-    def measure(self, setting: Record, data: Split | None) -> Record:
+    def measure(self, setting: Record, data: Split | None, go_on: GoOn) -> Record:  # noqa: ARG002
         assert data is not None
         model = build_model(self.model, data.train)
         sync = synchroniser_of(setting, self.iterations(len(data.train)))
@@ -129,13 +136,13 @@ class Pass(Study):
             counted = {} if servers is None else servers.counters()
         first = trained.results[0]
         return {
-            "train_loss": _finite(first.final_loss),
-            "eval_loss": _finite(_loss(model, data, first.parameters, self.threads)),
+            "train_loss": first.final_loss,
+            "eval_loss": mean_loss(model, data.test, first.parameters, self.threads),
             "eval_accuracy": float(first.validation_accuracy[-1]),
             "eps": trained.eps,
             "gap": trained.sync_gap,
             "syncs": trained.syncs,
-            **_by_bytes(trained.gradients, counted, model.dimension),
+            **by_bytes(trained.gradients, counted, model.dimension),
             "failed": sum(each["failed"] for each in trained.counters),
         }
 
@@ -154,6 +161,7 @@ class Table2(Pass):
     """
 
     NAME: ClassVar[str] = "table2"
+    TITLE: ClassVar[str] = "ShadowSync: losses by sync gap"
 
     kinds: tuple[str, ...] = ("easgd", "ma", "bmuf")
     gaps: tuple[int, ...] = (5, 10, 30, 100)
@@ -190,7 +198,11 @@ class Table2(Pass):
             "trainers, means. Sync gap: eq. 2 by syncs, and by the servers' bytes each way."
         )
 
-    def report(self, records: Sequence[Record]) -> str:
+    def text(self, records: Sequence[Record]) -> str:
+        (part,) = self.parts(records)
+        return f"{part.note}\n\n{part.found}"
+
+    def parts(self, records: Sequence[Record]) -> list[Part]:
         header = ["", "syncs", "sync gap", "by bytes in", "out", "train loss", "eval loss"]
         header += ["eval accuracy", "examples/s", "runs"]
         iterations = self.iterations(records[0]["conditions"]["examples"])
@@ -209,7 +221,7 @@ class Table2(Pass):
         told = self.told
         for label, schedule in varying.items():
             told += f" {label}, by a worker's iterations: {schedule}."
-        return f"{told}\n\n{text(header, rows)}"
+        return [Part(self.TITLE, Table(header, rows), told)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,6 +238,7 @@ class Sweep(Pass):
     """
 
     NAME: ClassVar[str] = "sweep"
+    TITLE: ClassVar[str] = "ShadowSync: a grid over the synchronisers' numbers"
 
     kinds: tuple[str, ...] = ("easgd", "ma", "bmuf")
     alpha: tuple[float, ...] = (0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
@@ -291,7 +304,11 @@ class Sweep(Pass):
             entries.sort(key=lambda entry: (-len(entry[1]), _mean_loss(entry[1])))
         return found
 
-    def report(self, records: Sequence[Record]) -> str:
+    def text(self, records: Sequence[Record]) -> str:
+        (part,), best = self.parts(records), self._best(records)
+        return "\n\n".join([self.told, str(part.found), "\n".join(best)])
+
+    def parts(self, records: Sequence[Record]) -> list[Part]:
         modes = [None, *self.gaps]
         header = ["", *("background" if gap is None else f"gap {gap}" for gap in modes)]
         header += ["all", "runs"]
@@ -310,8 +327,11 @@ class Sweep(Pass):
                         )
                     )
                 rows.append([*cells, number(_mean_loss(runs)), str(len(runs))])
-        best = [f"best {kind}: {_words(settings)}" for kind, settings in self.best(records).items()]
-        return "\n\n".join([self.told, text(header, rows), "\n".join(best)])
+        note = f"{self.told} {'; '.join(self._best(records))}."
+        return [Part(self.TITLE, Table(header, rows), note)]
+
+    def _best(self, records: Sequence[Record]) -> list[str]:
+        return [f"best {kind}: {_words(settings)}" for kind, settings in self.best(records).items()]
 
 
 def _check_kinds(kinds: Sequence[str]) -> None:
@@ -347,16 +367,7 @@ def _schedule(when: When) -> str:
     return ", ".join(f"from {start:,} on {gap:g}" for start, gap in when.gaps.items())
 
 
-def _loss(model: Model, data: Split, parameters: Any, threads: int) -> float:
-    return mean_loss(model, data.test, parameters, threads)
-
-
-def _finite(loss: float) -> float | None:
-    """JSON has no NaN."""
-    return loss if math.isfinite(loss) else None
-
-
-def _by_bytes(iterations: int, counted: Mapping[str, float], dimension: int) -> Record:
+def by_bytes(iterations: int, counted: Mapping[str, float], dimension: int) -> Record:
     """Eq. 2's second form, by the bytes that the servers have received and sent."""
     found: Record = {}
     for way in ("bytes_in", "bytes_out"):

@@ -4,17 +4,24 @@ and what is told of it.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import statistics
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 from leashed.base import checks
+from leashed.base.table import MISSING, Table, number
 from leashed.cluster import packing
-from leashed.cluster.shadowsync.study import Record, Study
-from leashed.report.table import MISSING, number, text
+from leashed.cluster.shadowsync.timed import Timed
+from leashed.studies.study import Part, Record
 from leashed.sync import EASGD, Synchroniser, background, every
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from typing_extensions import Self
 
 __all__ = ["NONE", "Scaling", "demand", "plateau", "synchroniser"]
 
@@ -47,7 +54,7 @@ def demand(trainers: int, eps: float, dimension: int, gap: int, batch_size: int)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scaling(Study):
+class Scaling(Timed):
     """Examples per second over the number of trainers, where the sync servers' links are limited.
 
     Args:
@@ -63,6 +70,12 @@ class Scaling(Study):
     Raises:
         TypeError, ValueError: an argument is wrong; the message names it.
     """
+
+    TITLE: ClassVar[str] = "ShadowSync: scaling"
+    CAPTION: ClassVar[str] = (
+        "Examples per second over the number of trainers (shadowsync, Figure 5); dashed: what bytes "
+        "over bandwidth predict."
+    )
 
     trainers: tuple[int, ...]
     servers: tuple[int, ...]
@@ -176,12 +189,38 @@ class Scaling(Study):
         }
         return ways, servers, predicted
 
-    def report(self, records: Sequence[Record]) -> str:
-        return "\n\n".join(
-            [self.told, self._curves(records), self._kept(records), self._plateaus(records)]
-        )
+    def tables(self, records: Sequence[Record]) -> list[Table]:
+        """What records tell, without what ``told`` says."""
+        return [self._curves(records), self._kept(records), self._plateaus(records)]
 
-    def _curves(self, records: Sequence[Record]) -> str:
+    def text(self, records: Sequence[Record]) -> str:
+        return "\n\n".join([self.told, *map(str, self.tables(records))])
+
+    def parts(self, records: Sequence[Record]) -> list[Part]:
+        first, *others = self.tables(records)
+        return [
+            Part("Figure 5", first, self.told, lambda: self.drawn(records), self.CAPTION),
+            *(Part("", table) for table in others),
+        ]
+
+    def drawn(self, records: Sequence[Record]) -> Figure:
+        """Its figure."""
+        from leashed.report.plots import shadowsync  # noqa: PLC0415 (matplotlib is optional)
+
+        return shadowsync.scaling(*self.panels(records), self.told, self.loss_panels(records))
+
+    def loss_panels(self, records: Sequence[Record]) -> dict[str, dict[str, dict[int, float]]]:  # noqa: ARG002
+        """For a plot: losses, by their names; nothing where none is measured."""
+        return {}
+
+    @classmethod
+    def of(cls, records: Sequence[Record]) -> Self:
+        settings = [record["setting"] for record in records]
+        arms = dict.fromkeys(setting["sync"].rpartition("-") for setting in settings)
+        gaps = tuple(int(gap) for way, _, gap in arms if way.startswith("FR-"))
+        return dataclasses.replace(super().of(records), gaps=tuple(dict.fromkeys(gaps)) or (1,))
+
+    def _curves(self, records: Sequence[Record]) -> Table:
         arms = list(dict.fromkeys((r["setting"]["sync"], r["setting"]["servers"]) for r in records))
         curves = {arm: self.curve(records, *arm) for arm in arms}
         counts = sorted({n for curve in curves.values() for n in curve})
@@ -193,9 +232,9 @@ class Scaling(Study):
             ]
             for (arm, count), curve in curves.items()
         ]
-        return text(header, rows)
+        return Table(header, rows)
 
-    def _kept(self, records: Sequence[Record]) -> str:
+    def _kept(self, records: Sequence[Record]) -> Table:
         """What S-EASGD keeps of the examples per second without synchronisation, and its gap."""
         first = self.servers[0]
         alone = self.curve(records, NONE, first)
@@ -212,9 +251,9 @@ class Scaling(Study):
             ]
             rows.append([str(n), f"{eps / alone[n]:.3f}" if n in alone else MISSING, *means])
         header = ["S-EASGD, trainers", "EPS over that without", "sync gap", "by bytes in", "out"]
-        return text(header, rows)
+        return Table(header, rows)
 
-    def _plateaus(self, records: Sequence[Record]) -> str:
+    def _plateaus(self, records: Sequence[Record]) -> Table:
         rows = [
             [
                 _named(each["sync"], each["servers"]),
@@ -226,7 +265,7 @@ class Scaling(Study):
             for each in self.plateaus(records)
         ]
         header = ["plateau", "from trainers", "predicted EPS", "measured EPS", "ratio"]
-        return text(header, rows)
+        return Table(header, rows)
 
 
 def synchroniser(name: str) -> Synchroniser | None:

@@ -13,16 +13,24 @@ from typing import TYPE_CHECKING, ClassVar
 from leashed import models
 from leashed.base import checks
 from leashed.base.machine import cores
-from leashed.cluster.shadowsync.quality import ALONE, Pass, Sweep, Table2, synchroniser_of
+from leashed.base.table import MISSING, Table, number
+from leashed.cluster.shadowsync.quality import (
+    ALONE,
+    Pass,
+    Sweep,
+    Table2,
+    by_bytes,
+    synchroniser_of,
+)
 from leashed.cluster.shadowsync.scaling import NONE, Scaling, synchroniser
-from leashed.cluster.shadowsync.study import Record, Study
+from leashed.cluster.shadowsync.timed import Timed
 from leashed.datasets import Dataset, Split
 from leashed.disciplines import Hogwild
 from leashed.models.network import Model
-from leashed.report.table import MISSING, number, text
 from leashed.rules import SGD
 from leashed.simulation.virtual_time import Cluster, Simulation, simulate
 from leashed.stopping import Until, batches_in
+from leashed.studies.study import GoOn, Record, unbroken
 from leashed.sync import Synchroniser
 from leashed.training.train import mean_loss
 
@@ -37,7 +45,7 @@ _LOSSES = ("train_loss", "eval_loss")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Played(Study):
+class Played(Timed):
     """What both need to know.
 
     Args:
@@ -105,21 +113,19 @@ class Played(Study):
 
 
 def _told(played: Simulation, model: Model, data: Split, workers: int) -> Record:
-    result, counts = played.result, played.trainers
+    result, counts = unbroken(played.result), played.trainers
     assert counts is not None
-    if result.reason == "interrupted":
-        raise KeyboardInterrupt
     # While batches last; afterwards workers run out one by one.
     done = result.gradients - workers
     eps = done * result.config["batch_size"] / counts.drawn if done > 0 else result.mean_eps
+    moved = {"bytes_in": counts.bytes_out, "bytes_out": counts.bytes_in}  # by the servers
     return {
-        "train_loss": _finite(result.final_loss),
-        "eval_loss": _finite(mean_loss(model, data.test, result.parameters, cores())),
+        "train_loss": result.final_loss,
+        "eval_loss": mean_loss(model, data.test, result.parameters, cores()),
         "eval_accuracy": float(result.validation_accuracy[-1]),
         "eps": eps,
-        "gap": _finite(counts.sync_gap),
-        "gap_by_bytes_in": _by_bytes(result.gradients, counts.bytes_out, model.dimension),
-        "gap_by_bytes_out": _by_bytes(result.gradients, counts.bytes_in, model.dimension),
+        "gap": counts.sync_gap,
+        **by_bytes(result.gradients, moved, model.dimension),
         "syncs": int(counts.syncs.sum()),
         "failed": 0,
         "staleness": result.staleness.mean(),
@@ -128,16 +134,6 @@ def _told(played: Simulation, model: Model, data: Split, workers: int) -> Record
 
 def _word(arm: str) -> str:
     return "no synchronisation" if arm == NONE else arm
-
-
-def _by_bytes(iterations: int, moved: int, dimension: int) -> float | None:
-    """Eq. 2's second form."""
-    return iterations * 4 * dimension / moved if moved else None
-
-
-def _finite(value: float) -> float | None:
-    """JSON has no NaN."""
-    return value if math.isfinite(value) else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,7 +181,7 @@ class VirtualFigure5(Played, Scaling):
         iterations = self.passes * self.examples / self.batch_size
         return len(self.settings()) * iterations / _RATE
 
-    def measure(self, setting: Record, data: Split | None) -> Record:
+    def measure(self, setting: Record, data: Split | None, go_on: GoOn) -> Record:  # noqa: ARG002
         assert data is not None
         sync = synchroniser(setting["sync"])
         return self.play(data, setting["trainers"], setting["servers"], sync, setting["repeat"])
@@ -199,8 +195,8 @@ class VirtualFigure5(Played, Scaling):
             f"MB/s each way; {self.passes:g} passes over the data in each run."
         )
 
-    def report(self, records: Sequence[Record]) -> str:
-        return f"{super().report(records)}\n\n{self._losses(records)}"
+    def tables(self, records: Sequence[Record]) -> list[Table]:
+        return [*super().tables(records), self._losses(records)]
 
     def losses(self, records: Sequence[Record], name: str) -> dict[str, dict[int, float]]:
         """A loss by the number of trainers, of every arm with the first number of servers."""
@@ -216,10 +212,9 @@ class VirtualFigure5(Played, Scaling):
         }
 
     def loss_panels(self, records: Sequence[Record]) -> dict[str, dict[str, dict[int, float]]]:
-        """For a plot: both losses, by their names."""
         return {name.replace("_", " "): self.losses(records, name) for name in _LOSSES}
 
-    def _losses(self, records: Sequence[Record]) -> str:
+    def _losses(self, records: Sequence[Record]) -> Table:
         counts = sorted({record["setting"]["trainers"] for record in records})
         header = ["loss of the first replica, by trainers", *map(str, counts)]
         rows = [
@@ -230,7 +225,7 @@ class VirtualFigure5(Played, Scaling):
             for name in _LOSSES
             for arm, curve in self.losses(records, name).items()
         ]
-        return text(header, rows)
+        return Table(header, rows)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,7 +250,7 @@ class PlayedPass(Played, Pass):
         iterations = self.passes * self.examples / self.batch_size
         return len(self.settings()) * iterations / _RATE
 
-    def measure(self, setting: Record, data: Split | None) -> Record:
+    def measure(self, setting: Record, data: Split | None, go_on: GoOn) -> Record:  # noqa: ARG002
         assert data is not None
         sync = synchroniser_of(setting, self.iterations(len(data.train)))
         trainers = 1 if setting["sync"] == ALONE else self.trainers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 MISSING = "–"
 
@@ -84,3 +85,13 @@ def pairs(rows: Sequence[tuple[str, str]]) -> str:
     """Names and what they are, both to the left."""
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name.ljust(width)}  {value}" for name, value in rows)
+
+
+class Table(NamedTuple):
+    """A header and rows of as many columns."""
+
+    header: list[str]
+    rows: list[list[str]]
+
+    def __str__(self) -> str:
+        return text(self.header, self.rows)

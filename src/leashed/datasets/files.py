@@ -15,7 +15,17 @@ from glob import glob, has_magic
 from pathlib import Path
 from typing import IO, Any, TypeAlias, cast
 
-__all__ = ["Opened", "Paths", "check_readable", "is_repeatable", "paths_of"]
+__all__ = [
+    "Opened",
+    "Paths",
+    "behind",
+    "check_readable",
+    "is_repeatable",
+    "name_of",
+    "open_file",
+    "paths_of",
+    "unpacked",
+]
 
 Paths: TypeAlias = "str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | IO[bytes]"
 # What the core reads: the path of a plain file, or what has readinto(buffer) and close().
@@ -120,6 +130,18 @@ def open_file(file: Path | IO[bytes], stopped: Callable[[], bool]) -> Opened:
     return _Bytes(_Interruptible(number, stopped, own=True), name_of(file))
 
 
+def unpacked(path: Path) -> io.BufferedReader:
+    """What a file unpacks to, for who looks at its lines himself. OSError where it cannot be opened."""
+    number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    file = _Interruptible(number, lambda: False, own=True)
+    return io.BufferedReader(_Bytes(file, name_of(path)), 1 << 18)
+
+
+def behind(head: bytes, file: IO[bytes]) -> IO[bytes]:
+    """These bytes, and behind them a file, which stays open."""
+    return cast("IO[bytes]", _Behind(head, file))
+
+
 def _packed_by(magic: bytes) -> str:
     """What a file was packed by that begins so; nothing where it was not."""
     if magic.startswith(_GZIP):
@@ -195,7 +217,7 @@ class _Behind(io.RawIOBase):
         return count
 
 
-class _Bytes:
+class _Bytes(io.RawIOBase):
     """What a file unpacks to."""
 
     def __init__(self, file: Any, name: str) -> None:
@@ -214,7 +236,10 @@ class _Bytes:
             )
         self._errors = _errors()
 
-    def readinto(self, buffer: memoryview) -> int:
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
         try:
             return int(self._stream.readinto(buffer))
         except self._errors as error:
@@ -223,6 +248,7 @@ class _Bytes:
     def close(self) -> None:
         if isinstance(self._file, _Interruptible):
             self._file.close()
+        super().close()
 
 
 class _Zstd:

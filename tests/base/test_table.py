@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from leashed.report import table
+from leashed.base import table
 
 
 @pytest.mark.parametrize(

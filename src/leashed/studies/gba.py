@@ -1,0 +1,379 @@
+"""Section 5 of gba on a cluster of virtual time, as a study, and its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leashed import simulation
+from leashed.base.table import MISSING, Table, number
+from leashed.datasets import ClickDataset
+from leashed.studies import gba_bound, recommender, switching
+from leashed.studies.gba_bound import Bound
+from leashed.studies.intervals import interval
+from leashed.studies.recommender import NAME
+from leashed.studies.study import GoOn, Part, Record, Study, revived
+from leashed.studies.switching import (
+    DAILY,
+    MODES,
+    STATES,
+    Career,
+    Day,
+    Hours,
+    Rate,
+    Setting,
+    after_sync,
+    plans,
+    to_sync,
+)
+from leashed.training.result import Histogram
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Found", "Part", "Switching", "parts", "tendencies"]
+
+_DAY_NOTE = (
+    "Examples per second, of the largest of all; SwarmSGD and Prague are the paper's approaches of "
+    "local all-reduce, and Async, SwarmSGD and GBA, which wait for nobody, are as fast as each other. "
+    "The load over the day is ours: the paper does not have its cluster's in numbers."
+)
+_STATES_NOTE = (
+    f"Trained: {NAME}: days by Sync, then one by the mode; AUC of the day after. Global: examples per "
+    "second, ± their standard deviation over windows of five seconds; local: of a worker, ± theirs "
+    "over the workers. Staleness: updates between pull and application, of the gradients applied; of data: "
+    "steps between the token of their batch and then. "
+    "AUC − Sync's: seed by seed, mean ± half its 95% interval. Dense parameters by Adagrad in Async, by Adam "
+    "in the others, each day from a fresh state; rows by Adagrad throughout."
+)
+_SWITCH_NOTE = (
+    "AUC of the next day at the first day after the switch, at the last, and as the mean of all; "
+    "'no switch' is Sync throughout. Difference: from it, mean over these days ± half its 95% "
+    "interval, seed by seed. The cluster is busy."
+)
+_BOUND_NOTE = (
+    "Change: E|∇F(w_k) − ∇F(w_{k−s})|² / E|∇F(w_k)|², s steps apart. p₀: share of the gradients kept "
+    "whose token was not behind. ζ: the probability that two steps in turn update a parameter. γ: ζ times "
+    "the change over the steps that gradients are behind (eq. 3). γ' = 1 − γ + p₀/2 (eq. 4)."
+)
+
+
+class Found(NamedTuple):
+    """What ``leashed bench switching`` finds."""
+
+    setting: Setting
+    daily: list[Hours]
+    rates: list[Rate]
+    days: dict[Career, list[Day]]
+    bounds: list[Bound]
+    seeds: tuple[int, ...] = ()
+    """Of the repeats; where there is none those of ``setting``."""
+
+
+@dataclass(frozen=True)
+class Switching(Setting, Study):
+    """What ``leashed bench switching`` asks, as of ``Setting``.
+
+    Raises:
+        TypeError, ValueError: an argument is wrong; the message names it.
+    """
+
+    NAME: ClassVar[str] = "switching"
+    TITLE: ClassVar[str] = "Modes of training on a shared cluster"
+    HELP: ClassVar[str] = (
+        "modes on a shared cluster, and switches between them: section 5 of the GBA paper"
+    )
+    DESCRIPTION: ClassVar[str] = (
+        "Compare modes of training in virtual time on a cluster that others use too: throughput over "
+        "a day (Figure 1), throughput, accuracy, drops and staleness in three states of the cluster "
+        "(Tables 2 and 3), accuracy after a switch from Sync and to it (Figure 6), and γ, ζ and p₀ of "
+        "GBA's bound (eqs. 3 and 4)."
+    )
+    SIDE_BY_SIDE: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        least = 10 * self.workers * self.batch_size
+        if self.rows < least:
+            raise ValueError(
+                f"rows must be at least {least}, ten global batches of {self.workers} workers and "
+                f"{self.batch_size} clicks, got {self.rows}"
+            )
+
+    @cached_property
+    def clicks(self) -> list[ClickDataset]:
+        """Of the days of a career, and of the one after."""
+        return recommender.days(self.rows, self.base + self.days + 1, self.seed, self.drift)
+
+    @cached_property
+    def day(self) -> ClickDataset:
+        """The clicks that the bound is measured on."""
+        return recommender.days(self.rows, 1, self.seed)[0]
+
+    def settings(self) -> list[Record]:
+        """Of Figure 1, which has no repeats, of Tables 2 and 3, of careers, and of the bound."""
+        rates: list[Record] = [
+            {"of": "rate", "state": s, "mode": mode} for s, mode in product(STATES, MODES)
+        ]
+        bounds: list[Record] = [
+            {"of": "bound", "state": state, "share": share}
+            for state, share in product(STATES, gba_bound.POINTS)
+        ]
+        asked = plans(self)
+        return [
+            *({"of": "day", "mode": mode} for mode in DAILY),
+            *(
+                {"repeat": repeat, **one}
+                for repeat, seed in enumerate(self.seeds)
+                for one in (
+                    *rates,
+                    *(
+                        {"of": "career", "plan": [" ".join(day) for day in career.plan]}
+                        for career in asked
+                        if career.seed == seed
+                    ),
+                    *bounds,
+                )
+            ),
+        ]
+
+    def measure(self, setting: Record, data: Any, go_on: GoOn) -> Any:  # noqa: ARG002
+        kind, seed = setting["of"], self.seed + setting.get("repeat", 0)
+        if kind == "day":
+            return switching.hour_by_hour(self, setting["mode"])
+        if kind == "rate":
+            return switching.rate(self, setting["state"], setting["mode"], [seed])
+        if kind == "career":
+            days = switching.career_of(self, _career(setting, seed), self.clicks, go_on)
+            return [{**day._asdict(), **_counts(day)} for day in days]
+        piece = gba_bound._Piece(setting["state"], seed, setting["share"])
+        return gba_bound.measured(self, piece, self.day)
+
+    def parts(self, records: Sequence[Record]) -> list[Part]:
+        found = self.found(records)
+        if not found.rates:
+            return [_daily(found.daily)]
+        return parts(found)
+
+    def found(self, records: Sequence[Record]) -> Found:
+        """What ``parts`` takes."""
+        rates: dict[tuple[str, str], list[Rate]] = {}
+        pieces: dict[str, list[gba_bound._Measured]] = {}
+        daily, days, seeds = [], {}, []
+        for record in records:
+            setting, measured = record["setting"], record["measured"]
+            kind, seed = setting["of"], self.seed + setting.get("repeat", 0)
+            if kind == "day":
+                daily.append(revived(Hours, measured))
+            elif kind == "rate":
+                seeds.append(seed)
+                one = revived(Rate, measured)
+                rates.setdefault((one.state, one.mode), []).append(one)
+            elif kind == "career":
+                days[_career(setting, seed)] = [_revived_day(day) for day in measured]
+            else:
+                piece = revived(gba_bound._Measured, measured)
+                pieces.setdefault(setting["state"], []).append(piece)
+        zeta = 0.0
+        if pieces:
+            zeta = gba_bound.both_updated(self.day, self.workers * self.batch_size)
+        return Found(
+            self,
+            daily,
+            [
+                Rate(
+                    *key,
+                    *(
+                        np.concatenate(values)
+                        for values in zip(*(one[2:] for one in same), strict=True)
+                    ),
+                )
+                for key, same in rates.items()
+            ],
+            days,
+            [gba_bound.bound(state, of_state, zeta) for state, of_state in pieces.items()],
+            tuple(dict.fromkeys(seeds)),
+        )
+
+
+def _career(setting: Record, seed: int) -> Career:
+    plan = tuple(day.partition(" ")[::2] for day in setting["plan"])
+    return Career(seed, plan)
+
+
+def _counts(day: Day) -> Record:
+    return {"staleness": day.staleness.counts, "data_staleness": day.data_staleness.counts}
+
+
+def _revived_day(measured: Record) -> Day:
+    staleness, data_staleness = (
+        Histogram(np.array(measured[name], np.int64)) for name in ("staleness", "data_staleness")
+    )
+    given = {**measured, "staleness": staleness, "data_staleness": data_staleness}
+    return Day(**{**given, "auc": tuple(measured["auc"])})
+
+
+def parts(found: Found) -> list[Part]:
+    """Figure 1, in numbers too, Tables 2 and 3 in one, Figure 6, in numbers too, and the bound."""
+    return [_daily(found.daily), _states(found), _switches(found), _bound(found.bounds)]
+
+
+def _daily(found: Sequence[Hours]) -> Part:
+    def drawn() -> Figure:
+        from leashed.studies.plots import switching  # noqa: PLC0415 (matplotlib is optional)
+
+        load = np.asarray(simulation.day(1, 1.0).compute[1]["load"])
+        return switching.day({one.mode: one.eps for one in found}, load)
+
+    most = max(float(one.eps.max()) for one in found)
+    header = ["mode", "night", "noon", "evening", "over the day", "least to most"]
+    rows = [
+        [
+            one.mode,
+            *(number(float(one.eps[hour]) / most) for hour in (3, 12, 18)),
+            number(float(one.eps.mean()) / most),
+            number(float(one.eps.min() / one.eps.max())),
+        ]
+        for one in found
+    ]
+    caption = "Throughput of the modes in each hour of a day (gba, Figure 1)."
+    title = "Throughput over a day (Figure 1)"
+    return Part(title, Table(header, rows), _DAY_NOTE, drawn, caption)
+
+
+def _states(found: Found) -> Part:
+    header = ["state", "mode", "global", "of Sync's", "local", "AUC", "AUC − Sync's", "dropped"]
+    header += ["staleness", "most", "of data", "most of data"]
+    setting = found.setting
+    sync = {one.state: float(one.eps.mean()) for one in found.rates if one.mode == "Sync"}
+    of_sync: dict[str, list[Day]] = {}
+    rows = []
+    for one in found.rates:
+        lengths = setting.days if one.state == "busy" else 1
+        firsts = [
+            found.days[after_sync(setting, seed, one.mode, one.state, lengths)][setting.base]
+            for seed in _seeds(found)
+        ]
+        if one.mode == "Sync":
+            of_sync[one.state] = firsts
+        rows.append(
+            [
+                one.state,
+                one.mode,
+                f"{number(float(one.eps.mean()))} ± {number(float(one.eps.std()), 2)}",
+                number(float(one.eps.mean()) / sync[one.state]),
+                f"{number(float(one.local.mean()))} ± {number(float(one.local.std()), 2)}",
+                f"{np.mean([day.auc[1] for day in firsts]):.4f}",
+                MISSING
+                if one.mode == "Sync"
+                else interval(_above(firsts, of_sync[one.state])).text(),
+                _share(firsts),
+                *_staleness([day.staleness for day in firsts]),
+                *_staleness([day.data_staleness for day in firsts]),
+            ]
+        )
+    return Part("Three states of the cluster (Tables 2 and 3)", Table(header, rows), _STATES_NOTE)
+
+
+def _seeds(found: Found) -> Sequence[int]:
+    return found.seeds or found.setting.seeds
+
+
+def _above(days: Sequence[Day], others: Sequence[Day]) -> list[float]:
+    return [day.auc[1] - other.auc[1] for day, other in zip(days, others, strict=True)]
+
+
+def _share(days: Sequence[Day]) -> str:
+    dropped = sum(day.dropped for day in days)
+    return f"{100 * dropped / sum(day.gradients for day in days):.2f}%" if dropped else "0"
+
+
+def _staleness(found: Sequence[Histogram]) -> tuple[str, str]:
+    total = sum(one.total for one in found)
+    if not total:
+        return MISSING, MISSING
+    mean = sum(one.mean() * one.total for one in found if one.total) / total
+    return number(mean), str(max(one.max() for one in found))
+
+
+def _switches(found: Found) -> Part:
+    header = ["switch", "mode", "first day", "last day", "mean", "difference"]
+    rows, base = [], found.setting.base
+    for title, lines in tendencies(found).items():
+        still = lines["Sync"]
+        for mode, by_seed in lines.items():
+            after = by_seed[:, base:]
+            differences = (after - still[:, base:]).mean(axis=1)
+            rows.append(
+                [
+                    title,
+                    "no switch" if mode == "Sync" else mode,
+                    f"{after[:, 0].mean():.4f}",
+                    f"{after[:, -1].mean():.4f}",
+                    f"{after.mean():.4f}",
+                    MISSING if mode == "Sync" else interval(list(differences)).text(),
+                ]
+            )
+
+    def drawn() -> Figure:
+        from leashed.studies.plots import switching  # noqa: PLC0415 (matplotlib is optional)
+
+        lines = {
+            plan: {mode: [interval(list(day)) for day in by_seed.T] for mode, by_seed in of.items()}
+            for plan, of in tendencies(found).items()
+        }
+        return switching.switches(lines, base)
+
+    caption = (
+        "AUC of the next day (gba, Figure 6), with its 95% interval over the seeds; the switch is at "
+        "the dotted line. A mode much worse than all others is below the axes."
+    )
+    return Part("Switches (Figure 6)", Table(header, rows), _SWITCH_NOTE, drawn, caption)
+
+
+def tendencies(found: Found) -> dict[str, dict[str, NDArray[np.float64]]]:
+    """AUC of the next day, float64 [repeats, days], by direction and mode."""
+    setting = found.setting
+
+    def series(plan: str, mode: str) -> NDArray[np.float64]:
+        made = [
+            after_sync(setting, seed, mode, "busy", setting.days)
+            if plan == "from Sync" or mode == "Sync"
+            else to_sync(setting, seed, mode)
+            for seed in _seeds(found)
+        ]
+        return np.array([[day.auc[1] for day in found.days[career]] for career in made])
+
+    return {plan: {mode: series(plan, mode) for mode in MODES} for plan in ("from Sync", "to Sync")}
+
+
+def _bound(found: Sequence[Bound]) -> Part:
+    header = [
+        "state",
+        "parameters",
+        "p₀",
+        *(f"change, s = {s}" for s in range(1, 5)),
+        "ζ",
+        "γ",
+        "γ'",
+    ]
+    rows = [
+        [
+            one.state,
+            name,
+            number(one.p0),
+            *(number(float(value)) for value in one.change[k, 1:]),
+            number(one.zeta[k]),
+            number(float(one.gamma[k])),
+            number(float(one.gamma_prime[k])),
+        ]
+        for one in found
+        for k, name in enumerate(("dense", "rows"))
+    ]
+    return Part("What the bound of GBA rests on (eqs. 3 and 4)", Table(header, rows), _BOUND_NOTE)
