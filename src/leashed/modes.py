@@ -307,33 +307,6 @@ class Switching(GBA):
 COMMANDS = ("sync", "gba")
 
 
-def check_rows(mode: Mode) -> None:
-    """Raises ValueError where workers of the mode, who share the rows of tables, send models."""
-    if not mode.PUSHES_GRADIENTS:
-        raise ValueError(
-            f"mode {mode.NAME} sends models, and the rows of tables are shared by all workers; take "
-            "a mode whose workers push gradients, such as ASP(), GBA() or SHAT()"
-        )
-
-
-def check_staleness(mode: Mode, policy: str) -> None:
-    """Raises TypeError or ValueError where the native policy is one by variables, and cannot be of what
-    is pushed.
-    """
-    if not policy.startswith("stage_aware"):
-        return
-    if not mode.PUSHES_GRADIENTS:
-        raise ValueError(
-            f"staleness by stages is of gradients, and mode {mode.NAME} sends models; choose another "
-            "policy, or a mode whose workers push gradients"
-        )
-    if isinstance(mode, (SHAT, SHATRoot, Ensemble)):
-        raise TypeError(
-            f"staleness by stages is not for mode {mode.NAME}, whose workers mix by their staleness; "
-            "choose another policy"
-        )
-
-
 def check_batches(mode: Mode, examples: int) -> None:
     """Raises ValueError where a batch of the mode's own is larger than the data."""
     batch = getattr(mode, "gba_batch", None)

@@ -305,7 +305,7 @@ def test_all_rows_and_their_changes_are_what_a_file_of_all_rows_is(
 
 
 def test_incremental_is_refused_where_it_would_do_nothing(folder: Path) -> None:
-    with pytest.raises(ValueError, match="incremental needs checkpoint"):
+    with pytest.raises(ValueError, match="incremental is for runs with checkpoint"):
         run(5, incremental=True)
     digits = lsh.datasets.synthetic_digits(n=100).train
     with pytest.raises(ValueError, match="incremental is for models that read tables"):

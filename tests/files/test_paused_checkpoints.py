@@ -296,12 +296,12 @@ def test_a_full_disk_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"checkpoint_updates": 5}, "checkpoint_updates needs checkpoint"),
+        ({"checkpoint_updates": 5}, "checkpoint_updates is for runs with checkpoint"),
         ({"checkpoint_updates": 0, "checkpoint": "x"}, "checkpoint_updates must be at least 1"),
         ({"checkpoint_updates": 2**64, "checkpoint": "x"}, "checkpoint_updates must be at most"),
         (
             {"checkpoint_updates": 5, "checkpoint": "x", "checkpoint_every": 1.0},
-            "neither with checkpoint_every",
+            "checkpoint_updates is not for runs with checkpoint_every",
         ),
     ],
 )

@@ -502,7 +502,7 @@ def test_a_file_that_cannot_be_written_is_told_before_training(
         run(digits, 10, checkpoint=tmp_path / "none" / "run")
     with pytest.raises(IsADirectoryError):
         run(digits, 10, checkpoint=tmp_path)
-    with pytest.raises(ValueError, match="checkpoint_every needs checkpoint"):
+    with pytest.raises(ValueError, match="checkpoint_every is for runs with checkpoint"):
         run(digits, 10, checkpoint_every=1.0)
     with pytest.raises(ValueError, match="checkpoint_every must be greater than 0"):
         run(digits, 10, checkpoint=tmp_path / "run", checkpoint_every=0.0)

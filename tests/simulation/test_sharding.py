@@ -149,7 +149,7 @@ def test_what_cannot_be_is_told():
         play(modes.DPSGD(), cluster, two)
     with pytest.raises(TypeError, match="shards must be layerwise"):
         play(modes.ASP(), cluster, 4)
-    with pytest.raises(ValueError, match="shards are for runs with a mode"):
+    with pytest.raises(ValueError, match="shards is for runs with a mode"):
         play(None, cluster, two)
     with pytest.raises(ValueError, match="a staleness policy that adapts"):
         play(modes.ASP(), cluster, two, staleness=lsh.staleness.tail_tau())

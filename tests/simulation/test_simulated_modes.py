@@ -202,7 +202,7 @@ def test_models_of_peers_are_averaged():
         ({"mode": modes.GBA(iota=-1)}, "'iota' must be from 0"),
         (
             {"mode": modes.SHAT(), "staleness": lsh.staleness.stage_aware(lsh.staleness.inverse())},
-            "staleness by stages is not for mode shat",
+            "staleness by stages is not for modes whose workers mix",
         ),
     ],
 )

@@ -404,7 +404,7 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
 
 def test_whole_numbers_of_numpy_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
-    monkeypatch.setattr(_core, "train", lambda *args: calls.append(args) or 1 / 0)
+    monkeypatch.setattr(_core, "Training", lambda **given: calls.append(given) or 1 / 0)
     with pytest.raises(ZeroDivisionError):
         lsh.train(
             MODEL,
@@ -415,4 +415,5 @@ def test_whole_numbers_of_numpy_are_taken(monkeypatch: pytest.MonkeyPatch) -> No
             batch_size=np.uint8(4),
             seed=np.uint64(1),
         )
-    assert [type(value) for value in calls[0][9:12]] == [int, int, int]
+    numbers = [calls[0][name] for name in ("workers", "batch_size", "seed")]
+    assert [type(value) for value in numbers] == [int, int, int]

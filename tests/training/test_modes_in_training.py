@@ -262,7 +262,7 @@ def test_a_recorded_term_is_replayed(tmp_path) -> None:
                 "staleness": lsh.staleness.stage_aware(lsh.staleness.inverse(), 1.0),
             },
             ValueError,
-            "staleness by stages is of gradients",
+            "staleness by stages is not for modes whose workers send models",
         ),
         ({"mode": modes.GBA(m=0)}, ValueError, "m"),
     ],

@@ -33,8 +33,6 @@ from leashed.modes import (
     Prague,
     Swarm,
     check_batches,
-    check_rows,
-    check_staleness,
 )
 from leashed.rules import Rule, check_rule
 from leashed.simulation.membership import KINDS, Failing, Member, members_of
@@ -43,7 +41,7 @@ from leashed.simulation.sharding import Sharding, layerwise, memorywise, packed
 from leashed.staleness import Policy
 from leashed.stopping import Until
 from leashed.sync import Synchroniser
-from leashed.training import defaults
+from leashed.training import abilities, defaults
 from leashed.training.doubts import warn_of_end, warn_of_sequences
 from leashed.training.histogram import Histogram
 from leashed.training.recordings import AnyModel
@@ -56,7 +54,7 @@ from leashed.training.train import (
     check_dense_part,
     check_discipline,
     check_init,
-    check_streams,
+    check_passes,
     drawn,
     head_of,
     is_sparse,
@@ -662,20 +660,29 @@ def simulate(
         trainers, crew, workers = cluster, cluster.workers, cluster.cluster.workers
     else:
         trainers, crew, workers = None, cluster, cluster.workers
-    tabled = isinstance(model, (Graph, External)) and bool(model.tables)
-    if trainers is not None and tabled:
-        raise TypeError(
-            f"model {model.name} reads tables, which trainers are not played with; take one cluster "
-            "of workers"
-        )
     train_set, test_set = sets_of(model, data, validation)
-    if mode is not None and not isinstance(mode, Mode):
-        raise TypeError(f"mode must be ASP() or another of leashed.modes, got {mode!r}")
-    if mode is not None and discipline is not None:
-        raise ValueError("discipline is not for runs with a mode; give one of the two")
+    if staleness is not None:
+        staleness = policies.of("staleness", staleness)
+    ends = until if isinstance(until, Until) else Until(updates=1)  # else refused below
+    abilities.check(
+        {
+            **abilities.of_mode(mode, "none" if staleness is None else staleness.choice()[0]),
+            **abilities.of_model(model),
+            "stream": isinstance(train_set, Streamed),
+            "discipline": discipline,
+            "cluster of trainers": trainers,
+            "until.loss": ends.loss,
+            "until.loss_fraction": ends.loss_fraction,
+            "until.divergence": ends.divergence,
+            "network": crew.network,
+            "failing": crew.failures,
+            "members": crew.changes or None,
+            "shards": shards,
+            "term": term,
+            "detection": detection,
+        }
+    )
     _check_sync(sync, trainers)
-    if mode is not None and trainers is not None:
-        raise ValueError("cluster of trainers is not for runs with a mode; leave trainers out")
     check_shards(shards, mode)
     discipline = Leashed() if discipline is None else discipline
     check_discipline(discipline)
@@ -684,12 +691,10 @@ def simulate(
         raise ValueError("discipline Hogwild(copy=False) reads all the while; take Hogwild()")
     if isinstance(discipline, Sequential) and workers != 1:
         raise ValueError(f"cluster must have 1 worker with Sequential, got {workers}")
-    _check_members(crew, mode, term, detection)
+    _check_members(crew, term, detection)
     rule = defaults.rule(of_clicks=defaults.is_of_clicks(model)) if rule is None else rule
     check_rule(rule)
-    staleness = policies.of("staleness", policies.none() if staleness is None else staleness)
-    if mode is not None:
-        check_staleness(mode, staleness.choice()[0])
+    staleness = policies.none() if staleness is None else staleness
     if not isinstance(until, Until):
         raise TypeError(f"until must be leashed.until(...), got {until!r}")
     streamed = train_set if isinstance(train_set, Streamed) else None
@@ -698,7 +703,7 @@ def simulate(
     batch_size = checks.whole("batch_size", batch_size)
     if streamed is not None:
         checks.size("batch_size", batch_size)
-        check_streams(until)
+        check_passes(until)
     elif batch_size > len(train_set):
         raise ValueError(
             f"batch_size must be at most the {len(train_set)} examples of the data, got {batch_size}"
@@ -723,8 +728,6 @@ def simulate(
     check_dense_part(model)
     check_init(init, model, tables)
     trained = tables_for(model, tables, rule, staleness, seed)
-    if trained and mode is not None:
-        check_rows(mode)
     if isinstance(init, str):
         theta = model.init(seed, init)
     else:
@@ -933,17 +936,7 @@ def _counted(outcome: dict[str, Any], dimension: int) -> TrainerCounts:
     )
 
 
-def _check_members(
-    cluster: Cluster, mode: Mode | None, term: float | None, detection: float | None
-) -> None:
-    given: dict[str, Any] = {"term": term, "detection": detection}
-    if mode is None:
-        given |= {"network": cluster.network, "failing": cluster.failures}
-        given |= {"members": cluster.changes or None}
-        for name, value in given.items():
-            if value is not None:
-                raise ValueError(f"{name} is for runs with a mode; give mode as well")
-        return
+def _check_members(cluster: Cluster, term: float | None, detection: float | None) -> None:
     if term is not None:
         checks.real("term", checks.seconds("term", term), 0.0)
     if detection is not None:
@@ -973,8 +966,6 @@ def check_shards(shards: Sharding | None, mode: Mode | None) -> None:
         return
     if not isinstance(shards, Sharding):
         raise TypeError(f"shards must be layerwise(n) or another of simulation, got {shards!r}")
-    if mode is None:
-        raise ValueError("shards are for runs with a mode; give one")
     if shards.shards > 1 and isinstance(mode, _PEERS):
         raise TypeError(f"shards must be 1 with {mode!r}, whose workers have no server")
 

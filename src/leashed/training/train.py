@@ -39,13 +39,13 @@ from leashed.models.network import Model
 from leashed.models.tables import Table, refusals_of
 from leashed.models.tables import check as check_tables
 from leashed.models.tables import of as new_tables
-from leashed.modes import Mode, ModeCounts, check_batches, check_rows, check_staleness
+from leashed.modes import Mode, ModeCounts, check_batches
 from leashed.rules import Rule, check_rule
 from leashed.staleness import Policy
 from leashed.stopping import Until, batches_in
 from leashed.sync import Cluster, Session, Synchroniser
 from leashed.sync import check as check_synchroniser
-from leashed.training import defaults, recordings
+from leashed.training import abilities, defaults, recordings
 from leashed.training.days import log_files
 from leashed.training.doubts import warn_of_end, warn_of_sequences
 from leashed.training.histogram import Histogram, TimeDistribution
@@ -361,32 +361,38 @@ def train(
             cluster's master cannot be reached.
     """
     train_set, test_set = sets_of(model, data, validation)
-    if mode is not None:
-        _check_mode(
-            mode,
-            discipline=discipline,
-            sync=sync,
-            cluster=cluster,
-        )
-        if record is not None and resume is not None:
-            raise ValueError(
-                "record is not for runs with a mode that go on from a checkpoint, since a record has "
-                "all that its server was told from the beginning; leave one of the two out"
-            )
-        if threads == "auto":
-            raise ValueError('threads="auto" is not for runs with a mode; give a number')
+    if staleness is not None:
+        staleness = policies.of("staleness", staleness)
+    auto = isinstance(threads, str) and threads == "auto"
+    ends = until if isinstance(until, Until) else Until(updates=1)  # else refused below
+    abilities.check(
+        {
+            **abilities.of_mode(mode, "none" if staleness is None else staleness.choice()[0]),
+            **abilities.of_model(model),
+            "stream": isinstance(train_set, Streamed),
+            "discipline": discipline,
+            "sync": sync,
+            "cluster": cluster,
+            'threads="auto"': auto,
+            "record": record,
+            "resume": resume,
+            "until.loss": ends.loss,
+            "until.loss_fraction": ends.loss_fraction,
+            "until.divergence": ends.divergence,
+            "checkpoint": checkpoint,
+            "checkpoint_every": checkpoint_every,
+            "checkpoint_updates": checkpoint_updates,
+            "incremental": incremental,
+            "term": term,
+        }
+    )
     if term is not None:
-        if mode is None:
-            raise ValueError("term is for runs with a mode; give mode as well")
         checks.real("term", checks.seconds("term", term), 0.0)
     discipline = Leashed() if discipline is None else discipline
     check_discipline(discipline)
     rule = defaults.rule(of_clicks=defaults.is_of_clicks(model)) if rule is None else rule
     check_rule(rule)
-    staleness = policies.of("staleness", policies.none() if staleness is None else staleness)
-    if mode is not None:
-        check_staleness(mode, staleness.choice()[0])
-    auto = isinstance(threads, str) and threads == "auto"
+    staleness = policies.none() if staleness is None else staleness
     if threads is None or auto:
         threads = 1 if isinstance(discipline, Sequential) else cores()
     if isinstance(threads, str):
@@ -405,9 +411,7 @@ def train(
     streamed = train_set if isinstance(train_set, Streamed) else None
     if streamed is not None:
         checks.size("batch_size", batch_size)  # no number of rows bounds it
-        check_streams(until)
-        if cluster is not None:
-            raise ValueError("cluster is not for streams; train on one machine, or leave it out")
+        check_passes(until)
     elif batch_size > len(train_set):
         raise ValueError(
             f"batch_size must be at most the {len(train_set)} examples of the data, got {batch_size}"
@@ -421,36 +425,16 @@ def train(
         evaluate_every = checks.real("evaluate_every", evaluate_every, 0.0)
     if checkpoint_every is not None:
         checkpoint_every = checks.real("checkpoint_every", checkpoint_every, 0.0)
-        if checkpoint is None:
-            raise ValueError("checkpoint_every needs checkpoint, the file to write")
     if checkpoint_updates is not None:
         checkpoint_updates = checks.whole("checkpoint_updates", checkpoint_updates, 1, 2**53)
-        if checkpoint is None:
-            raise ValueError("checkpoint_updates needs checkpoint, the file to write")
-        if checkpoint_every is not None or cluster is not None:
-            raise ValueError(
-                "checkpoint_updates goes neither with checkpoint_every nor with cluster; give one"
-            )
-    if incremental and checkpoint is None:
-        raise ValueError("incremental needs checkpoint, the folder to write")
     if progress is not None and not callable(progress):
         raise TypeError(f"progress must be callable, got {progress!r}")
     if isinstance(model, Graph) or (isinstance(model, External) and model.ids):
-        kind = "are graphs" if isinstance(model, Graph) else "read tables"
-        if cluster is not None:
-            raise ValueError(f"cluster is not for models that {kind}; train on one machine")
         check_dense_part(model)
     if resume is None:
         check_init(init, model, tables)
     trained = tables_for(model, tables, rule, staleness, seed)
-    if incremental and not trained:
-        raise ValueError(
-            "incremental is for models that read tables, of which rows are few that change; leave it out"
-        )
-    if trained and mode is not None:
-        check_rows(mode)
     if record is not None:
-        _check_record(sync=sync, cluster=cluster, tables=trained or None)
         checks.writable(Path(record))
     counting = None if metrics is None else _counting(metrics, model, data, train_set)
     if isinstance(init, str):
@@ -727,21 +711,6 @@ def mean_loss(
     return model.native.evaluate(theta, x, y, weights, threads)[0]
 
 
-def _check_mode(mode: Mode, **given: object) -> None:
-    if not isinstance(mode, Mode):
-        raise TypeError(f"mode must be ASP() or another of leashed.modes, got {mode!r}")
-    instead = {
-        "discipline": "give one of the two",
-        "sync": "train alone",
-        "cluster": "train on one machine",
-    }
-    for name, value in given.items():
-        if value is not None:
-            raise ValueError(
-                f"{name} is not for runs with a mode; {instead[name]}, or leave it out"
-            )
-
-
 def _machine(
     mode: Mode,
     threads: int,
@@ -766,19 +735,6 @@ def _warn_of(record: str | os.PathLike[str] | None, outcome: dict[str, Any]) -> 
     """Tells train's caller where the record ends before the run."""
     if outcome["recording_failure"]:
         warn(f"the record in {record} ends before the run: {outcome['recording_failure']}")
-
-
-def _check_record(**given: object) -> None:
-    instead = {
-        "sync": "train alone",
-        "cluster": "train on one machine",
-        "tables": "train a model without tables",
-    }
-    for name, value in given.items():
-        if value is not None:
-            raise ValueError(
-                f"record is not for runs with {name}; {instead[name]}, or leave it out"
-            )
 
 
 def _counting(
@@ -1069,13 +1025,8 @@ def _check_classes(
         )
 
 
-def check_streams(until: Until) -> None:
-    for rule in ("loss", "loss_fraction", "divergence"):
-        if getattr(until, rule) is not None:
-            raise ValueError(
-                f"until.{rule} is not for streams, whose rows are gone when they have been used; "
-                "give epochs, updates or seconds, or stream.read() into memory"
-            )
+def check_passes(until: Until) -> None:
+    """Of a stream."""
     if until.epochs is not None and until.epochs != int(until.epochs):
         raise ValueError(f"until.epochs must be whole for streams, got {until.epochs:g}")
 

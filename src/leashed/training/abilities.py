@@ -1,0 +1,234 @@
+"""What goes with what: one table, of which checks, their messages and docs/combinations.md are made.
+
+    python -m leashed.training.abilities > docs/combinations.md
+
+Whatever is not in it goes with everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from leashed.models.external import External
+from leashed.models.graphs import Graph
+from leashed.modes import SHAT, Ensemble, Mode, SHATRoot
+
+__all__ = ["NEEDS", "REFUSED", "check", "of_mode", "of_model"]
+
+
+class Refused(NamedTuple):
+    """What cannot be asked for together.
+
+    Attributes:
+        asked: of it, what is to be left out.
+        beside: all of these, as ``TOLD`` calls them.
+        why: behind "since".
+        instead: what to do.
+    """
+
+    asked: str
+    beside: tuple[str, ...]
+    why: str
+    instead: str
+
+    def __str__(self) -> str:
+        told = " ".join(TOLD[one] for one in self.beside)
+        return f"{NAMED.get(self.asked, self.asked)} is not for {told}, since {self.why}; {self.instead}"
+
+
+class Needs(NamedTuple):
+    """What is asked for in vain without something else."""
+
+    asked: str
+    needs: str
+    instead: str
+
+    def __str__(self) -> str:
+        return f"{self.asked} is for {TOLD[self.needs]}; {self.instead}"
+
+
+TOLD = {
+    "mode": "runs with a mode",
+    "models": "modes whose workers send models",
+    "mixing": "modes whose workers mix what they pull with what they have",
+    "resume": "that go on from a checkpoint",
+    "sync": "runs with sync",
+    "cluster": "runs with cluster",
+    "checkpoint": "runs with checkpoint, which names what is written",
+    "checkpoint_every": "runs with checkpoint_every",
+    "stream": "streams",
+    "graph": "models that are graphs",
+    "tables": "models that read tables",
+}
+NAMED = {"tables": "a model that reads tables"}
+_ALONE = "train alone, or leave it out"
+_HERE = "train on one machine, or leave it out"
+_GONE = "their rows are gone when they have been used"
+_END = "give epochs, updates or seconds, or stream.read() into memory"
+
+REFUSED = (
+    Refused(
+        "discipline", ("mode",), "that says who waits for whom in its place", "give one of the two"
+    ),
+    Refused(
+        "sync", ("mode",), "its server, or its meetings, are what keeps workers in sync", _ALONE
+    ),
+    Refused("cluster", ("mode",), "its workers are threads of one process", _HERE),
+    Refused(
+        'threads="auto"',
+        ("mode",),
+        "how many workers there are is part of what it decides by",
+        "give a number",
+    ),
+    Refused(
+        "record",
+        ("mode", "resume"),
+        "a record has all that its server was told from the beginning",
+        "leave one of the two out",
+    ),
+    Refused(
+        "staleness by stages",
+        ("models",),
+        "it damps gradients",
+        "choose another policy, or a mode whose workers push gradients",
+    ),
+    Refused(
+        "staleness by stages",
+        ("mixing",),
+        "by their staleness they mix already",
+        "choose another policy",
+    ),
+    Refused(
+        "tables",
+        ("models",),
+        "all workers share their rows",
+        "take a mode whose workers push gradients, such as ASP(), GBA() or SHAT()",
+    ),
+    Refused("until.loss", ("stream",), _GONE, _END),
+    Refused("until.loss_fraction", ("stream",), _GONE, _END),
+    Refused("until.divergence", ("stream",), _GONE, _END),
+    Refused("cluster", ("stream",), "their rows come once, to one process", _HERE),
+    Refused("cluster", ("graph",), "trainers keep vectors of parameters in sync alone", _HERE),
+    Refused("cluster", ("tables",), "their rows are one process's", _HERE),
+    Refused(
+        "cluster of trainers",
+        ("tables",),
+        "their rows are one process's",
+        "take one cluster of workers",
+    ),
+    Refused("cluster of trainers", ("mode",), "its workers are one server's", "leave trainers out"),
+    Refused(
+        "checkpoint_updates",
+        ("checkpoint_every",),
+        "both say when",
+        "give one of the two",
+    ),
+    Refused(
+        "checkpoint_updates",
+        ("cluster",),
+        "no trainer makes the others wait",
+        "give checkpoint_every",
+    ),
+    Refused(
+        "record", ("sync",), "what comes from other trainers is in no record of this one", _ALONE
+    ),
+    Refused(
+        "record", ("cluster",), "what comes from other trainers is in no record of this one", _HERE
+    ),
+    Refused(
+        "record",
+        ("tables",),
+        "threads update their rows without an order that it could have",
+        "train a model without tables, or leave it out",
+    ),
+)
+NEEDS = (
+    Needs("term", "mode", "give mode as well"),
+    Needs("detection", "mode", "give mode as well"),
+    Needs("network", "mode", "give mode as well"),
+    Needs("failing", "mode", "give mode as well"),
+    Needs("members", "mode", "give mode as well"),
+    Needs("shards", "mode", "give mode as well"),
+    Needs("checkpoint_every", "checkpoint", "give that too"),
+    Needs("checkpoint_updates", "checkpoint", "give that too"),
+    Needs("incremental", "checkpoint", "give that too"),
+    Needs("incremental", "tables", "of others all parameters change: leave it out"),
+)
+
+
+def check(asked: Mapping[str, object]) -> None:
+    """By name what is asked for, and what there is; None and False: not.
+
+    Raises:
+        ValueError: it does not go together; the message says why, and what does.
+    """
+    given = {name for name, value in asked.items() if value is not None and value is not False}
+    for refused in REFUSED:
+        if given.issuperset((refused.asked, *refused.beside)):
+            raise ValueError(str(refused))
+    for needs in NEEDS:
+        if needs.asked in given and needs.needs not in given:
+            raise ValueError(str(needs))
+
+
+def of_mode(mode: Mode | None, policy: str = "none") -> dict[str, object]:
+    """What there is with a mode, and a native staleness policy.
+
+    Raises:
+        TypeError: it is no mode.
+    """
+    if mode is not None and not isinstance(mode, Mode):
+        raise TypeError(f"mode must be ASP() or another of leashed.modes, got {mode!r}")
+    return {
+        "mode": mode,
+        "models": mode is not None and not mode.PUSHES_GRADIENTS,
+        "mixing": isinstance(mode, (SHAT, SHATRoot, Ensemble)),
+        "staleness by stages": policy.startswith("stage_aware"),
+    }
+
+
+def of_model(model: object) -> dict[str, object]:
+    """What there is with a model."""
+    return {
+        "graph": isinstance(model, Graph),
+        "tables": isinstance(model, (Graph, External)) and bool(model.tables),
+    }
+
+
+_OPENING = (
+    "Disciplines, modes, rules, staleness policies, models, data, executors and synchronisers are "
+    "chosen independently. What does not go together is here, with the reason, and is refused by name "
+    "before a thread starts; whatever is not here goes with everything. (This page is made of "
+    "`training/abilities.py`, which checks by it; `tests/matrix.py` tries 771 combinations and knows "
+    "nothing of it.)"
+)
+
+
+def page() -> str:
+    """docs/combinations.md."""
+    lines = [
+        "# What goes with what",
+        "",
+        _OPENING,
+        "",
+        "| what | is not for | since | instead |",
+        "| --- | --- | --- | --- |",
+    ]
+    for refused in REFUSED:
+        told = " ".join(TOLD[one] for one in refused.beside)
+        asked = NAMED.get(refused.asked, refused.asked)
+        lines.append(f"| {asked} | {told} | {refused.why} | {refused.instead} |")
+    lines += [
+        "",
+        "What means nothing by itself:",
+        "",
+        "| what | is for | so |",
+        "| --- | --- | --- |",
+    ]
+    lines += [f"| {needs.asked} | {TOLD[needs.needs]} | {needs.instead} |" for needs in NEEDS]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(page(), end="")

@@ -1,0 +1,108 @@
+"""What does not go together is refused by the table's own sentence, before anything has begun."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import matrix
+import numpy as np
+import pytest
+
+import leashed as lsh
+from leashed import modes, simulation, staleness
+from leashed.training import abilities
+
+PAGE = Path(__file__).parents[2] / "docs" / "combinations.md"
+STAGES = staleness.stage_aware(staleness.inverse())
+TRAINERS = simulation.constant(2, 1.0).trainers(2)
+FAILING = simulation.constant(2, 1.0).failing(10.0, 1.0)
+
+
+def asked(tmp_path: Path) -> dict[str, dict[str, Any]]:
+    """By what the table calls it, the arguments that ask for it."""
+    kept = {"checkpoint": tmp_path / "kept"}
+    return {
+        "discipline": {"discipline": lsh.Leashed()},
+        "mode": {"mode": modes.ASP()},
+        "models": {"mode": modes.LocalSGD(h=2)},
+        "mixing": {"mode": modes.SHAT()},
+        "staleness by stages": {"staleness": STAGES},
+        "sync": {"sync": lsh.sync.MA()},
+        "cluster": {"cluster": object()},
+        'threads="auto"': {"threads": "auto"},
+        "record": {"record": tmp_path / "record"},
+        "resume": {"resume": tmp_path / "run"},
+        "until.loss": {"until": lsh.until(epochs=1, loss=0.1)},
+        "until.loss_fraction": {"until": lsh.until(epochs=1, loss_fraction=0.1)},
+        "until.divergence": {"until": lsh.until(epochs=1, divergence=9.0)},
+        "checkpoint": kept,
+        "checkpoint_every": {**kept, "checkpoint_every": 1.0},
+        "checkpoint_updates": {**kept, "checkpoint_updates": 9},
+        "incremental": {**kept, "incremental": True},
+        "term": {"term": 9.0},
+    }
+
+
+VIRTUAL: dict[str, dict[str, Any]] = {
+    "cluster of trainers": {"cluster": TRAINERS},
+    "detection": {"detection": 1.0},
+    "network": {"cluster": simulation.constant(2, 1.0).over(simulation.Network(1e6))},
+    "failing": {"cluster": FAILING},
+    "members": {"cluster": simulation.constant(2, 1.0).members([(1.0, 0, "crash")])},
+    "shards": {"shards": simulation.memorywise(2)},
+}
+DATA = {"stream": "stream", "graph": "tables", "tables": "tables"}
+
+
+@pytest.fixture
+def arguments(tmp_path: Path) -> Any:
+    problems = matrix.problems(tmp_path)
+
+    def of(parts: tuple[str, ...]) -> tuple[Any, Any, dict[str, Any]]:
+        data = next((DATA[part] for part in parts if part in DATA), "dense")
+        given: dict[str, Any] = {"until": lsh.until(epochs=1), "batch_size": 16}
+        for part in parts:
+            given |= VIRTUAL.get(part, asked(tmp_path).get(part, {}))
+        return (*problems[data](), given)
+
+    return of
+
+
+@pytest.mark.parametrize("refused", abilities.REFUSED, ids=str)
+def test_what_does_not_go_together_is_refused_with_its_reason(
+    refused: abilities.Refused, arguments: Any
+) -> None:
+    model, data, given = arguments((*refused.beside, refused.asked))
+    call = lsh.simulate if refused.asked in VIRTUAL else lsh.train
+    with pytest.raises(ValueError) as raised:  # noqa: PT011 (compared whole)
+        call(model, data, **given)
+    assert str(raised.value) in {str(one) for one in abilities.REFUSED}
+    if refused.asked != "cluster" or refused.beside != ("tables",):  # a graph, too
+        assert str(raised.value) == str(refused)
+
+
+@pytest.mark.parametrize("needs", abilities.NEEDS, ids=str)
+def test_what_means_nothing_by_itself_is_refused(needs: abilities.Needs, arguments: Any) -> None:
+    model, data, given = arguments((needs.asked,))
+    if needs.needs == "checkpoint":
+        given.pop("checkpoint")
+    call = lsh.simulate if needs.asked in VIRTUAL else lsh.train
+    if call is lsh.simulate:
+        given = {"cluster": simulation.constant(2, 1.0), **given}
+    with pytest.raises(ValueError) as raised:  # noqa: PT011 (compared whole)
+        call(model, data, **given)
+    assert str(raised.value) == str(needs)
+
+
+def test_the_page_is_the_table() -> None:
+    assert PAGE.read_text() == abilities.page()
+
+
+def test_every_refused_pair_has_one_reason() -> None:
+    pairs = [(refused.asked, refused.beside) for refused in abilities.REFUSED]
+    assert len(set(pairs)) == len(pairs)
+    named = {part for refused in abilities.REFUSED for part in refused.beside}
+    named |= {needs.needs for needs in abilities.NEEDS}
+    assert named == set(abilities.TOLD)
+    assert np.all([refused.why and refused.instead for refused in abilities.REFUSED])
