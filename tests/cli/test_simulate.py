@@ -35,6 +35,39 @@ def test_the_pages_commands_run(capsys) -> None:
         assert "ASP()" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("model", ["logistic_regression", "fm"])
+def test_files_of_sparse_rows_are_played(model, tmp_path, capsys) -> None:
+    """Of a stream the rows are those of the file in memory, but for the fifth that is to test."""
+    path = tmp_path / "rows.svm"
+    path.write_text("".join(f"{i % 2} {1 + i % 2}:1 {3 + i % 5}:0.5\n" for i in range(500)))
+    common = ["simulate", "--model", model, "--data", str(path), "--workers", "3"]
+    common += ["--modes", "asp,shat,local_sgd:h=2", "--batch-size", "8"]
+    assert main(common) == 0
+    table = capsys.readouterr().out.splitlines()
+    assert table[2].startswith("ASP()")
+    assert float(table[2].split()[-1].rstrip("%")) > 90
+    assert main([*common, "--stream"]) == 0
+    table = capsys.readouterr().out.splitlines()
+    assert [row.split("(")[0] for row in table[2:5]] == ["ASP", "SHAT", "LocalSGD"]
+    assert all(row.split()[-1] == "–" for row in table[2:5])  # nothing to test
+    assert main([*common, "--stream", "--test", str(path)]) == 0
+    assert float(capsys.readouterr().out.splitlines()[2].split()[-1].rstrip("%")) > 90
+
+
+def test_files_of_clicks_are_played_as_streams_too(tmp_path, capsys) -> None:
+    for day in range(2):
+        path = tmp_path / f"day-{day}.tsv"
+        arguments = ["--rows", "300", "--day", str(day), "--cardinality", "50"]
+        assert main(["clicks", *arguments, "--output", str(path)]) == 0
+    capsys.readouterr()
+    common = ["simulate", "--model", "dlrm", "--workers", "2", "--modes", "asp,gba", "--rule"]
+    common += ["adagrad", "--batch-size", "8", "--data", str(tmp_path / "day-*.tsv"), "--stream"]
+    assert main(common) == 0
+    rows = capsys.readouterr().out.splitlines()
+    assert rows[2].startswith("ASP()")
+    assert " 75 " in rows[2]  # updates, of 600 rows
+
+
 def test_links_and_failures_are_options(capsys) -> None:
     links = ["--bandwidth", "1e6", "--server-bandwidth", "4e6", "--latency", "0.001"]
     failures = ["--fail", "0.5", "--down", "0.1", "--detection", "0.05", "--term", "10"]

@@ -11,18 +11,16 @@ from leashed import simulation
 from leashed.base import checks
 from leashed.base.table import MISSING, duration, number, text
 from leashed.cli import clicks
-from leashed.cli.arguments import add_data, load_data
+from leashed.cli.problem import add_files, add_problem, problem_of
 from leashed.cli.progress import Line
 from leashed.cli.rule_arguments import add_rule, rule_of, staleness_of
-from leashed.datasets import ClickSplit, Split
 from leashed.models.graphs import Graph
-from leashed.models.network import Model
 from leashed.modes import Mode
 from leashed.simulation.network import Network
 from leashed.simulation.sharding import Sharding
 from leashed.simulation.virtual_time import Cluster, Simulation, check_shards, simulate
 from leashed.stopping import Until
-from leashed.studies.plan import MODELS, build_model
+from leashed.training.result import TrainResult
 from leashed.training.spelled import MODE_WORDS, mode_of
 
 if TYPE_CHECKING:
@@ -58,10 +56,7 @@ def add(commands: Commands) -> None:
         "a gradient takes them, how many are slow. Gradients are real, time is virtual; the table "
         "has throughput, staleness, drops and what was learnt.",
     )
-    add_data(parser)
-    parser.add_argument(
-        "--model", choices=(*MODELS, *clicks.MODELS), default="mlp", help="default: %(default)s"
-    )
+    add_problem(parser)
     cluster = parser.add_argument_group("cluster")
     cluster.add_argument("--workers", type=int, default=16, help="default: %(default)s")
     cluster.add_argument(
@@ -107,15 +102,8 @@ def add(commands: Commands) -> None:
     parser.add_argument("--batch-size", type=int, default=32, help="default: %(default)s")
     parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
     add_rule(parser, clicks=True)
-    clicks.add_clicks(
-        parser.add_argument_group(
-            "models of clicks",
-            f"{', '.join(clicks.MODELS)}: with --data {clicks.WORD}, from the seed (default), or "
-            "--data FILE in Criteo's format",
-        )
-    )
-    # What files of clicks may have in `leashed train`, and have not here.
-    parser.set_defaults(command=_simulate, schema=None, bad=None, days=None, stream=False)
+    add_files(parser)
+    parser.set_defaults(command=_simulate, days=None)
 
 
 def _add_network(parser: argparse.ArgumentParser) -> None:
@@ -230,21 +218,18 @@ def _simulate(options: argparse.Namespace) -> int:
         check_shards(shards, mode)
     cluster = _cluster(options)
     rule, staleness = rule_of(options, of_clicks=reads_rows), staleness_of(options)
-    model: Model | Graph
-    data: Split | ClickSplit
-    if reads_rows:
-        model, data = clicks.build(options.model, options), clicks.load(options)
-    else:
-        clicks.refuse(options)
-        data = load_data(options)
-        model = build_model(options.model, data.train)
+    problem = problem_of(options)
     detection = options.compute if options.detection is None else options.detection
     line, rows = Line(sys.stderr), []
-    for mode in chosen:
+    for number_of, mode in enumerate(chosen):
         line.show(repr(mode))
+        if options.stream and number_of:
+            problem = problem_of(options)  # whose rows are read anew
+        model = problem.model
         played = simulate(
             model,
-            data,
+            problem.train,
+            validation=problem.test,
             cluster=cluster,
             mode=mode,
             until=Until(epochs=options.epochs),
@@ -291,10 +276,16 @@ def _row(mode: Mode, played: Simulation) -> list[str]:
         if result.elapsed
         else MISSING,
         number(result.final_loss),
-        f"{result.validation_auc[-1]:.4f}"
-        if result.tables
-        else _percent(float(result.validation_accuracy[-1])),
+        _quality(result),
     ]
+
+
+def _quality(result: TrainResult) -> str:
+    """Of the test set, where there is one."""
+    found = float((result.validation_auc if result.tables else result.validation_accuracy)[-1])
+    if math.isnan(found):
+        return MISSING
+    return f"{found:.4f}" if result.tables else _percent(found)
 
 
 def _percent(share: float) -> str:

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 from leashed.base import checks
 from leashed.base.table import pairs
 from leashed.cli import clicks, days, files, sparse
-from leashed.cli.arguments import add_data, add_discipline, load_data
+from leashed.cli.arguments import add_discipline
+from leashed.cli.problem import add_files, add_problem, problem_of
 from leashed.cli.progress import Line, bar, completed, describe
 from leashed.cli.rule_arguments import add_rule, rule_of, staleness_of
-from leashed.datasets import ClickSplit, Split
+from leashed.datasets import ClickDataset
 from leashed.disciplines import Leashed
 from leashed.files import checkpoint, folders
 from leashed.metrics import progressive
@@ -27,7 +28,6 @@ from leashed.models.network import Model
 from leashed.report.facts import facts
 from leashed.stopping import Until
 from leashed.stream import SparseStream, Stream
-from leashed.studies.scaling import MODELS, build_model
 from leashed.training import defaults
 from leashed.training.result import TrainResult
 from leashed.training.spelled import MODE_WORDS, discipline_of, mode_of
@@ -47,13 +47,7 @@ def add(commands: Commands) -> None:
         description="Train a model. Exit status: 0; 1 if it ended without the loss asked for, or "
         "crashed; 2 for a wrong argument; 130 after Ctrl-C, which stops all threads and keeps the state reached.",
     )
-    add_data(parser)
-    parser.add_argument(
-        "--model",
-        choices=(*MODELS, *clicks.MODELS, *sparse.MODELS),
-        default="mlp",
-        help="default: %(default)s",
-    )
+    add_problem(parser)
     add_discipline(parser)
     parser.add_argument(
         "--mode",
@@ -90,31 +84,7 @@ def add(commands: Commands) -> None:
         help="between evaluations of the loss (default: so that they take a tenth of a thread)",
     )
     add_rule(parser, clicks=True)
-    clicks.add_clicks(
-        parser.add_argument_group(
-            "models of clicks",
-            f"{', '.join(clicks.MODELS)}: with --data {clicks.WORD}, from the seed (default), or "
-            "--data FILE in Criteo's format",
-        )
-    )
-    read = parser.add_argument_group(
-        "files of clicks and of sparse rows", "plain, or compressed by gzip or zstd"
-    )
-    files.add_files(read)
-    read.add_argument(
-        "--stream",
-        action="store_true",
-        help="train on --data while it is read, in order, once unless --epochs says more; it need not "
-        "fit into memory, and may be a pattern of several files. --test FILE has rows to test",
-    )
-    days.add_days(read)
-    sparse.add_sparse(
-        parser.add_argument_group(
-            "models of sparse rows",
-            f"{', '.join(sparse.MODELS)}: --data FILE is in the libsvm or libffm format, or Criteo's; "
-            "of the first two also with --stream",
-        )
-    )
+    days.add_days(add_files(parser))
     until = parser.add_argument_group(
         "stop rules",
         f"the first to hold ends the run (default: --epochs {_EPOCHS:g}; of models of clicks, and with "
@@ -236,40 +206,27 @@ def _train(options: argparse.Namespace) -> int:
             checks.writable(path)
         elif path is not None:
             folders.prepare(path)
-    given = None
-    model: Model | FactorisationMachine | Graph
-    data: Split | ClickSplit | sparse.Rows | sparse.Streamed | clicks.Streamed
-    if of_clicks:
-        sparse.refuse(options, test=options.stream)
-        model = clicks.build(options.model, options)
-        data = clicks.streamed(options) if options.stream else clicks.load(options)
-        given = clicks.make_tables(model, options, rule, staleness)
-    elif options.model in sparse.MODELS:
-        clicks.refuse(options, files=True)
-        data = sparse.streamed(options) if options.stream else sparse.load(options)
-        model = sparse.build(options.model, data, options)
-    else:
-        clicks.refuse(options)
-        sparse.refuse(options)
-        data = load_data(options)
-        model = build_model(options.model, data.train)
+    model, rows, test = problem_of(options)
+    given = (
+        clicks.make_tables(model, options, rule, staleness) if isinstance(model, Graph) else None
+    )
     end = defaults.end(model, until)
     assert end is not None
     line = Line(sys.stderr)
 
     def progress(now: Progress) -> None:
-        if isinstance(data.train, (Stream, SparseStream)):
+        if isinstance(rows, (Stream, SparseStream)):
             line.show(describe(now))
         else:
-            share = completed(end, now, len(data.train))
+            share = completed(end, now, len(rows))
             line.show(f"{bar(share)} {100.0 * share:3.0f}%  {describe(now)}")
         if options.json_lines:
             print(_evaluation(now), flush=True)
 
     result = train(
         model,
-        data.train,
-        validation=data.test,
+        rows,
+        validation=test,
         until=until,
         discipline=discipline if mode is None else None,
         mode=mode,
@@ -292,8 +249,8 @@ def _train(options: argparse.Namespace) -> int:
         metrics=progressive(options.gauc) if options.progressive or options.gauc else None,
     )
     line.clear()
-    if isinstance(data, ClickSplit) and data.test.hidden is not None:
-        result.config["hidden_auc"] = data.test.hidden_auc
+    if isinstance(test, ClickDataset) and test.hidden is not None:
+        result.config["hidden_auc"] = test.hidden_auc
     if options.json_lines:
         print(result.to_json(), flush=True)
     print(pairs(facts(result)), file=sys.stderr if options.json_lines else sys.stdout)
