@@ -13,14 +13,10 @@ class Bsp : public Coordinated<Bsp> {
     begin(job.workers);
   }
 
-  void visit(Archive& archive) {
-    Coordinated::visit(archive);
-    archive(buffer_);
-  }
-
  private:
   friend Coordinated;
 
+  void visit_own(Archive& archive) { archive(buffer_); }
   std::uint64_t token() const { return leases_.next_number() / b2_; }
   bool arrived(Node, const LeaseList::Taken& taken, Time, Out& out) {
     buffer_.hold(taken.lease, out);

@@ -10,7 +10,7 @@
 //   command(argument)
 //   finish(...)                all batches have come back: apply what is still held
 //
-// where the defaults below do not do.
+// where the defaults below do not do, and visit_own(archive), what its state is beside this one.
 //
 // A node whose lease has run out counts as gone until it pulls again; then it enters anew. So
 // nobody waits for the dead, and who was merely slow loses its batch and nothing else.
@@ -61,19 +61,19 @@ class Coordinated {
   // Those that are out, and those that wait to be granted again.
   std::vector<Lease> unfinished() const { return leases_.unfinished(); }
 
-  // An algorithm that has a state of its own visits this one first. It is read into a machine with
-  // the same settings, but that there may be more examples.
+  // Its state, which is read into a machine with the same settings, but that there may be more
+  // examples.
   void visit(Archive& archive) {
     leases_.visit(archive, states_.size());
     archive(version_, n_);
     archive.of_each(states_);
     archive.of_each(unanswered_);
     archive(parked_, finished_);
-    if (!archive.reads()) return;
     for (const State state : states_) archive.require(state <= State::parked);
     for (const Node node : parked_) archive.require(node < states_.size());
     archive.require(n_ == states_.size() - std::ranges::count(states_, State::away));
     finished_ = finished_ && leases_.spent();
+    self().visit_own(archive);
   }
 
   void on(const Event& event, Time now, Out& out) {

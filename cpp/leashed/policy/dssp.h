@@ -20,15 +20,14 @@ class Dssp : public Coordinated<Dssp> {
     begin(job.workers);
   }
 
-  void visit(Archive& archive) {
-    Coordinated::visit(archive);
+ private:
+  friend Coordinated;
+
+  void visit_own(Archive& archive) {
     archive(most_);
     clocks_.visit(archive, [this](Node node) { return present(node); });
     archive.of_each(paces_);
   }
-
- private:
-  friend Coordinated;
 
   // Of times: 10⁵ intervals of days, in nanoseconds, are beyond 64 bits.
   __extension__ using Wide = __int128;

@@ -40,18 +40,16 @@ class Gba : public Coordinated<Gba> {
     begin(job.workers);
   }
 
-  void visit(Archive& archive) {
-    Coordinated::visit(archive);
-    archive(mode_, wanted_, step_, first_, first_token_, buffer_, round_);
-    archive.require(mode_ <= Mode::gba && wanted_ <= Mode::gba);
-  }
-
   Mode mode() const { return mode_; }
   Mode wanted() const { return wanted_; }
 
  private:
   friend Coordinated;
 
+  void visit_own(Archive& archive) {
+    archive(mode_, wanted_, step_, first_, first_token_, buffer_, round_);
+    archive.require(mode_ <= Mode::gba && wanted_ <= Mode::gba);
+  }
   bool admits(Node node) const {
     if (mode_ == Mode::sync) return !round_.has(node);
     return wanted_ == Mode::gba || (buffer_.size() + leases_.out()) % set_.m != 0;

@@ -20,14 +20,10 @@ class HopBw : public Coordinated<HopBw> {
     begin(job.workers);
   }
 
-  void visit(Archive& archive) {
-    Coordinated::visit(archive);
-    archive(buffer_, round_);
-  }
-
  private:
   friend Coordinated;
 
+  void visit_own(Archive& archive) { archive(buffer_, round_); }
   bool admits(Node node) const { return !round_.has(node); }
   std::uint64_t token() const { return version_; }
   bool arrived(Node node, const LeaseList::Taken& taken, Time, Out& out) {

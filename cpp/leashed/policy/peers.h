@@ -45,8 +45,11 @@ class Peers : public Coordinated<Peers> {
     begin(job.workers);
   }
 
-  void visit(Archive& archive) {
-    Coordinated::visit(archive);
+ private:
+  friend Coordinated;
+  using Kind = Meetings::Kind;
+
+  void visit_own(Archive& archive) {
     clocks_.visit(archive, [this](Node node) { return present(node); });
     archive.of_each(peers_);
     archive(there_, groups_, free_, waiting_, rounds_, draws_);
@@ -60,10 +63,6 @@ class Peers : public Coordinated<Peers> {
     for (const Peer& p : peers_) archive.require(p.group == kNone || is_group(p.group));
     for (const Group& g : groups_) archive.require(std::ranges::all_of(g.nodes, is_node));
   }
-
- private:
-  friend Coordinated;
-  using Kind = Meetings::Kind;
 
   struct Peer {
     bool waits = false;           // for its group, or for the round

@@ -19,6 +19,7 @@ class Easgd : public Coordinated<Easgd> {
  private:
   friend Coordinated;
 
+  void visit_own(Archive&) {}
   bool arrived(Node node, const LeaseList::Taken& taken, Time, Out& out) {
     Action& action = out.add(Action::Kind::exchange);
     action.node = node;

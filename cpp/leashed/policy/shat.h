@@ -21,13 +21,10 @@ class Shat : public Coordinated<Shat> {
     begin(job.workers);
   }
 
-  void visit(Archive& archive) {
-    Coordinated::visit(archive);
-    archive.of_each(own_);
-  }
-
  private:
   friend Coordinated;
+
+  void visit_own(Archive& archive) { archive.of_each(own_); }
 
   struct Own {
     std::uint64_t last;  // the version that its last update made

@@ -16,15 +16,13 @@ class Ssp : public Coordinated<Ssp> {
     begin(job.workers);
   }
 
-  void visit(Archive& archive) {
-    Coordinated::visit(archive);
-    clocks_.visit(archive, [this](Node node) { return present(node); });
-    archive(buffer_);
-  }
-
  private:
   friend Coordinated;
 
+  void visit_own(Archive& archive) {
+    clocks_.visit(archive, [this](Node node) { return present(node); });
+    archive(buffer_);
+  }
   bool admits(Node node) const { return clocks_.ahead(node) <= s_; }
   std::uint64_t token() const { return leases_.next_number() / m_; }
   bool arrived(Node node, const LeaseList::Taken& taken, Time, Out& out) {
