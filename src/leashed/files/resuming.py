@@ -389,8 +389,7 @@ def resume(
         config = {**_NO_MODE, **config}
         if other_data:
             run |= {"examples": config["examples"], "batches": 0, "open": [], "decay": (0.0, [], 0)}
-            run["mode"] = config["mode"]  # its machine begins anew
-            tensors.pop(_MODE[0], None)
+            run["mode"] = config["mode"] = None  # its machine begins anew
             run["batch_size"] = run.get(FULL_SIZE, run["batch_size"])
             config = {**config, "batch_size": config.get(FULL_SIZE, config["batch_size"])}
         spans = [(span[0], span[1]) for span in run["open"]]
@@ -401,7 +400,7 @@ def resume(
         if not (other_data or any_files):
             _check_files(path, model, run.get("files", []), config)
         return resumption, position
-    except (KeyError, IndexError, TypeError) as error:
+    except (KeyError, IndexError, TypeError, AttributeError) as error:
         raise ValueError(f"cannot resume {path}: its run lacks or has a wrong {error}") from error
 
 
@@ -491,7 +490,7 @@ def _resumption(
         run["staleness_counts"],
         checkpoint.whole(model, tensors, _BEHIND) if done else nothing,
         (total, done, turn),
-        (tensors[_MODE[0]], tensors[_MODE[1]]) if _MODE[0] in tensors else None,
+        None if run["mode"] is None else (tensors[_MODE[0]], tensors[_MODE[1]]),
     )
 
 
