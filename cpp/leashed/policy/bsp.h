@@ -15,7 +15,7 @@ class Bsp : public Coordinated<Bsp> {
 
   void visit(Archive& archive) {
     Coordinated::visit(archive);
-    archive(buffer_);
+    buffer_.visit(archive, b2_);
   }
 
  private:

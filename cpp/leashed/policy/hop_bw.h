@@ -22,7 +22,10 @@ class HopBw : public Coordinated<HopBw> {
 
   void visit(Archive& archive) {
     Coordinated::visit(archive);
-    archive(buffer_, round_);
+    round_.visit(archive, [this](Node node) { return present(node); });
+    buffer_.visit(archive, round_.given() + 1);
+    archive.require(buffer_.size() == round_.given() &&
+                    (buffer_.empty() || round_.awaited(n_) > b3_));
   }
 
  private:

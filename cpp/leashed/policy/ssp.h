@@ -19,7 +19,7 @@ class Ssp : public Coordinated<Ssp> {
   void visit(Archive& archive) {
     Coordinated::visit(archive);
     clocks_.visit(archive, [this](Node node) { return present(node); });
-    archive(buffer_);
+    buffer_.visit(archive, m_);
   }
 
  private:
