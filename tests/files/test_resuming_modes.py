@@ -19,6 +19,7 @@ from simulation.test_simulated_modes import ALL
 
 import leashed as lsh
 from leashed import modes, rules, staleness
+from leashed.files import checkpoint
 
 KILLS = Path(__file__).parents[1] / "mode_kills.py"
 # Those that time tells nothing.
@@ -218,6 +219,19 @@ def test_a_damaged_state_of_the_mode_is_refused(problems: dict[str, Problem]) ->
         )  # fmt: skip
         with pytest.raises(ValueError, match=r"damaged|length"):
             train(problems["dense"], 19, mode=modes.GBA(m=3), resume=model)
+
+
+def test_a_file_that_lacks_what_the_mode_had_is_refused(
+    problems: dict[str, Problem], tmp_path: Path
+) -> None:
+    """Rather than its examples being trained on once more."""
+    kept, (model, _) = tmp_path / "run", problems["dense"]()
+    train(problems["dense"], 9, mode=modes.GBA(m=3), checkpoint=kept)
+    _, tensors, metadata = checkpoint.read(kept)
+    del tensors["mode.numbers"], tensors["mode.vectors"]
+    checkpoint.write(kept, model, tensors, {"run": metadata["run"]})
+    with pytest.raises(ValueError, match=r"lacks or has a wrong 'mode\.numbers'"):
+        train(problems["dense"], 19, mode=modes.GBA(m=3), resume=kept)
 
 
 @pytest.mark.process

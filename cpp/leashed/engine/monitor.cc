@@ -57,11 +57,11 @@ void Monitor::watch(Executor& executor) {
     look();
     if (run_.stop.stopped()) {
       executor.wait(kSlice);
-    } else if (run_.pause && run_.pause->complete()) {
-      if (save()) next_checkpoint = clock() + every_.checkpoint;
-      run_.pause->go_on();
-    } else if (clock() >= next_checkpoint) {
-      next_checkpoint = save() ? clock() + every_.checkpoint : clock() + kAgain;
+    } else if (bool still = run_.pause && run_.pause->complete();
+               still || clock() >= next_checkpoint) {
+      const bool saved = save();
+      next_checkpoint = clock() + (saved ? every_.checkpoint : kAgain);
+      if (run_.pause && (still || saved)) run_.pause->go_on();
     } else if (clock() >= next) {
       const double begin = clock();
       evaluate(history_.promising() ? run_.workers : 1);

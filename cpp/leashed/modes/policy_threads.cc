@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 
 #include "leashed/base/archive.h"
 #include "leashed/base/clock.h"
@@ -37,6 +38,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double kLook = 0.01;        // seconds until what waits for rows is looked at again
 constexpr std::uint64_t kLayout = 1;  // of what a checkpoint has of a mode
+constexpr std::int64_t kMost = std::int64_t{1} << 62;  // nanoseconds that runs may have taken
 
 std::int64_t in_ns(double seconds) {
   return seconds < 9e9 ? std::llround(seconds * 1e9) : std::numeric_limits<std::int64_t>::max();
@@ -79,7 +81,7 @@ class PolicyThreads final : Sink, Observed, public Saver {
       Archive archive(options.from->mode);
       visit(archive);
       archive.finish();
-      find_leases();
+      find_leases(archive);
     }
     run_.stop.on_stop([this] {
       if (stream_) stream_->stop();
@@ -110,9 +112,8 @@ class PolicyThreads final : Sink, Observed, public Saver {
   // A worker's. What is not said otherwise its own thread alone touches.
   struct Seat {
     Flags flags;
-    bool waits = false;   // under the lock: it has asked, and nothing is granted to it yet
-    Grant granted{};      // written by who grants, before the flag is raised
-    bool leased = false;  // under the lock: it has a grant that it has not pushed
+    bool waits = false;  // under the lock: it has asked, and nothing is granted to it yet
+    Grant granted{};     // written by who grants, before the flag is raised
     // Of a model of its own: that it has taken what was granted, and the steps made since.
     bool taken = false;
     std::uint32_t done = 0;
@@ -127,9 +128,8 @@ class PolicyThreads final : Sink, Observed, public Saver {
     // What the server decides is counted under the lock, the rest by the worker.
     WorkerTelemetry telemetry;
 
-    void visit(Archive& archive) {
-      archive(leased, granted.lease, granted.version, granted.n, granted.c, granted.t, taken, done);
-    }
+    // Which lease it has the server knows.
+    void visit(Archive& archive) { archive(granted.n, granted.c, granted.t, taken, done); }
   };
   struct Span {
     std::uint64_t begin, end;
@@ -162,8 +162,8 @@ class PolicyThreads final : Sink, Observed, public Saver {
   // While no worker changes anything: what is neither the parameters that are held, nor the rule's
   // state beside them, nor the policy's.
   void visit(Archive& archive);
-  // After that: what is still to be trained on, and who has which of it.
-  void find_leases();
+  // After that: what is still to be trained on.
+  void find_leases(const Archive& archive);
   // Of a stream: rows that were trained on lie between others.
   void pass_over();
 
@@ -255,7 +255,7 @@ void PolicyThreads::work(Node node) {
       if (node == 0) pass_over();
       const auto lock = turn(seat);
       spent_ = {};
-      seat.leased ? grant_again(node) : ask(node);
+      server_.lease(node) ? grant_again(node) : ask(node);
       // There may be more examples than before, for which somebody waits.
       if (options_.from) tell({Event::Kind::join, node});
       seat.telemetry.read_seconds += spent_.reading;
@@ -296,7 +296,12 @@ std::unique_lock<std::mutex> PolicyThreads::turn(Seat& seat) {
 
 void PolicyThreads::know(std::uint64_t there, std::uint64_t most) {
   there_ = std::max(there_, there);
-  if (there == most || ended_) return;
+  if (there == most || ended_ || run_.stop.stopped()) return;
+  if (const std::uint64_t leased = server_.examples_leased(); there < leased) {
+    throw Error("the stream has " + std::to_string(there) + " examples, and " +
+                std::to_string(leased) +
+                " of it were handed out in the run that is resumed; give the same stream");
+  }
   ended_ = true;
   tell({Event::Kind::data_end, 0, there});
 }
@@ -304,10 +309,13 @@ void PolicyThreads::know(std::uint64_t there, std::uint64_t most) {
 bool PolicyThreads::wait(Node node, double since) {
   Seat& seat = seats_[node];
   std::uint32_t flags = 0;
+  bool passed = false;  // with its grant; pauses that come one upon another let it compute then
   while (((flags = seat.flags.wait()) & kStopped) == 0) {
-    if ((flags & kPaused) != 0) {
+    if ((flags & kPaused) != 0 && !passed) {
       seat.flags.lower(kPaused);
-      since += pass(seat);
+      const double seconds = pass(seat);
+      since += seconds;
+      passed = seconds > 0 && (flags & kGranted) != 0;
     } else if (flags == kAsked) {
       seat.flags.lower(kAsked);
       server_.work().help();
@@ -389,11 +397,7 @@ void PolicyThreads::push(Node node) {
   spent_ = {};
   const Lease lease = seat.granted.lease;
   const std::uint64_t late = server_.counts().late;
-  seat.leased = false;  // but the answer may be another lease
-  if (!tell({Event::Kind::push, node, lease.ticket, seat.granted.version}, &payload)) {
-    seat.leased = true;
-    return;
-  }
+  if (!tell({Event::Kind::push, node, lease.ticket, seat.granted.version}, &payload)) return;
   batches_->let_go(lease.first, lease.count, server_.counts().late == late);
   const double update = std::max(0.0, now() - begun - spent_.updating - spent_.reading);
   seat.telemetry.waiting_seconds += begun - asked - (seat.telemetry.data_seconds - read);
@@ -472,7 +476,6 @@ void PolicyThreads::grant(Grant grant) {
   const Node node = grant.node;
   Seat& seat = seats_[node];
   seat.granted = std::move(grant);
-  seat.leased = true;
   seat.done = 0;
   seat.taken = looked_at_;
   if (looked_at_) models_.take(seat.granted);
@@ -488,11 +491,11 @@ void PolicyThreads::hand_over(Node node) {
   seat.flags.raise(kGranted);
 }
 
-// To whom a lease was granted before the checkpoint that this run goes on from.
+// To whom a lease was granted before the checkpoint that this run goes on from, and is its still.
 void PolicyThreads::grant_again(Node node) {
   Grant& granted = seats_[node].granted;
   granted.pulled = server_.holder().pull();
-  if (rule_.model == WorkerRule::Model::pulled) {
+  if (!seats_[node].taken) {
     granted.t = granted.pulled.t();
     server_.pulled_again(node, granted.t);
   }
@@ -515,37 +518,34 @@ void PolicyThreads::visit(Archive& archive) {
   for (Node node = 0; node < seats_.size(); ++node) {
     Seat& seat = seats_[node];
     archive(seat);
+    const auto its = server_.lease(node);
+    if (!its) continue;  // or it has gone to another
     seat.granted.node = node;
-    if (!seat.leased) continue;
-    const std::uint32_t steps = steps_of(seat.granted.lease);
-    archive.require(seat.done <= steps);
+    seat.granted.lease = its->lease;
+    seat.granted.version = its->version;
+    const std::uint32_t steps = steps_of(its->lease);
+    archive.require(seat.done <= steps && (seat.taken || !looked_at_));
     if (keeps && seat.done == steps) archive.vector(seat.sent.data(), seat.sent.size());
   }
   if (!archive.reads()) return;
+  archive.require(ns >= 0 && ns <= kMost);
   begun_ns_ = ns;
   due_.clear();
   for (const Due& one : due) {
     const bool is_command = one.event.kind == Event::Kind::command;
-    archive.require(is_command || one.event.kind == Event::Kind::wake);
+    archive.require(one.ns >= 0 && (is_command || one.event.kind == Event::Kind::wake));
     due_.emplace(one.ns, one.event);
   }
 }
 
-// Who has lost its batch to another begins with another.
-void PolicyThreads::find_leases() {
+void PolicyThreads::find_leases(const Archive& archive) {
   std::vector<Lease> unfinished = server_.unfinished();
   std::ranges::sort(unfinished, {}, &Lease::first);
-  for (Seat& seat : seats_) {
-    const auto is_its = [&](const Lease& lease) {
-      return lease.ticket == seat.granted.lease.ticket && lease.first == seat.granted.lease.first &&
-             lease.count == seat.granted.lease.count;
-    };
-    seat.leased = seat.leased && std::ranges::any_of(unfinished, is_its);
-  }
   const std::uint64_t leased = server_.examples_leased();
   first_example_ = unfinished.empty() ? leased : unfinished.front().first;
   std::uint64_t reached = first_example_;
   for (const Lease& lease : unfinished) {
+    archive.require(lease.first >= reached);
     if (lease.first > reached) trained_.push_back({reached, lease.first});
     reached = lease.first + lease.count;
   }
@@ -560,6 +560,7 @@ void PolicyThreads::pass_over() {
     while (begin < end && !run_.stop.stopped()) {
       const std::uint64_t count = std::min<std::uint64_t>(options_.batch_size, end - begin);
       rows.fill_span(begin, count, unused);
+      if (unused.view.size < count) return;  // as is found when others are asked for
       begin += count;
     }
   }

@@ -19,6 +19,7 @@ class Automatic {
   std::uint64_t examples_leased() const { return gba_.examples_leased(); }
   std::uint64_t largest_lease() const { return gba_.largest_lease(); }
   std::vector<Lease> unfinished() const { return gba_.unfinished(); }
+  std::optional<LeaseList::Taken> lease(Node node) const { return gba_.lease(node); }
   void visit(Archive& archive) { archive(gba_, forecast_); }
   Gba::Mode mode() const { return gba_.mode(); }
 

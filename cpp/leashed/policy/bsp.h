@@ -16,7 +16,7 @@ class Bsp : public Coordinated<Bsp> {
  private:
   friend Coordinated;
 
-  void visit_own(Archive& archive) { archive(buffer_); }
+  void visit_own(Archive& archive) { buffer_.visit(archive, b2_); }
   std::uint64_t token() const { return leases_.next_number() / b2_; }
   bool arrived(Node, const LeaseList::Taken& taken, Time, Out& out) {
     buffer_.hold(taken.lease, out);

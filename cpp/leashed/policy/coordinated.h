@@ -18,6 +18,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "leashed/base/error.h"
@@ -55,6 +56,7 @@ class Coordinated {
   bool divides_by_containing() const { return divides_by_containing_; }
   bool present(Node node) const { return node < states_.size() && states_[node] != State::away; }
   bool leased(Node node) const { return leases_.has(node); }
+  std::optional<LeaseList::Taken> lease(Node node) const { return leases_.of(node); }
   std::uint64_t examples_leased() const { return leases_.leased(); }
   // Examples of a lease, at most.
   std::uint64_t largest_lease() const { return leases_.largest(); }
@@ -69,10 +71,7 @@ class Coordinated {
     archive.of_each(states_);
     archive.of_each(unanswered_);
     archive(parked_, finished_);
-    for (const State state : states_) archive.require(state <= State::parked);
-    for (const Node node : parked_) archive.require(node < states_.size());
-    archive.require(n_ == states_.size() - std::ranges::count(states_, State::away));
-    finished_ = finished_ && leases_.spent();
+    if (archive.reads()) become(archive);
     self().visit_own(archive);
   }
 
@@ -157,6 +156,23 @@ class Coordinated {
 
   Algorithm& self() { return static_cast<Algorithm&>(*this); }
 
+  // What was read, where it can be.
+  void become(Archive& archive) {
+    std::vector<Node> parked = parked_;
+    std::ranges::sort(parked);
+    std::size_t next = 0;
+    for (Node node = 0; node < states_.size(); ++node) {
+      const State state = states_[node];
+      const bool waits = next < parked.size() && parked[next] == node;
+      archive.require(state <= State::parked && waits == (state == State::parked));
+      archive.require(state == State::busy || !leased(node));
+      next += waits;
+    }
+    archive.require(next == parked.size());
+    archive.require(n_ == states_.size() - std::ranges::count(states_, State::away));
+    finished_ = finished_ && leases_.spent();
+  }
+
   bool push(const Event& event, Time now, Out& out) {
     const auto taken = leases_.finish(event);
     if (taken) {
@@ -225,7 +241,10 @@ class Coordinated {
     if (!leases_.spent()) return;
     if (!finished_) self().finish(out);
     finished_ = true;
-    for (const Node node : parked_) end(node, out);
+    for (const Node node : parked_) {
+      states_[node] = State::busy;
+      end(node, out);
+    }
     parked_.clear();
   }
 

@@ -47,8 +47,14 @@ class Gba : public Coordinated<Gba> {
   friend Coordinated;
 
   void visit_own(Archive& archive) {
-    archive(mode_, wanted_, step_, first_, first_token_, buffer_, round_);
+    archive(mode_, wanted_, step_, first_, first_token_);
     archive.require(mode_ <= Mode::gba && wanted_ <= Mode::gba);
+    round_.visit(archive, [this](Node node) { return present(node); });
+    const bool sync = mode_ == Mode::sync;
+    buffer_.visit(archive, sync ? round_.given() + 1 : set_.m);
+    archive.require(
+        !sync || (buffer_.size() == round_.given() && (buffer_.empty() || round_.awaited(n_) > 0)));
+    if (archive.reads()) change();  // at the end of the data it had not come to that
   }
   bool admits(Node node) const {
     if (mode_ == Mode::sync) return !round_.has(node);

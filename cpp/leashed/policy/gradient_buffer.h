@@ -21,10 +21,12 @@ class GradientBuffer {
     out.add(Action::Kind::hold).slot = slot;
   }
 
-  void visit(Archive& archive) {
+  // There are never so many as `full`.
+  void visit(Archive& archive, std::size_t full) {
     archive(held_);
     archive.expect(held_.size());
-    for (const Held& h : held_) archive.require(h.slot < held_.size());
+    archive.require(held_.size() < full);
+    for (std::size_t i = 0; i < held_.size(); ++i) archive.require(held_[i].slot == i);
   }
 
   // Step k (gba, eq. 1): what is at most `iota` steps stale is applied, the rest dropped; of

@@ -23,7 +23,12 @@ class HopBw : public Coordinated<HopBw> {
  private:
   friend Coordinated;
 
-  void visit_own(Archive& archive) { archive(buffer_, round_); }
+  void visit_own(Archive& archive) {
+    round_.visit(archive, [this](Node node) { return present(node); });
+    buffer_.visit(archive, round_.given() + 1);
+    archive.require(buffer_.size() == round_.given() &&
+                    (buffer_.empty() || round_.awaited(n_) > b3_));
+  }
   bool admits(Node node) const { return !round_.has(node); }
   std::uint64_t token() const { return version_; }
   bool arrived(Node node, const LeaseList::Taken& taken, Time, Out& out) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -42,6 +43,11 @@ class LeaseList {
   std::size_t out() const { return out_; }
   std::uint64_t next_number() const { return next_; }
   bool has(Node node) const { return node < held_.size() && held_[node] != kNone; }
+  std::optional<Taken> of(Node node) const {
+    if (!has(node)) return std::nullopt;
+    const Entry& entry = entries_[held_[node]];
+    return Taken{entry.lease, entry.version};
+  }
 
   // The next one, to be back by `until`; `token` is that of a new one, `step` the least of one that
   // has come back.
@@ -111,7 +117,8 @@ class LeaseList {
     for (std::uint32_t i = oldest_; i != kNone; i = entries_[i].newer) out.push_back(entries_[i]);
     archive(out);
     if (!archive.reads()) return;
-    archive.require(largest_ == largest && batch_ > 0 && batch_ <= largest_);
+    archive.require(largest_ == largest && batch_ > 0 && batch_ <= largest_ &&
+                    first_ <= std::numeric_limits<std::uint64_t>::max() / 2);
     entries_.clear();
     free_.clear();
     held_.clear();

@@ -52,29 +52,48 @@ class Peers : public Coordinated<Peers> {
   void visit_own(Archive& archive) {
     clocks_.visit(archive, [this](Node node) { return present(node); });
     archive.of_each(peers_);
-    archive(there_, groups_, free_, waiting_, rounds_, draws_);
-    const auto is_node = [this](Node node) { return node < peers_.size(); };
-    const auto is_group = [this](std::uint32_t g) { return g < groups_.size(); };
-    std::vector<Node> there;
-    for (Node node = 0; node < peers_.size(); ++node) {
-      if (present(node)) there.push_back(node);
+    archive(groups_, free_, rounds_, draws_);
+    if (!archive.reads()) return;
+    std::vector<std::uint32_t> empty, free = free_;
+    for (std::uint32_t g = 0; g < groups_.size(); ++g) {
+      Group& group = groups_[g];
+      group.missing = 0;
+      for (const Node node : group.nodes) {
+        archive.require(present(node) && peers_[node].group == kNone);
+        peers_[node].group = g;
+        group.missing += !peers_[node].waits;
+      }
+      if (group.nodes.empty()) empty.push_back(g);
+      archive.require(group.nodes.empty() || group.missing > 0);
     }
-    archive.require(there_ == there && std::ranges::all_of(free_, is_group));
-    for (const Peer& p : peers_) archive.require(p.group == kNone || is_group(p.group));
-    for (const Group& g : groups_) archive.require(std::ranges::all_of(g.nodes, is_node));
+    std::ranges::sort(free);
+    archive.require(free == empty);
+    there_.clear();
+    waiting_ = 0;
+    const bool rounds = set_.kind == Kind::round;
+    for (Node node = 0; node < peers_.size(); ++node) {
+      const Peer& peer = peers_[node];
+      if (present(node)) there_.push_back(node);
+      archive.require(!peer.waits || (present(node) && (rounds || peer.group != kNone)));
+      waiting_ += rounds && peer.waits;
+    }
+    archive.require(waiting_ == 0 || waiting_ < n_);
   }
 
   struct Peer {
     bool waits = false;           // for its group, or for the round
     std::uint32_t group = kNone;  // groups
 
-    void visit(Archive& archive) { archive(waits, group); }
+    void visit(Archive& archive) {
+      archive(waits);
+      if (archive.reads()) group = kNone;
+    }
   };
   struct Group {
     std::vector<Node> nodes;
     std::uint32_t missing;
 
-    void visit(Archive& archive) { archive(nodes, missing); }
+    void visit(Archive& archive) { archive(nodes); }
   };
   static constexpr std::uint32_t kNone = ~0u;
 
@@ -129,12 +148,13 @@ class Peers : public Coordinated<Peers> {
     if (set_.kind == Kind::round) pair_up(out);
     for (std::uint32_t g = 0; g < groups_.size(); ++g) {
       Group& group = groups_[g];
+      if (group.nodes.empty()) continue;
       std::erase_if(group.nodes, [&](Node node) {
         if (peers_[node].waits) return false;
         peers_[node].group = kNone;
         return true;
       });
-      if (!group.nodes.empty()) close(g, out);
+      close(g, out);
     }
   }
 

@@ -2,6 +2,7 @@
 // Who leaves and comes back meanwhile has still given its own.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -28,9 +29,19 @@ class Round {
   }
   void depart(Node node) { count_ -= has(node); }
 
-  void visit(Archive& archive) {
-    archive(round_, count_);
+  // Also by nodes that are not there.
+  std::size_t given() const { return static_cast<std::size_t>(std::ranges::count(given_, round_)); }
+
+  template <class Present>
+  void visit(Archive& archive, const Present& present) {
+    archive(round_);
     archive.of_each(given_);
+    archive.require(round_ >> 62 == 0);
+    count_ = 0;
+    for (Node node = 0; node < given_.size(); ++node) {
+      archive.require(given_[node] <= round_);
+      count_ += has(node) && present(node);
+    }
   }
 
  private:

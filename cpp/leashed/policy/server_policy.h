@@ -4,9 +4,11 @@
 
 #include <concepts>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "leashed/base/choice.h"
+#include "leashed/policy/lease_list.h"
 #include "leashed/policy/server_machine.h"
 #include "leashed/policy/worker_rule.h"
 
@@ -34,6 +36,8 @@ class ServerPolicy {
   std::uint64_t largest_lease() const { return kept_->largest_lease(); }
   // Leases that are out, and those that wait to be granted again.
   std::vector<Lease> unfinished() const { return kept_->unfinished(); }
+  // The one that a node has, and the version that was granted with it.
+  std::optional<LeaseList::Taken> lease(Node node) const { return kept_->lease(node); }
   // Its state, which is read into one with the same settings.
   void visit(Archive& archive) { kept_->visit(archive); }
 
@@ -55,6 +59,7 @@ class ServerPolicy {
     virtual std::uint64_t examples_leased() const = 0;
     virtual std::uint64_t largest_lease() const = 0;
     virtual std::vector<Lease> unfinished() const = 0;
+    virtual std::optional<LeaseList::Taken> lease(Node node) const = 0;
     virtual void visit(Archive& archive) = 0;
   };
   template <class M>
@@ -68,6 +73,7 @@ class ServerPolicy {
     std::uint64_t examples_leased() const override { return machine.examples_leased(); }
     std::uint64_t largest_lease() const override { return machine.largest_lease(); }
     std::vector<Lease> unfinished() const override { return machine.unfinished(); }
+    std::optional<LeaseList::Taken> lease(Node node) const override { return machine.lease(node); }
     void visit(Archive& archive) override { machine.visit(archive); }
 
     M machine;

@@ -21,7 +21,7 @@ class Ssp : public Coordinated<Ssp> {
 
   void visit_own(Archive& archive) {
     clocks_.visit(archive, [this](Node node) { return present(node); });
-    archive(buffer_);
+    buffer_.visit(archive, m_);
   }
   bool admits(Node node) const { return clocks_.ahead(node) <= s_; }
   std::uint64_t token() const { return leases_.next_number() / m_; }

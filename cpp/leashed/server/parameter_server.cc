@@ -48,10 +48,13 @@ void ParameterServer::visit(Archive& archive) {
   archive(machine_);
   archive.of_each(granted_);
   archive(held_);
+  const std::uint64_t t = holder_.pull().t();
+  for (const Granted& granted : granted_) archive.require(granted.t <= t);
   archive.require(archive.expected() <= held_.size());
   for (std::uint32_t slot = 0; slot < held_.size(); ++slot) {
     const Held& held = held_[slot];
-    archive.require(held.node < granted_.size());
+    archive.require(held.node < granted_.size() && held.t <= t);
+    archive.require((held.ticket != 0) == (slot < archive.expected()));
     if (held.ticket == 0 || held.lost) continue;
     aggregator_.visit(archive, slot);
     if (rows_) rows_->visit(archive, slot);

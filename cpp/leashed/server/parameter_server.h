@@ -100,6 +100,9 @@ class ParameterServer {
   std::uint64_t examples_leased() const { return machine_.examples_leased(); }
   std::uint64_t largest_lease() const { return machine_.largest_lease(); }
   std::vector<modes::Lease> unfinished() const { return machine_.unfinished(); }
+  std::optional<modes::LeaseList::Taken> lease(modes::Node node) const {
+    return machine_.lease(node);
+  }
   // All but the parameters that are held, the rule's state, and what was counted.
   void visit(Archive& archive);
   // The node, which has a lease, has pulled the parameters as they are now.

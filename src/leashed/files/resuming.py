@@ -471,9 +471,7 @@ def resume(
         config = {**_NO_MODE, **config}
         if other_data:
             run |= {"examples": config["examples"], "batches": 0, "open": [], "decay": (0.0, [], 0)}
-            run["mode"] = config["mode"]  # its machine begins anew
-            kept = {name: of for name, of in content.tensors.items() if name not in MODE}
-            content = content._replace(tensors=kept)
+            run["mode"] = config["mode"] = None  # its machine begins anew
             run["batch_size"] = run.get(FULL_SIZE, run["batch_size"])
             config = {**config, "batch_size": config.get(FULL_SIZE, config["batch_size"])}
         spans = [(span[0], span[1]) for span in run["open"]]
@@ -484,7 +482,7 @@ def resume(
         if not (other_data or any_files):
             _check_files(path, model, run.get("files", []), config)
         return resumption, position
-    except (KeyError, IndexError, TypeError) as error:
+    except (KeyError, IndexError, TypeError, AttributeError) as error:
         raise ValueError(f"cannot resume {path}: its run lacks or has a wrong {error}") from error
 
 
@@ -551,7 +549,7 @@ def _resumption(
         run["staleness_counts"],
         model_file.whole(model, tensors, BEHIND) if done else nothing,
         (total, done, turn),
-        (tensors[MODE[0]], tensors[MODE[1]]) if MODE[0] in tensors else None,
+        None if run["mode"] is None else (tensors[MODE[0]], tensors[MODE[1]]),
     )
 
 

@@ -551,7 +551,8 @@ def train(
                     model,
                     config,
                     trained,
-                    paused=checkpoint_updates is not None,
+                    # By a mode all wait anyway, and rows fit to what its server holds.
+                    paused=checkpoint_updates is not None or (mode is not None and bool(trained)),
                     incremental=incremental,
                 )
             )
