@@ -127,7 +127,9 @@ def meaningless(problem: str, way: str, option: str) -> bool:
     )
 
 
-def run(problem: Callable[[], tuple[Any, Any]], way: str, option: str, folder: Path) -> None:
+def run(
+    problem: Callable[[], tuple[Any, Any]], way: str, option: str, folder: Path
+) -> lsh.TrainResult:
     """Raises where it does not train."""
     given: dict[str, Any] = {"batch_size": BATCH, "rule": lsh.SGD(0.05)}
     given |= {"mode": MODES[way]} if way in MODES else {"discipline": DISCIPLINES[way]}
@@ -136,8 +138,7 @@ def run(problem: Callable[[], tuple[Any, Any]], way: str, option: str, folder: P
     if option == "virtual":
         model, data = problem()
         cluster = simulation.constant(workers, 1.0)
-        lsh.simulate(model, data, cluster=cluster, until=until, **given)
-        return
+        return lsh.simulate(model, data, cluster=cluster, until=until, **given).result
     given["threads"] = "auto" if option == "auto" else workers
     kept = folder / "kept"
     extra: dict[str, Callable[[], dict[str, Any]]] = {
@@ -155,9 +156,8 @@ def run(problem: Callable[[], tuple[Any, Any]], way: str, option: str, folder: P
     if option == "resume":
         lsh.train(model, data, until=until, checkpoint=kept, **given)
         model, data = problem()
-        lsh.train(model, data, until=lsh.until(epochs=2), resume=kept, **given)
-        return
-    lsh.train(model, data, until=until, **{**given, **extra.get(option, dict)()})
+        return lsh.train(model, data, until=lsh.until(epochs=2), resume=kept, **given)
+    return lsh.train(model, data, until=until, **{**given, **extra.get(option, dict)()})
 
 
 def cells(folder: Path) -> Iterator[tuple[str, str, str, str | None]]:
@@ -171,10 +171,13 @@ def cells(folder: Path) -> Iterator[tuple[str, str, str, str | None]]:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                run(made[problem], way, option, place)
+                result = run(made[problem], way, option, place)
         except (TypeError, ValueError) as error:
             yield problem, way, option, f"{type(error).__name__}: {error}"
         else:
+            # Of a stream nobody knows what it began with.
+            first = np.nan_to_num(result.initial_loss, nan=np.inf)
+            assert result.final_loss < first, (problem, way, option, result.final_loss, first)
             yield problem, way, option, None
 
 
