@@ -105,7 +105,7 @@ test-cpp: .venv/test dev
 
 test-python: .venv/test dev
 	$(BEGIN)
-	env -u MAKEFLAGS pytest -n 2 --dist worksteal -m "not process and not long"
+	env -u MAKEFLAGS pytest -n 2 --dist worksteal --durations 30 -m "not process and not long"
 
 check: .venv/test .venv/dev dev
 	ruff check
