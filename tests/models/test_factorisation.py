@@ -412,7 +412,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(
     np.testing.assert_array_equal(theta, half.parameters)
     resumed = train(rows, model, until=lsh.until(updates=300), resume=path, **arguments)
     np.testing.assert_array_equal(resumed.parameters, whole.parameters)
-    with pytest.raises(ValueError, match=r"it is of another model .*use the model that"):
+    with pytest.raises(ValueError, match=r"it is of another model .*use leashed.load"):
         train(rows, models.fm(FEATURES, 5), until=lsh.until(updates=300), resume=path, **arguments)
 
 

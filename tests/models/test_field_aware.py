@@ -17,6 +17,7 @@ from reference_losses import losses, residuals
 import leashed as lsh
 from leashed import _core, models
 from leashed.datasets import SparseDataset
+from leashed.files import model_file
 
 Array = NDArray[np.float64]
 
@@ -329,14 +330,14 @@ def test_a_resumed_run_is_the_uninterrupted_one(
     resumed = train(rows, model, until=lsh.until(updates=300), resume=path, **arguments)
     np.testing.assert_array_equal(resumed.parameters, whole.parameters)
     other = models.ffm(fields[::-1].copy(), 4)
-    with pytest.raises(ValueError, match=r"it is of another model .*use the model that"):
+    with pytest.raises(ValueError, match=r"it is of another model .*use leashed.load"):
         train(rows, other, until=lsh.until(updates=300), resume=path, **arguments)
 
 
 def test_one_of_so_many_columns_that_no_file_can_describe_it_is_refused_before_training(
     rows: SparseDataset, fields: NDArray[np.int64], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lsh.checkpoint, "_MOST_DESCRIBED", 2 * rows.features)
+    monkeypatch.setattr(model_file, "_MOST_DESCRIBED", 2 * rows.features)
     model, path = models.ffm(fields, 4), tmp_path / "file"
     with pytest.raises(ValueError, match="model ffm cannot be in a file: to describe it"):
         lsh.save(path, model, model.init(1))

@@ -468,15 +468,15 @@ def resume(
         raise ValueError(f"cannot resume {path}: {error}") from error
     try:
         run = {**_BEFORE_SPARSE, **_ALONE, **_NO_MODE, **json.loads(content.metadata["run"])}
-        config = {**_NO_MODE, **config}
+        asked = {**_NO_MODE, **config}
         if other_data:
             run |= {"examples": config["examples"], "batches": 0, "open": [], "decay": (0.0, [], 0)}
-            run["mode"] = config["mode"] = None  # its machine begins anew
+            run["mode"] = asked["mode"] = None  # its machine begins anew
             run["batch_size"] = run.get(FULL_SIZE, run["batch_size"])
-            config = {**config, "batch_size": config.get(FULL_SIZE, config["batch_size"])}
+            asked["batch_size"] = config.get(FULL_SIZE, config["batch_size"])
         spans = [(span[0], span[1]) for span in run["open"]]
         position = Position(run["batches"], spans, run["run"])
-        resumption = _resumption(path, content, run, config)
+        resumption = _resumption(path, content, run, asked)
         if not other_data:
             _check_order(path, model, run, config)
         if not (other_data or any_files):

@@ -180,6 +180,8 @@ def continual(
             not among ``days``; or a day's labels are not as ``click_share`` says.
         OSError: a file cannot be read, or the state could not be written.
     """
+    if isinstance(threads, str):
+        raise TypeError(f"threads must be a whole number, for all days alike, got {threads!r}")
     run = _Run(
         model,
         Path(folder),
