@@ -16,6 +16,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "recommenders.md").read_text(encodi
 COMMAND = "import sys; from leashed.cli import main; sys.exit(main())"
 
 
+@pytest.mark.process
 def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     # The command of the Python that runs the tests, installed or not.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from leashed.cli import main
 from leashed.datasets import synthetic_digits
 
@@ -21,6 +23,7 @@ def test_the_pages_code_runs() -> None:
     assert given["played"].result.reason == "epochs"  # type: ignore[attr-defined]
 
 
+@pytest.mark.process
 def test_its_commands_run(tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     commands = re.findall(r"^\$ leashed (.*)$", PAGE, re.MULTILINE)

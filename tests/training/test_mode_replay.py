@@ -203,7 +203,7 @@ def test_a_run_that_is_interrupted_has_its_end(word: str, trace: Path) -> None:
     require_same(lsh.replay(trace, model, ONES), result)
 
 
-@pytest.mark.parametrize(("word", "updates"), [("asp", 100_000), ("local_sgd:h=4", 20_000)])
+@pytest.mark.parametrize(("word", "updates"), [("asp", 30_000), ("local_sgd:h=4", 6_000)])
 def test_ctrl_c_ends_a_replay(word: str, updates: int, trace: Path) -> None:
     run(mode_of(word), trace, threads=2, until=lsh.until(updates=updates))
     require_an_early_end(lambda: lsh.replay(trace, MODEL, DATA))
