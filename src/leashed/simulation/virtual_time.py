@@ -55,17 +55,19 @@ from leashed.training.train import (
     check_discipline,
     check_init,
     check_passes,
-    drawn,
     head_of,
     is_sparse,
+    machine_of,
     mean_batch_of,
     progress_of,
     result_of,
+    rules_of,
     sets_of,
     source_of,
     tables_for,
     told_by,
     train,
+    training_of,
 )
 
 __all__ = [
@@ -663,17 +665,14 @@ def simulate(
     train_set, test_set = sets_of(model, data, validation)
     if staleness is not None:
         staleness = policies.of("staleness", staleness)
-    ends = until if isinstance(until, Until) else Until(updates=1)  # else refused below
     abilities.check(
         {
             **abilities.of_mode(mode, "none" if staleness is None else staleness.choice()[0]),
             **abilities.of_model(model),
+            **abilities.of_end(until),
             "stream": isinstance(train_set, Streamed),
             "discipline": discipline,
             "cluster of trainers": trainers,
-            "until.loss": ends.loss,
-            "until.loss_fraction": ends.loss_fraction,
-            "until.divergence": ends.divergence,
             "network": crew.network,
             "failing": crew.failures,
             "members": crew.changes or None,
@@ -744,28 +743,18 @@ def simulate(
     warn_of_sequences(model, train_set)
     if streamed is not None:
         streamed.open(until.epochs, 1)
-    examples_of_epoch = len(train_set) if mode is not None else drawn(train_set, batch_size)
-    rules = until.rules(examples_of_epoch, batch_size)
-    if streamed is not None:
-        rules.pop("batches", None)  # where it ends is seen when it does
+    rules = rules_of(until, train_set, batch_size, mode)
     playing = None
     if mode is not None:
-        leased = rules.pop("batches", 0.0) * batch_size
-        name, settings = mode.machine(crew.workers, batch_size, leased)
-        if term is not None:
-            settings = {**settings, "term_ns": max(1, round(1e9 * term))}
-        playing = (name, settings)
+        playing = machine_of(mode, crew.workers, batch_size, until, train_set, term)
     examples = head_of(train_set)
     validating = None if test_set is None else head_of(test_set)
     native = tracked(source_of(model, train_set), 1, None)
-    training = _core.Training(
-        source=native,
-        theta=theta,
-        x=examples[0],
-        y=examples[1],
-        weights=examples[2],
-        validation_x=None if validating is None else validating[0],
-        validation_y=None if validating is None else validating[1],
+    training = training_of(
+        native,
+        theta,
+        examples,
+        validating,
         discipline=discipline.choice() if playing is None else playing,
         rule=rule.choice(),
         staleness=staleness.choice(),

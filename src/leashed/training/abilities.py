@@ -14,7 +14,7 @@ from leashed.models.external import External
 from leashed.models.graphs import Graph
 from leashed.modes import SHAT, Ensemble, Mode, SHATRoot
 
-__all__ = ["NEEDS", "REFUSED", "check", "of_mode", "of_model"]
+__all__ = ["NEEDS", "REFUSED", "check", "of_end", "of_mode", "of_model"]
 
 
 class Refused(NamedTuple):
@@ -186,6 +186,12 @@ def of_mode(mode: Mode | None, policy: str = "none") -> dict[str, object]:
         "mixing": isinstance(mode, (SHAT, SHATRoot, Ensemble)),
         "staleness by stages": policy.startswith("stage_aware"),
     }
+
+
+def of_end(until: object) -> dict[str, object]:
+    """What there is with stop rules; with none of these, where it is something else."""
+    rules = ("loss", "loss_fraction", "divergence")
+    return {f"until.{rule}": getattr(until, rule, None) for rule in rules}
 
 
 def of_model(model: object) -> dict[str, object]:

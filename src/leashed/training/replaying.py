@@ -24,7 +24,14 @@ from leashed.models.graphs import Graph
 from leashed.models.network import Model
 from leashed.training import recordings
 from leashed.training.recordings import AnyModel
-from leashed.training.train import AnyStream, Streamed, head_of, sets_of, source_of
+from leashed.training.train import (
+    AnyStream,
+    Streamed,
+    head_of,
+    sets_of,
+    source_of,
+    training_of,
+)
 
 __all__ = ["Applied", "Inspected", "Replay", "replay"]
 
@@ -240,15 +247,13 @@ def replay(
         )
     if isinstance(given, Streamed):
         given.open(found.config["until"].get("epochs"), 1)
-    x, y, weights = head_of(given)
+    examples = head_of(given)
     config = found.config
     try:
-        training = _core.Training(
-            source=source_of(model, given),
-            theta=theta,
-            x=x,
-            y=y,
-            weights=weights,
+        training = training_of(
+            source_of(model, given),
+            theta,
+            examples,
             discipline=found.discipline,
             rule=found.rule,
             staleness=found.staleness,

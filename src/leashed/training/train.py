@@ -102,6 +102,7 @@ class Progress:
 
 
 AnyStream: TypeAlias = "streams.Stream | streams.SparseStream"
+_Head: TypeAlias = "tuple[Any, NDArray[Any], NDArray[np.float32] | None]"
 _Data: TypeAlias = "Dataset | SparseDataset | Samples | _Clicks | Streamed"
 
 
@@ -364,11 +365,11 @@ def train(
     if staleness is not None:
         staleness = policies.of("staleness", staleness)
     auto = isinstance(threads, str) and threads == "auto"
-    ends = until if isinstance(until, Until) else Until(updates=1)  # else refused below
     abilities.check(
         {
             **abilities.of_mode(mode, "none" if staleness is None else staleness.choice()[0]),
             **abilities.of_model(model),
+            **abilities.of_end(until),
             "stream": isinstance(train_set, Streamed),
             "discipline": discipline,
             "sync": sync,
@@ -376,9 +377,6 @@ def train(
             'threads="auto"': auto,
             "record": record,
             "resume": resume,
-            "until.loss": ends.loss,
-            "until.loss_fraction": ends.loss_fraction,
-            "until.divergence": ends.divergence,
             "checkpoint": checkpoint,
             "checkpoint_every": checkpoint_every,
             "checkpoint_updates": checkpoint_updates,
@@ -470,7 +468,7 @@ def train(
         config |= streamed.described
     machine: tuple[str, dict[str, Setting]] | None = None
     if mode is not None:
-        machine = _machine(mode, threads, batch_size, until, train_set, term)
+        machine = machine_of(mode, threads, batch_size, until, train_set, term)
         config["mode"] = {"name": machine[0], **machine[1], "commands": mode.commands()}
     check_synchroniser(sync, cluster)
     if sync is not None:
@@ -512,12 +510,10 @@ def train(
         part = head_of(train_set, max(batch_size, PROBE_ROWS))
         if part[0] is None:
             return 0.0
-        trial = _core.Training(
-            source=tracked(source_of(model, train_set), m, None),
-            theta=theta,
-            x=part[0],
-            y=part[1],
-            weights=part[2],
+        trial = training_of(
+            tracked(source_of(model, train_set), m, None),
+            theta,
+            part,
             discipline=discipline.choice(),
             rule=rule.choice(),
             staleness=staleness.choice(),
@@ -556,10 +552,7 @@ def train(
                     incremental=incremental,
                 )
             )
-        drawn_rows = drawn(train_set, batch_size) if mode is None else len(train_set)
-        rules = until.rules(drawn_rows, batch_size)
-        if streamed is not None or mode is not None:
-            rules.pop("batches", None)  # the stream, or the mode, ends where its examples do
+        rules = rules_of(until, train_set, batch_size, mode)
         session: Session | None = None
         if cluster is not None:
             total = rules.pop("batches", None)
@@ -594,14 +587,11 @@ def train(
             recording = recordings.recording(
                 record, model, train_set, choices, config, theta, resumption, mode=mode is not None
             )
-        training = _core.Training(
-            source=native,
-            theta=theta,
-            x=examples[0],
-            y=examples[1],
-            weights=examples[2],
-            validation_x=None if validating is None else validating[0],
-            validation_y=None if validating is None else validating[1],
+        training = training_of(
+            native,
+            theta,
+            examples,
+            validating,
             discipline=choices[0],
             rule=choices[1],
             staleness=choices[2],
@@ -683,13 +673,10 @@ def train_passes(
     check_rule(rule)
     threads = _check_threads(threads, discipline)
     batches = batches_of(data, batch_size, epochs)
-    x, y, weights = head_of(data)
-    training = _core.Training(
-        source=source_of(model, data),
-        theta=theta,
-        x=x,
-        y=y,
-        weights=weights,
+    training = training_of(
+        source_of(model, data),
+        theta,
+        head_of(data),
         discipline=discipline.choice(),
         rule=rule.choice(),
         staleness=policies.none().choice(),
@@ -712,7 +699,15 @@ def mean_loss(
     return model.native.evaluate(theta, x, y, weights, threads)[0]
 
 
-def _machine(
+def rules_of(until: Until, data: _Data, batch_size: int, mode: Mode | None) -> dict[str, float]:
+    """When it ends, for the core."""
+    rules = until.rules(drawn(data, batch_size) if mode is None else len(data), batch_size)
+    if isinstance(data, Streamed) or mode is not None:
+        rules.pop("batches", None)  # the stream, or the mode, ends where its examples do
+    return rules
+
+
+def machine_of(
     mode: Mode,
     threads: int,
     batch_size: int,
@@ -1032,9 +1027,29 @@ def check_passes(until: Until) -> None:
         raise ValueError(f"until.epochs must be whole for streams, got {until.epochs:g}")
 
 
-def head_of(
-    data: _Data, rows: int | None = None
-) -> tuple[Any, NDArray[Any], NDArray[np.float32] | None]:
+def training_of(
+    source: Any,
+    theta: NDArray[np.float32],
+    examples: _Head,
+    validation: _Head | None = None,
+    **given: Any,
+) -> _core.Training:
+    """For the core, of what ``head_of`` gives of the training set and of the validation set."""
+    x, y, weights = examples
+    tested = (None, None, None) if validation is None else validation
+    return _core.Training(
+        source=source,
+        theta=theta,
+        x=x,
+        y=y,
+        weights=weights,
+        validation_x=tested[0],
+        validation_y=tested[1],
+        **given,
+    )
+
+
+def head_of(data: _Data, rows: int | None = None) -> _Head:
     """The examples, or the first so many, what they are to give and their weights, for the native
     core.
     """
