@@ -40,7 +40,7 @@ def here(data: ClickSplit, model: Graph, seed: int, threads: int, options: Any) 
         threads=threads,
         batch_size=options.batch,
         seed=seed,
-        evaluate_every=1e6,
+        observe=lsh.Observe(every=1e6),
     )
     return float(result.validation_auc[-1])
 

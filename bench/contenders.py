@@ -132,7 +132,7 @@ class LeashedPlayer:
             threads=self.contender.threads,
             batch_size=self.cell.batch_size,
             init=self.theta[self.cell.network],
-            evaluate_every=1e6,
+            observe=leashed.Observe(every=1e6),
         ).mean_eps
 
 

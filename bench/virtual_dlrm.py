@@ -46,7 +46,7 @@ def main() -> None:
             rule=rule,
             threads=1,
             batch_size=BATCH,
-            evaluate_every=1e6,
+            observe=lsh.Observe(every=1e6),
         ).mean_eps
 
     found = {"rows": {}, "peak_bytes": 0}

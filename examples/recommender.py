@@ -42,8 +42,8 @@ def main() -> None:
             folder=home / "run",
             rule=lsh.Adagrad(0.03),
             batch_size=128,
-            checkpoint_updates=50,
-            metrics=lsh.metrics.progressive(),
+            checkpoint=lsh.Checkpoint(updates=50),
+            observe=lsh.Observe(metrics=lsh.metrics.progressive()),
             finished=tell,
         )
         print(f"{result.outcome}, {len(result.days)} days")

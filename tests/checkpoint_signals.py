@@ -163,19 +163,19 @@ def train_file(updates: int, **given: Any) -> lsh.TrainResult:
 def train_again(updates: int, **given: Any) -> lsh.TrainResult:
     """On tables that were trained before, which a run that goes on gets from the folder."""
     before = train_tables(25)
-    given = {"tables": before.tables, "init": before.parameters, **given}
+    given = {"init": lsh.Init(before.parameters, before.tables), **given}
     return train_tables(updates, **given)
 
 
 # By kind: what trains, and how it writes.
 TRAININGS: dict[str, tuple[Callable[..., lsh.TrainResult], dict[str, Any]]] = {
-    "file": (train_file, {"checkpoint_updates": EVERY}),
+    "file": (train_file, {"updates": EVERY}),
     "file at the end": (train_file, {}),
-    "file beside": (train_file, {"checkpoint_every": 0.002}),
-    "tables": (train_tables, {"checkpoint_updates": EVERY}),
+    "file beside": (train_file, {"every": 0.002}),
+    "tables": (train_tables, {"updates": EVERY}),
     "tables at the end": (train_tables, {}),
-    "incremental": (train_tables, {"checkpoint_updates": EVERY, "incremental": True}),
-    "trained before": (train_again, {"checkpoint_updates": EVERY}),
+    "incremental": (train_tables, {"updates": EVERY, "incremental": True}),
+    "trained before": (train_again, {"updates": EVERY}),
 }
 
 
@@ -221,7 +221,7 @@ def play_training(kind: str, strikes: Strikes, home: Path) -> str:
     error, result = strikes.error or Alarm, None
     within = None  # how often it was struck by then; None: also behind it
     with suppress(error), strikes.watched():
-        result = train(UPDATES, checkpoint=path, **how)
+        result = train(UPDATES, checkpoint=lsh.Checkpoint(path, **how))
         within = strikes.struck
     wait_for_writers()
     if result is not None:
@@ -240,7 +240,7 @@ def play_training(kind: str, strikes: Strikes, home: Path) -> str:
         assert resuming.updates_in(path) in newest, (resuming.updates_in(path), ended)
     if train is train_again:
         tables = lsh.tables.of(dlrm().tables, rule=SETTINGS["rule"], seed=SETTINGS["seed"])
-        resumed = train_tables(UPDATES, tables=tables, resume=path)
+        resumed = train_tables(UPDATES, init=lsh.Init(tables=tables), resume=path)
     else:
         resumed = train(UPDATES, resume=path)
     assert reached(resumed, scratch) == whole, f"other bits than of the run nobody struck: {ended}"
@@ -253,7 +253,7 @@ def play_days(strikes: Strikes, home: Path) -> str:
     error, ended = strikes.error or Alarm, "raised"
 
     def run(name: str) -> lsh.Continual:
-        settings = {**SETTINGS, "folder": home / name, "checkpoint_updates": 5}
+        settings = {**SETTINGS, "folder": home / name, "checkpoint": lsh.Checkpoint(updates=5)}
         return lsh.continual(dlrm(), parts, **settings)
 
     whole = run("whole")

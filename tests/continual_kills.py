@@ -61,9 +61,8 @@ def train(
         rule=lsh.SWAP(lsh.Adagrad(0.05), period=50),
         threads=1,
         batch_size=BATCH,
-        checkpoint_updates=20,
-        incremental=incremental,
-        metrics=lsh.metrics.progressive(),
+        checkpoint=lsh.Checkpoint(updates=20, incremental=incremental),
+        observe=lsh.Observe(metrics=lsh.metrics.progressive()),
     )
 
 

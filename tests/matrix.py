@@ -143,9 +143,9 @@ def run(
     kept = folder / "kept"
     extra: dict[str, Callable[[], dict[str, Any]]] = {
         "checkpoint": lambda: {"checkpoint": kept},
-        "checkpoint_updates": lambda: {"checkpoint": kept, "checkpoint_updates": 10},
-        "record": lambda: {"record": folder / "trace"},
-        "metrics": lambda: {"metrics": lsh.metrics.progressive()},
+        "checkpoint_updates": lambda: {"checkpoint": lsh.Checkpoint(kept, updates=10)},
+        "record": lambda: {"observe": lsh.Observe(record=folder / "trace")},
+        "metrics": lambda: {"observe": lsh.Observe(metrics=lsh.metrics.progressive())},
         "stage_aware": lambda: {"staleness": lsh.staleness.stage_aware(lsh.staleness.inverse())},
         "swap": lambda: {"rule": lsh.rules.SWAP(lsh.rules.Adagrad(0.05), 10)},
         "adam": lambda: {"rule": lsh.Adam(0.01)},

@@ -61,9 +61,8 @@ def train(name: str, folder: Path, **given: Any) -> lsh.TrainResult:
         until=lsh.until(epochs=1),
         threads=THREADS,
         batch_size=BATCH,
-        checkpoint=checkpoint,
         **{
-            "checkpoint_updates": 3,
+            "checkpoint": lsh.Checkpoint(checkpoint, updates=3),
             "resume": checkpoint if checkpoint.exists() else None,
             **given,
         },

@@ -47,8 +47,7 @@ def _contenders(
             until=lsh.until(seconds=bench.seconds(_SECONDS, least=0.1)),
             discipline=lsh.Hogwild(),
             threads=bench.threads,
-            evaluate_every=1e6,
-            metrics=metrics,
+            observe=lsh.Observe(every=1e6, metrics=metrics),
             **how,
         )
         return float(result.mean_eps)

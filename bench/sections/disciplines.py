@@ -44,7 +44,7 @@ def _train(
         rule=leashed.SGD(0.01),
         threads=threads,
         batch_size=batch_size,
-        evaluate_every=1e6,
+        observe=leashed.Observe(every=1e6),
     )
 
 

@@ -59,7 +59,7 @@ def leashed(
             threads=threads,
             batch_size=batch,
             init=theta,
-            evaluate_every=1e6,
+            observe=lsh.Observe(every=1e6),
         )
         parts = model.unflatten(result.parameters)
         return lambda: loss(p, parts["weight"], parts["factors"], float(parts["bias"][0]))

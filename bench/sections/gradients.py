@@ -89,7 +89,7 @@ def _turns(bench: Bench, features: int, threads: int) -> Record:
             threads=threads,
             batch_size=_BATCH,
             until=lsh.until(seconds=bench.seconds(_SECONDS, least=0.05)),
-            evaluate_every=1e6,
+            observe=lsh.Observe(every=1e6),
         ).mean_eps
 
     def turn(model: Any) -> Turn:

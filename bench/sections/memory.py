@@ -34,7 +34,7 @@ def measure(bench: Bench) -> list[Record]:
                 rule=leashed.SGD(0.01),
                 threads=threads,
                 batch_size=BATCH_SIZE,
-                evaluate_every=_LOOK_EVERY,
+                observe=leashed.Observe(every=_LOOK_EVERY),
             )
             looks = result.live_vectors[1:-1].tolist()  # while all threads run
             records.append(

@@ -34,7 +34,7 @@ def _beside(bench: Bench, mode: leashed.modes.Mode, discipline: leashed.Discipli
                 rule=leashed.SGD(0.01),
                 threads=bench.threads,
                 batch_size=_BATCH,
-                evaluate_every=1e6,
+                observe=leashed.Observe(every=1e6),
                 **how,  # type: ignore[arg-type]
             )
             return float(result.mean_eps)

@@ -49,8 +49,8 @@ def _trainer(data: Any, batch: int, threads: int, waits: list[float]) -> Callabl
             rule=rule,
             threads=threads,
             batch_size=batch,
-            tables=tables,
-            evaluate_every=1e6,
+            init=lsh.Init(tables=tables),
+            observe=lsh.Observe(every=1e6),
         )
         waits.append(result.breakdown.get("data", 0.0) / sum(result.breakdown.values()))
         return result.mean_eps

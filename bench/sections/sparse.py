@@ -93,7 +93,7 @@ def leashed(p: Problem, threads: int, discipline: lsh.Discipline) -> Contender:
             threads=threads,
             batch_size=BATCH,
             init=zeros,
-            evaluate_every=1e6,
+            observe=lsh.Observe(every=1e6),
         )
         theta = result.parameters
         return lambda: p.loss(theta[:-1], float(theta[-1]))

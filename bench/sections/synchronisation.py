@@ -56,7 +56,7 @@ def _train(
         timeout=_TIMEOUT,
         until=lsh.until(seconds=bench.seconds(_SECONDS, least=0.2)),
         batch_size=_BATCH,
-        evaluate_every=1e6,
+        observe=lsh.Observe(every=1e6),
     )
 
 
@@ -142,7 +142,7 @@ def _counted(bench: Bench, synchroniser: sync.Synchroniser | None, servers: Serv
         until=lsh.until(epochs=epochs),
         discipline=lsh.Leashed(persistence=0),
         batch_size=_BATCH,
-        evaluate_every=1e6,
+        observe=lsh.Observe(every=1e6),
     )
     return {
         "eps": trained.eps,

@@ -33,7 +33,7 @@ from bench.contenders import Cell, Snapshot, Team, torch_contenders
 from bench.context import BATCHES, Bench
 from bench.networks import NETWORKS, Floats
 from leashed.datasets import Dataset
-from leashed.training.train import mean_loss
+from leashed.training.run import mean_loss
 
 LOSS_FRACTION = 0.1
 _TUNE_SECONDS = 45.0

@@ -71,9 +71,8 @@ def trainer(
             rule=rule,
             threads=threads,
             batch_size=batch,
-            init=theta,
-            tables=tables,
-            evaluate_every=1e6,
+            init=lsh.Init(theta, tables=tables),
+            observe=lsh.Observe(every=1e6),
         )
         theta = result.parameters
         return result.mean_eps

@@ -42,18 +42,23 @@ if TYPE_CHECKING:
     from leashed.studies import analysis
     from leashed.studies.tune import Tuning, tune
     from leashed.training.continual import Continual, Day, continual
+    from leashed.training.options import Checkpoint, Init, Observe
+    from leashed.training.outcome import Progress
     from leashed.training.replaying import Replay, replay
     from leashed.training.result import Histogram, TimeDistribution, TrainResult
-    from leashed.training.train import Progress, train
+    from leashed.training.train import train
 
     __all__ = [
+        "Checkpoint",
         "ClickDataset",
         "Continual",
         "Dataset",
         "Day",
         "Engine",
         "Histogram",
+        "Init",
         "Model",
+        "Observe",
         "ParameterVector",
         "Progress",
         "Replay",
@@ -113,9 +118,11 @@ offer(
         "stopping": "Until until",
         "studies.tune": "Tuning tune",
         "training.continual": "Continual Day continual",
+        "training.options": "Checkpoint Init Observe",
+        "training.outcome": "Progress",
         "training.replaying": "Replay replay",
         "training.result": "Histogram TimeDistribution TrainResult",
-        "training.train": "Progress train",
+        "training.train": "train",
     },
     modules="analysis datasets export gradients metrics models modes retrieval rules schedules "
     "simulation staleness stream sync tables",

@@ -236,7 +236,7 @@ class Progressive:
 def progressive(gauc: str | ArrayLike | None = None, kept: int = KEPT) -> Progressive:
     """Progressive validation: each batch is scored with parameters that it has not been trained on
     yet, by the forward pass that its gradient takes anyhow (Blum, Kalai, Langford, "Beating the
-    hold-out", COLT 1999). For ``lsh.train(metrics=)``; ``result.metrics`` has what was counted.
+    hold-out", COLT 1999). For ``lsh.Observe(metrics=)``; ``result.metrics`` has what was counted.
 
     In a second pass over the same data the rows have been trained on in the first: then it is no
     validation any more.

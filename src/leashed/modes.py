@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -43,22 +43,55 @@ __all__ = [  # noqa: RUF022  in the order of this file
 ]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Mode(ABC):
-    """Base of the modes below; not one itself."""
+    """Base of the modes below; not one itself.
+
+    Args:
+        term: of the leases: seconds from a grant until the batch goes to another, and what its worker
+            may still push is dropped as late. It has to be longer than most batches take, waiting for
+            processors, transfers and queues included, or none comes home; on threads whoever is to be
+            told may be told a thousandth of it later, or after an evaluation that lasts then. Default:
+            never.
+    """
 
     NAME: ClassVar[str]
     PUSHES_GRADIENTS: ClassVar[bool] = True
     """Whether workers push gradients; else they send models of their own."""
+    term: float | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if type(self) is Mode:
             raise TypeError("Mode is no mode; take ASP() or another of leashed.modes")
-        _check_numbers(self)
+        self._check()
+
+    def _check(self, *without: str) -> None:
+        """That numbers are numbers."""
+        for name, value in self._given(*without).items():
+            checks.real(name, float(value) if isinstance(value, bool) else value)
+        if self.term is not None:
+            checks.real("term", checks.seconds("term", self.term), 0.0)
+
+    def _numbers(self, *without: str) -> dict[str, Setting]:
+        return {name: float(value) for name, value in self._given(*without).items()}
+
+    def _given(self, *without: str) -> dict[str, Any]:
+        found = {one.name: getattr(self, one.name) for one in fields(self)}
+        left_out = {"term", *without}
+        return {k: v for k, v in found.items() if v is not None and k not in left_out}
+
+    def __repr__(self) -> str:
+        told = [
+            f"{one.name}={getattr(self, one.name)!r}" for one in fields(self) if self._told(one)
+        ]
+        return f"{type(self).__name__}({', '.join(told)})"
+
+    def _told(self, one: Field[Any]) -> bool:
+        return one.name != "term" or self.term is not None
 
     def choice(self) -> tuple[str, dict[str, Setting]]:
         """The native mode's name, and the numbers that are given."""
-        return self.NAME, _numbers(self)
+        return self.NAME, self._numbers()
 
     def commands(self) -> list[tuple[float, int]]:
         """When, in seconds, and what the native mode is told."""
@@ -115,33 +148,14 @@ class ModeCounts:
         }
 
 
-def _given(mode: Mode, without: str | None) -> dict[str, Any]:
-    found = {item.name: getattr(mode, item.name) for item in fields(mode) if item.name != without}
-    return {name: value for name, value in found.items() if value is not None}
-
-
-def _check_numbers(mode: Mode, without: str | None = None) -> None:
-    for name, value in _given(mode, without).items():
-        checks.real(name, float(value) if isinstance(value, bool) else value)
-
-
-def _numbers(mode: Mode, without: str | None = None) -> dict[str, Setting]:
-    return {name: float(value) for name, value in _given(mode, without).items()}
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _Summing(Mode):
     """Whose updates are of several gradients."""
 
     divide_by_containing: bool = field(default=False, kw_only=True)
 
-    def __repr__(self) -> str:
-        told = [
-            f"{item.name}={value!r}"
-            for item in fields(self)
-            if (value := getattr(self, item.name)) != item.default
-        ]
-        return f"{type(self).__name__}({', '.join(told)})"
+    def _told(self, one: Field[Any]) -> bool:
+        return bool(getattr(self, one.name) != one.default)
 
 
 @dataclass(frozen=True, repr=False)
@@ -170,14 +184,14 @@ class BSP(_Summing):
     b2: int | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ASP(Mode):
     """Every gradient is an update, and nobody waits."""
 
     NAME: ClassVar[str] = "asp"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SSP(Mode):
     """Nobody begins who is more than ``s`` batches ahead of the slowest (Ho et al., 2013)."""
 
@@ -185,7 +199,7 @@ class SSP(Mode):
     s: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class DSSP(Mode):
     """SSP whose bound moves between ``lower`` and ``upper`` (Zhao et al., 2019)."""
 
@@ -221,7 +235,7 @@ class HopBW(_Summing):
     b3: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class EASGD(Mode):
     """Models of the workers' own, exchanged with the server's after ``gap`` steps, elastic parameter
     ``alpha`` (shadowsync, Algorithm 2).
@@ -240,7 +254,7 @@ class EASGD(Mode):
     gap: int = 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LocalSGD(Mode):
     """Models of the workers' own, whose mean all take after ``h`` steps.
 
@@ -293,11 +307,11 @@ class Switching(GBA):
             checks.real("at", seconds, 0.0, allow=True)
             if to not in COMMANDS:
                 raise ValueError(f"at must say {' or '.join(COMMANDS)}, got {to!r}")
-        _check_numbers(self, "at")
+        self._check("at")
 
     def choice(self) -> tuple[str, dict[str, Setting]]:
         """The native mode's name, and the numbers that are given."""
-        return self.NAME, _numbers(self, "at")
+        return self.NAME, self._numbers("at")
 
     def commands(self) -> list[tuple[float, int]]:
         """When, in seconds, and what the native mode is told."""
@@ -339,7 +353,7 @@ class Automatic(GBA):
     capacity: float | None = None
 
     def __post_init__(self) -> None:
-        _check_numbers(self)
+        self._check()
         if not 1e-9 <= self.window <= 9e6:
             raise ValueError(f"window must be from 1e-9 to 9e6 seconds, got {self.window:g}")
         if self.capacity is not None:
@@ -347,10 +361,10 @@ class Automatic(GBA):
 
     def choice(self) -> tuple[str, dict[str, Setting]]:
         """The native mode's name, and the numbers that are given."""
-        return self.NAME, {**_numbers(self, "window"), "window_ns": round(1e9 * self.window)}
+        return self.NAME, {**self._numbers("window"), "window_ns": round(1e9 * self.window)}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SHAT(Mode):
     """Models of the workers' own, mixed with the server's by eq. 4 of shat after each push, also the
     last.
@@ -363,18 +377,19 @@ class SHAT(Mode):
     base: float | None = None
 
     def __post_init__(self) -> None:
+        self._check("base")
         if self.base is not None:
             checks.real("base", self.base, 1.0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SHATRoot(Mode):
     """SHAT with 1 - s/√n (shat, SHAT-root)."""
 
     NAME: ClassVar[str] = "shat_root"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Ensemble(Mode):
     """Models of the workers' own that never mix (shat, ENSEMBLE). What is evaluated is one model whose
     parameters are the mean of theirs, not the mean of what they predict.
@@ -383,7 +398,7 @@ class Ensemble(Mode):
     NAME: ClassVar[str] = "ensemble"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Swarm(Mode):
     """SwarmSGD: after ``h`` steps the mean with a random other, who does not stop.
 
@@ -399,7 +414,7 @@ class Swarm(Mode):
     seed: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class GoSGD(Mode):
     """The same after each step, with probability ``p``."""
 
@@ -409,7 +424,7 @@ class GoSGD(Mode):
     seed: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ADPSGD(Mode):
     """AD-PSGD: the mean with one of two neighbours on a ring, after each step."""
 
@@ -418,7 +433,7 @@ class ADPSGD(Mode):
     seed: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class DPSGD(Mode):
     """D-PSGD: all wait for all, then neighbours on a ring meet in pairs."""
 
@@ -426,7 +441,7 @@ class DPSGD(Mode):
     PUSHES_GRADIENTS: ClassVar[bool] = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Prague(Mode):
     """Random groups of those who are not too far behind; a group waits for its own.
 

@@ -1,6 +1,6 @@
 """How trainers keep their replicas of the parameters in sync (shadowsync, section 3.3).
 
-    lsh.train(model, data, until=..., sync=lsh.sync.EASGD(alpha=0.5), cluster=lsh.cluster.join())
+    lsh.train(model, data, until=..., cluster=lsh.cluster.join(sync=lsh.sync.EASGD(alpha=0.5)))
 
 A new one is a class here and a line in ``__all__``, from which ``leashed cluster up`` knows it; one
 of your own is a subclass of ``Synchroniser`` with a method ``mix`` (docs/extending.md has both).
@@ -415,16 +415,39 @@ class Cluster(Protocol):
         ...
 
 
-def check(sync: object, cluster: object) -> None:
-    """Of the arguments of those names; TypeError or ValueError where they are wrong."""
+@dataclass(frozen=True)
+class Synced:
+    """A trainer's place in a run, and how it is kept in sync there."""
+
+    cluster: Cluster
+    sync: Synchroniser
+
+    def session(self, *given: Any, **named: Any) -> Session:
+        """The cluster's."""
+        return self.cluster.session(*given, **named)
+
+
+def check(sync: object, cluster: object) -> Synchroniser | None:
+    """How the arguments of those names say that parameters are kept in sync; TypeError or ValueError
+    where they are wrong.
+    """
     if cluster is not None and not callable(getattr(cluster, "session", None)):
         raise TypeError(f"cluster must come from leashed.cluster.join(), got {cluster!r}")
+    known: Synchroniser | None = getattr(cluster, "sync", None)
     if sync is None:
-        return
-    if not isinstance(sync, Synchroniser):
-        raise TypeError(f"sync must come from leashed.sync, got {sync!r}")
+        return known
     if cluster is None:
         raise ValueError("sync needs cluster, the trainers to be in sync with: cluster.join()")
+    if known is not None:
+        raise ValueError("sync is given by cluster too; leave one of the two out")
+    return check_synchroniser(sync)
+
+
+def check_synchroniser(sync: object) -> Synchroniser | None:
+    """TypeError where it is none; None may be given."""
+    if sync is not None and not isinstance(sync, Synchroniser):
+        raise TypeError(f"sync must come from leashed.sync, got {sync!r}")
+    return sync
 
 
 def _check_alpha(alpha: float) -> float:

@@ -109,7 +109,7 @@ def test_a_file_s_ids_are_of_tables_that_grow(
         (["--rows", "100", "--checkpoint", "{file}"], "a model with tables takes a folder"),
         (
             ["--rows", "100", "--checkpoint-every", "1"],
-            "checkpoint_every is for runs with checkpoint",
+            "--checkpoint-every goes with --checkpoint",
         ),
         (["--rows", "100", "--resume", "nowhere"], "no checkpoint is complete in this folder"),
         (["--rows", "100", "--rule", "momentum"], "Momentum would have to move rows"),

@@ -5,7 +5,7 @@ import pytest
 
 from leashed.cli.progress import Line, bar, completed, describe
 from leashed.stopping import Until
-from leashed.training.train import Progress
+from leashed.training.outcome import Progress
 
 
 def at(**changes):

@@ -56,8 +56,7 @@ def test_no_batch_counts_as_used_that_came_after_the_parameters_were_copied(
             until=lsh.until(epochs=1),
             batch_size=1,
             threads=1,
-            checkpoint=tmp_path / "kept",
-            checkpoint_every=1e-3,
+            checkpoint=lsh.Checkpoint(tmp_path / "kept", every=1e-3),
             cluster=run.cluster(),
         )
     assert len(written) > 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import subprocess
 import sys
@@ -42,8 +43,8 @@ def train(place: Cluster, kind: str, when: str, **given: object) -> lsh.TrainRes
         DATA.train,
         **{
             "until": lsh.until(epochs=EPOCHS), "batch_size": BATCH, "threads": 2,
-            "rule": lsh.SGD(0.01), "evaluate_every": 1e6, "sync": KINDS[kind](when=WHEN[when]),
-            "cluster": place, **given,
+            "rule": lsh.SGD(0.01), "observe": lsh.Observe(every=1e6),
+            "cluster": dataclasses.replace(place, sync=KINDS[kind](when=WHEN[when])), **given,
         },
     )  # fmt: skip
 
@@ -81,7 +82,12 @@ def test_who_ends_by_a_rule_of_its_own_costs_the_others_no_round(
 
         with ThreadPoolExecutor(2) as pool:
             ends = pool.submit(
-                train, places[0], kind, when, until=until, progress=evaluated, evaluate_every=every
+                train,
+                places[0],
+                kind,
+                when,
+                until=until,
+                observe=lsh.Observe(evaluated, every=every),
             )
             other = pool.submit(goes_on).result()
             ended = ends.result()
@@ -144,12 +150,11 @@ result = lsh.train(
     rule=lsh.Adam(1e-3),
     batch_size=8,
     threads=1,
-    evaluate_every=0.05,
-    checkpoint=checkpoint,
-    checkpoint_every=float(pause),
+    observe=lsh.Observe(every=0.05),
+    checkpoint=lsh.Checkpoint(checkpoint, every=float(pause)),
     resume=checkpoint if resume == "resume" else None,
-    sync=getattr(lsh.sync, kind)(),
     cluster=lsh.cluster.join(
+        sync=getattr(lsh.sync, kind)(),
         rank=int(rank), size=2, servers=int(kind == "EASGD"), rendezvous="127.0.0.1", folder=folder,
         timeout=60.0,
     ),
@@ -263,8 +268,7 @@ def test_where_the_master_stays_away_all_trainers_return_what_they_have_reached(
             )  # fmt: skip
             return train(
                 place, kind, "background", until=lsh.until(seconds=inside.PATIENCE),
-                evaluate_every=0.1, progress=reached[index].append,
-            )  # fmt: skip
+                observe=lsh.Observe(reached[index].append, every=0.1), )  # fmt: skip
 
         try:
             both = [pool.submit(trainer, index) for index in range(2)]

@@ -144,7 +144,7 @@ def test_who_is_another_thing_than_the_run_is_turned_away_and_the_run_goes_on(
                     train(1, **second)
                 refused.append(str(told.value))
 
-        result = train(0, progress=progress, evaluate_every=1e-3, **first)
+        result = train(0, observe=lsh.Observe(progress, every=1e-3), **first)
         report = run.report()
     assert len(refused) == 1
     assert "sync.alpha is 0.25 here" in refused[0] or "sync.alpha is 0.5 here" in refused[0]

@@ -570,6 +570,8 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--output", type=Path, help="the rows, as JSON lines")
     options = parser.parse_args(argv)
+    # What a shell begins in the background has Ctrl-C ignored, and so would all that this one starts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     base = Path(tempfile.mkdtemp(prefix="leashed-trials-"))
     found = attempts(options.runs, options.seed, options.at_once, base, options.only)
     if options.output:

@@ -56,9 +56,9 @@ def test_a_run_that_resumes_from_changes_is_the_uninterrupted_one(
 ) -> None:
     model = dlrm(rows)
     whole = run(40, model, rule=rule)
-    run(12, model, rule=rule, checkpoint=folder, checkpoint_updates=4, incremental=True)
+    run(12, model, rule=rule, checkpoint=lsh.Checkpoint(folder, updates=4, incremental=True))
     assert any(table["changes"] for table in manifest_of(folder)["tables"].values())
-    run(23, model, rule=rule, resume=folder, checkpoint=folder, incremental=True)
+    run(23, model, rule=rule, resume=folder, checkpoint=lsh.Checkpoint(folder, incremental=True))
     resumed = run(40, model, rule=rule, resume=folder)
     assert_alike(resumed, whole, scratch)
     assert resumed.config["resumed_exact"]
@@ -67,7 +67,7 @@ def test_a_run_that_resumes_from_changes_is_the_uninterrupted_one(
 
 def test_a_folder_of_changes_is_restored_loaded_and_saved_over(folder: Path, scratch: Path) -> None:
     model = dlrm(None)
-    result = run(9, model, checkpoint=folder, checkpoint_updates=3, incremental=True)
+    result = run(9, model, checkpoint=lsh.Checkpoint(folder, updates=3, incremental=True))
     restored = lsh.load(folder)
     for name, table in result.tables.items():
         table.save(scratch)
@@ -78,9 +78,19 @@ def test_a_folder_of_changes_is_restored_loaded_and_saved_over(folder: Path, scr
     lsh.save(folder, model, result.parameters, result.tables)
     assert manifest_of(folder)["version"] == 1
     # Other changes than the folder is of are not added to it.
-    run(12, model, tables=result.tables, checkpoint=folder, incremental=True)
+    run(
+        12,
+        model,
+        init=lsh.Init(tables=result.tables),
+        checkpoint=lsh.Checkpoint(folder, incremental=True),
+    )
     lsh.save(folder, model, result.parameters, result.tables)
-    again = run(15, model, tables=result.tables, checkpoint=folder, incremental=True)
+    again = run(
+        15,
+        model,
+        init=lsh.Init(tables=result.tables),
+        checkpoint=lsh.Checkpoint(folder, incremental=True),
+    )
     restored = lsh.load(folder)
     for name, table in again.tables.items():
         table.save(scratch)
@@ -164,7 +174,7 @@ def test_after_another_file_was_loaded_all_rows_are_written(folder: Path, scratc
 @pytest.mark.usefixtures("never_anew")
 @pytest.mark.parametrize("how", ["missing", "altered"])
 def test_changes_that_are_damaged_are_refused(how: str, folder: Path) -> None:
-    run(9, checkpoint=folder, checkpoint_updates=3, incremental=True)
+    run(9, checkpoint=lsh.Checkpoint(folder, updates=3, incremental=True))
     told = next(t for t in manifest_of(folder)["tables"].values() if t["changes"])
     path = folder / told["changes"][0]["file"]
     if how == "missing":
@@ -305,22 +315,22 @@ def test_all_rows_and_their_changes_are_what_a_file_of_all_rows_is(
 
 
 def test_incremental_is_refused_where_it_would_do_nothing(folder: Path) -> None:
-    with pytest.raises(ValueError, match="incremental is for runs with checkpoint"):
-        run(5, incremental=True)
     digits = lsh.datasets.synthetic_digits(n=100).train
-    with pytest.raises(ValueError, match="incremental is for models that read tables"):
+    with pytest.raises(ValueError, match=r"checkpoint\.incremental is for models that read tables"):
         lsh.train(
             lsh.models.mlp(784, (4,), 10),
             digits,
             until=lsh.until(updates=1),
-            checkpoint=folder,
-            incremental=True,
+            checkpoint=lsh.Checkpoint(folder, incremental=True),
         )
 
 
 def test_several_threads_end_in_what_is_exact(folder: Path, scratch: Path) -> None:
     result = run(
-        2_000, dlrm(None), threads=2, checkpoint=folder, checkpoint_every=0.001, incremental=True
+        2_000,
+        dlrm(None),
+        threads=2,
+        checkpoint=lsh.Checkpoint(folder, every=0.001, incremental=True),
     )
     restored = lsh.load(folder)
     assert manifest_of(folder)["exact"]
@@ -342,9 +352,10 @@ sys.path.insert(0, {str(Path(__file__).parents[1])!r})
 from pathlib import Path
 from files.test_table_checkpoints import dlrm, run
 folder = Path({str(folder)!r})
-run({updates}, dlrm(None), checkpoint=folder, checkpoint_updates={every}, incremental=True,
+import leashed as lsh
+run({updates}, dlrm(None), checkpoint=lsh.Checkpoint(folder, updates={every}, incremental=True),
     resume=folder if (folder / "manifest.json").exists() else None,
-    progress=lambda now: print(now.updates, flush=True), evaluate_every=0.001)
+    observe=lsh.Observe(lambda now: print(now.updates, flush=True), every=0.001))
 """
     rng = random.Random(7)
     at = 0

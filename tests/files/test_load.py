@@ -139,7 +139,7 @@ def _(path: Path) -> Any:
 
 @kind("an incremental one", "leashed.tables")
 def _(path: Path) -> Any:
-    trained(dlrm(), checkpoint=path, checkpoint_updates=2, incremental=True)
+    trained(dlrm(), checkpoint=lsh.Checkpoint(path, updates=2, incremental=True))
     assert list(path.glob("*.changes*"))
 
 
@@ -205,7 +205,7 @@ def test_an_external_model_is_given_and_its_tables_are_made(tmp_path: Path) -> N
 OTHERS: dict[str, tuple[str, Callable[[Path], Path | None], str]] = {
     "a record": (
         "leashed.trace LSHT",
-        lambda path: trained(SMALL, record=path) and None,
+        lambda path: trained(SMALL, observe=lsh.Observe(record=path)) and None,
         r"it is the record of a run; leashed\.replay",
     ),
     "a table": (

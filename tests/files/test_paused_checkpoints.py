@@ -61,8 +61,7 @@ def test_one_thread_goes_on_from_each_to_the_same_bits(
         40,
         rule=rule,
         discipline=discipline,
-        checkpoint=tmp_path / "run",
-        checkpoint_updates=12,
+        checkpoint=lsh.Checkpoint(tmp_path / "run", updates=12),
     )
     assert_alike(told, whole, tmp_path / "rows")
     ends = []
@@ -91,10 +90,10 @@ def test_tables_that_were_trained_before_go_on_from_their_own_steps(
 
     def again(**given: Any) -> lsh.TrainResult:
         before = run(25, rule=rule)
-        given = {"tables": before.tables, "init": before.parameters, **given}
+        given = {"init": lsh.Init(before.parameters, before.tables), **given}
         return run(40, rule=rule, discipline=discipline, **given)
 
-    whole = again(checkpoint=tmp_path / "run", checkpoint_updates=12)
+    whole = again(checkpoint=lsh.Checkpoint(tmp_path / "run", updates=12))
     for folder in each.copy():
         resumed = again(resume=folder)
         assert_alike(resumed, whole, tmp_path / "rows")
@@ -113,7 +112,7 @@ def test_who_saves_a_table_under_way_has_its_steps() -> None:
         steps = {table.statistics()["steps"] for table in tables.values()}
         assert steps <= {25 + now.updates, 3025}
 
-    run(3000, tables=tables, evaluate_every=0.01, progress=look)
+    run(3000, init=lsh.Init(tables=tables), observe=lsh.Observe(look, every=0.01))
     assert seen[-1] == 3000
 
 
@@ -125,8 +124,7 @@ def test_several_threads_all_wait(
         200,
         discipline=discipline,
         threads=3,
-        checkpoint=tmp_path / "run",
-        checkpoint_updates=50,
+        checkpoint=lsh.Checkpoint(tmp_path / "run", updates=50),
     )
     assert result.total_updates == 200
     assert len(each) == 4
@@ -137,7 +135,7 @@ def test_several_threads_all_wait(
 
 
 def test_where_checkpoints_fall_every_step(tmp_path: Path, each: list[Path]) -> None:
-    run(5, threads=3, checkpoint=tmp_path / "run", checkpoint_updates=1)
+    run(5, threads=3, checkpoint=lsh.Checkpoint(tmp_path / "run", updates=1))
     assert 1 <= len(each) <= 5
 
 
@@ -170,7 +168,7 @@ def test_sparse_rows_in_place(discipline: lsh.Discipline, tmp_path: Path) -> Non
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(model_file, "write", and_count)
-        whole = train(checkpoint=kept, checkpoint_updates=300)
+        whole = train(checkpoint=lsh.Checkpoint(kept, updates=300))
     assert len(seen) >= 3
     np.testing.assert_array_equal(whole.parameters, train().parameters)
 
@@ -221,7 +219,7 @@ def test_ctrl_c_while_one_is_written_ends_the_run_with_its_last_state(
 ) -> None:
     folder = tmp_path / "run"
     with struck(monkeypatch, at, KeyboardInterrupt):
-        result = run(30, threads=threads, checkpoint=folder, checkpoint_updates=10)
+        result = run(30, threads=threads, checkpoint=lsh.Checkpoint(folder, updates=10))
     assert result.reason == "interrupted"
     assert manifest_of(folder)["exact"]
     assert updates_in(folder) == result.total_updates
@@ -245,7 +243,7 @@ def test_what_a_handler_raises_while_one_is_written_is_raised_and_the_file_is_th
 ) -> None:
     folder = tmp_path / "run"
     with struck(monkeypatch, at, error, times), pytest.raises(error):
-        run(30, checkpoint=folder, checkpoint_updates=10)
+        run(30, checkpoint=lsh.Checkpoint(folder, updates=10))
     assert manifest_of(folder)["exact"]
     assert updates_in(folder) == 10 * at
     assert run(40, resume=folder).total_updates == 40
@@ -289,25 +287,21 @@ def test_a_full_disk_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(folders, "write", fail)
     with pytest.warns(RuntimeWarning, match="no checkpoint was written.*no space left"):
-        result = run(30, threads=2, checkpoint=tmp_path / "run", checkpoint_updates=10)
+        result = run(30, threads=2, checkpoint=lsh.Checkpoint(tmp_path / "run", updates=10))
     assert result.total_updates == 30
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"checkpoint_updates": 5}, "checkpoint_updates is for runs with checkpoint"),
-        ({"checkpoint_updates": 0, "checkpoint": "x"}, "checkpoint_updates must be at least 1"),
-        ({"checkpoint_updates": 2**64, "checkpoint": "x"}, "checkpoint_updates must be at most"),
-        (
-            {"checkpoint_updates": 5, "checkpoint": "x", "checkpoint_every": 1.0},
-            "checkpoint_updates is not for runs with checkpoint_every",
-        ),
+        ({"updates": 0}, r"checkpoint\.updates must be at least 1"),
+        ({"updates": 2**64}, r"checkpoint\.updates must be at most"),
+        ({"updates": 5, "every": 1.0}, r"checkpoint\.updates is not for checkpoints by seconds"),
     ],
 )
 def test_what_does_not_go_together(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        run(5, **given)
+        run(5, checkpoint=lsh.Checkpoint("x", **given))
 
 
 @pytest.mark.process

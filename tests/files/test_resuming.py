@@ -144,10 +144,8 @@ def test_what_was_saved_while_training_resumes_to_the_same_bits(
             until=lsh.until(seconds=60),
             rule=rule,
             discipline=discipline,
-            checkpoint=path,
-            checkpoint_every=0.002,
-            evaluate_every=0.02,
-            progress=keep,
+            checkpoint=lsh.Checkpoint(path, every=0.002),
+            observe=lsh.Observe(keep, every=0.02),
         )
     for content in (kept[0], kept[-1]):
         path.write_bytes(content)
@@ -181,7 +179,7 @@ def test_an_adaptive_policy_goes_on_from_any_moment_to_the_same_bits(
     every = Every()
     while not every.all[1:]:  # who takes them may stand still for a whole run
         every = Every()
-        whole = run(digits, 2600, checkpoint=every, checkpoint_every=1e-4, **arguments)
+        whole = run(digits, 2600, checkpoint=lsh.Checkpoint(every, every=1e-4), **arguments)
     under_way = every.all[:-1]
     assert [c.staleness[0] for c in every.all] == [c.updates for c in every.all]
     for kept in under_way[:: max(1, len(under_way) // 20)]:
@@ -198,14 +196,14 @@ def test_what_a_policy_has_gathered_is_of_the_moment_of_the_parameters(
     arguments = {"discipline": concurrent, "staleness": policy, "threads": 3}
     for updates in (1_500, 15_000, 150_000):  # where the machine has no time for checkpoints
         first = Every()
-        run(digits, updates, checkpoint=first, checkpoint_every=1e-4, **arguments)
+        run(digits, updates, checkpoint=lsh.Checkpoint(first, every=1e-4), **arguments)
         if len(first.all) > 2:
             break
     middle = resuming.Kept()
     middle.reached = first.all[len(first.all) // 2]
     second = Every()
     end = middle.reached.updates + 1_000
-    run(digits, end, checkpoint=second, checkpoint_every=1e-4, resume=middle, **arguments)
+    run(digits, end, checkpoint=lsh.Checkpoint(second, every=1e-4), resume=middle, **arguments)
     kept = first.all + second.all
     assert len(kept) > 2
     for reached in kept:
@@ -262,7 +260,7 @@ def test_epochs_and_losses_count_from_the_beginning(path: Path, digits: Dataset)
         1,
         until=lsh.until(epochs=20, loss_fraction=0.9),
         resume=path,
-        progress=lambda now: seen.append(now.initial_loss),
+        observe=lambda now: seen.append(now.initial_loss),
     )
     assert set(seen) == {first.initial_loss}
 
@@ -299,7 +297,12 @@ def test_no_thread_stops_while_a_checkpoint_is_written(
         if now.updates == 3000:
             let_go.set()
 
-    run(digits, 3000, checkpoint=path, checkpoint_every=0.001, evaluate_every=0.01, progress=watch)
+    run(
+        digits,
+        3000,
+        checkpoint=lsh.Checkpoint(path, every=0.001),
+        observe=lsh.Observe(watch, every=0.01),
+    )
     assert updates[-1] == 3000
     assert json.loads(model_file.read(path)[2]["run"])["updates"] == 3000
 
@@ -330,10 +333,8 @@ def test_an_exception_of_progress_leaves_what_was_saved(path: Path, digits: Data
             digits,
             1,
             until=lsh.until(seconds=30),
-            checkpoint=path,
-            checkpoint_every=0.01,
-            evaluate_every=0.01,
-            progress=stop,
+            checkpoint=lsh.Checkpoint(path, every=0.01),
+            observe=lsh.Observe(stop, every=0.01),
         )
     resumed = run(digits, 10**6, until=lsh.until(seconds=0.05), resume=path)
     assert "resumed_at" in resumed.config
@@ -502,10 +503,8 @@ def test_a_file_that_cannot_be_written_is_told_before_training(
         run(digits, 10, checkpoint=tmp_path / "none" / "run")
     with pytest.raises(IsADirectoryError):
         run(digits, 10, checkpoint=tmp_path)
-    with pytest.raises(ValueError, match="checkpoint_every is for runs with checkpoint"):
-        run(digits, 10, checkpoint_every=1.0)
-    with pytest.raises(ValueError, match="checkpoint_every must be greater than 0"):
-        run(digits, 10, checkpoint=tmp_path / "run", checkpoint_every=0.0)
+    with pytest.raises(ValueError, match=r"checkpoint\.every must be greater than 0"):
+        run(digits, 10, checkpoint=lsh.Checkpoint(tmp_path / "run", every=0.0))
 
 
 def test_the_newest_state_is_written_last(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,7 +77,7 @@ def test_one_thread_goes_on_to_the_same_bits_on_any_data(
 ) -> None:
     of, rule = problems[problem], rules.SWAP(rules.Adagrad(0.05), 4)
     whole = train(of, 33, mode=mode, rule=rule)  # 25 batches a pass
-    train(of, 11, mode=mode, rule=rule, checkpoint=tmp_path / "run", checkpoint_updates=4)
+    train(of, 11, mode=mode, rule=rule, checkpoint=lsh.Checkpoint(tmp_path / "run", updates=4))
     resumed = train(of, 33, mode=mode, rule=rule, resume=tmp_path / "run")
     same(resumed, whole)
 
@@ -93,7 +93,7 @@ def test_a_state_of_any_moment_goes_on_to_the_same_bits(
 ) -> None:
     """Also one with gradients that wait for others."""
     states = Every()
-    train(problems[problem], 60, mode=mode, checkpoint=states, checkpoint_every=1e-9)
+    train(problems[problem], 60, mode=mode, checkpoint=lsh.Checkpoint(states, every=1e-9))
     whole = train(problems[problem], 80, mode=mode)
     for reached in (states.all[0], states.all[len(states.all) // 2], states.all[-1]):
         kept = Every()
@@ -187,7 +187,7 @@ def test_what_does_not_fit_is_refused(problems: dict[str, Problem], tmp_path: Pa
         ({"mode": modes.GBA(m=3)}, r"mode was gba\(.*m=2.* and is gba\(.*m=3"),
         ({"mode": modes.ASP()}, r"mode was gba\(.* and is asp\("),
         ({"mode": modes.GBA(m=2), "threads": 2}, r"workers=1.* and is .*workers=2"),
-        ({"mode": modes.GBA(m=2), "term": 9.0}, r"mode was gba\(.*term_ns"),
+        ({"mode": modes.GBA(m=2, term=9.0)}, r"mode was gba\(.*term_ns"),
         ({}, r"mode was gba\(.* and is none"),
     ):
         with pytest.raises(ValueError, match=said):
@@ -196,7 +196,9 @@ def test_what_does_not_fit_is_refused(problems: dict[str, Problem], tmp_path: Pa
     with pytest.raises(ValueError, match=r"mode was none and is asp\("):
         train(dense, 9, mode=modes.ASP(), resume=kept)
     with pytest.raises(ValueError, match="record is not for runs with a mode that go on"):
-        train(dense, 9, mode=modes.ASP(), resume=kept, record=tmp_path / "record")
+        train(
+            dense, 9, mode=modes.ASP(), resume=kept, observe=lsh.Observe(record=tmp_path / "record")
+        )
 
 
 def test_a_mode_checkpoint_is_a_model_file(problems: dict[str, Problem], tmp_path: Path) -> None:

@@ -167,10 +167,8 @@ def test_what_was_saved_while_training_resumes_to_the_same_bits(
             1,
             **arguments,
             until=lsh.until(seconds=60),
-            checkpoint=path,
-            checkpoint_every=0.002,
-            evaluate_every=0.02,
-            progress=stop,
+            checkpoint=lsh.Checkpoint(path, every=0.002),
+            observe=lsh.Observe(stop, every=0.02),
         )
     end = run_of(path)["updates"] + 50_000
     resumed = run(rows, end, **arguments, resume=path)
@@ -194,10 +192,8 @@ def test_what_hogwild_saves_while_training_is_gone_on_from(
             1,
             **arguments,
             until=lsh.until(seconds=60),
-            checkpoint=path,
-            checkpoint_every=0.01,
-            evaluate_every=0.01,
-            progress=stop,
+            checkpoint=lsh.Checkpoint(path, every=0.01),
+            observe=lsh.Observe(stop, every=0.01),
         )
     saved = run_of(path)
     resumed = run(rows, saved["updates"] + 1000, **arguments, resume=path)

@@ -122,14 +122,14 @@ def test_tables_that_are_given_go_on_where_they_are(folder: Path, scratch: Path)
         init = lsh.tables.uniform(0.1)
         return lsh.tables.of(model.tables, rule=rule, init=init, seed=9)
 
-    whole = run(40, model, tables=tables())
-    run(20, model, tables=tables(), checkpoint=folder)
+    whole = run(40, model, init=lsh.Init(tables=tables()))
+    run(20, model, init=lsh.Init(tables=tables()), checkpoint=folder)
     given = tables()
     given["c1"].update([7], [[1, 2, 3, 4]])  # is replaced
-    resumed = run(40, model, tables=given, resume=folder, checkpoint=folder)
+    resumed = run(40, model, init=lsh.Init(tables=given), resume=folder, checkpoint=folder)
     assert resumed.tables["c1"] is given["c1"]
     assert_alike(resumed, whole, scratch)
-    with pytest.raises(ValueError, match=r"(?s)init of table c0 was .*0.1.*; give tables= with"):
+    with pytest.raises(ValueError, match=r"(?s)init of table c0 was .*0.1.*; give tables with"):
         run(60, model, resume=folder)
 
 
@@ -158,10 +158,8 @@ def test_several_threads_write_while_they_train_and_resume(folder: Path, scratch
         model,
         until=lsh.until(seconds=60),
         threads=3,
-        checkpoint=folder,
-        checkpoint_every=0.002,
-        evaluate_every=0.01,
-        progress=watch,
+        checkpoint=lsh.Checkpoint(folder, every=0.002),
+        observe=lsh.Observe(watch, every=0.01),
     )
     assert first.reason == "interrupted"
     assert seen[0] is False
@@ -187,10 +185,8 @@ def test_what_was_written_under_way_is_told_to_be_fuzzy(folder: Path) -> None:
         run(
             1,
             until=lsh.until(seconds=30),
-            checkpoint=folder,
-            checkpoint_every=0.01,
-            evaluate_every=0.01,
-            progress=stop,
+            checkpoint=lsh.Checkpoint(folder, every=0.01),
+            observe=lsh.Observe(stop, every=0.01),
         )
     assert not manifest_of(folder)["exact"]
     resumed = run(10**6, until=lsh.until(seconds=0.05), resume=folder, checkpoint=folder)
@@ -362,7 +358,7 @@ def test_a_damaged_folder_is_refused_and_changes_nothing(
     given = lsh.tables.of(model.tables, rule=lsh.Adagrad(0.05), seed=3)
     before = [rows_of(table, scratch) for table in given.values()]
     with pytest.raises((ValueError, FileNotFoundError), match=file):
-        run(10, model, resume=folder, tables=given)
+        run(10, model, resume=folder, init=lsh.Init(tables=given))
     with pytest.raises((ValueError, FileNotFoundError), match=file):
         lsh.load(folder, model, given)
     assert [rows_of(table, scratch) for table in given.values()] == before
@@ -417,7 +413,7 @@ def test_other_tables_are_not_continued(
     given = lsh.tables.of(model.tables, **{"rule": lsh.Adagrad(0.05), "seed": 3, **changed})
     before = [rows_of(table, scratch) for table in given.values()]
     with pytest.raises(ValueError, match=message):
-        run(10, model, resume=folder, tables=given)
+        run(10, model, resume=folder, init=lsh.Init(tables=given))
     assert [rows_of(table, scratch) for table in given.values()] == before
 
 
@@ -553,15 +549,15 @@ def test_a_folder_is_read_with_its_rows(given: dict[str, Any], folder: Path) -> 
 def test_parameters_to_begin_with_come_with_their_rows(how: str) -> None:
     theta, played = dlrm().init(1), lsh.simulation.constant(1, 1.0)
 
-    def begun(**given: Any) -> Any:
+    def begun(init: Any) -> Any:
         if how == "train":
-            return run(5, init=theta, **given)
+            return run(5, init=init)
         until = lsh.until(updates=5)
-        return lsh.simulate(dlrm(), DATA, cluster=played, until=until, init=theta, **given)
+        return lsh.simulate(dlrm(), DATA, cluster=played, until=until, init=init)
 
-    with pytest.raises(ValueError, match=r"tables=result\.tables .*tables=leashed\.tables\.of\("):
-        begun()
-    begun(tables=lsh.tables.of(dlrm().tables, rule=lsh.Adagrad(0.05), seed=3))
+    with pytest.raises(ValueError, match=r"Init\(parameters, result\.tables\) .*tables\.of\("):
+        begun(theta)
+    begun(lsh.Init(theta, lsh.tables.of(dlrm().tables, rule=lsh.Adagrad(0.05), seed=3)))
 
 
 def test_a_file_of_a_graph_s_parameters_alone_is_read(tmp_path: Path) -> None:

@@ -116,10 +116,8 @@ def test_what_was_saved_while_training_resumes_to_the_same_bits(path: Path) -> N
         run(
             1,
             until=lsh.until(seconds=60),
-            checkpoint=path,
-            checkpoint_every=0.002,
-            evaluate_every=0.02,
-            progress=stop,
+            checkpoint=lsh.Checkpoint(path, every=0.002),
+            observe=lsh.Observe(stop, every=0.02),
         )
     reached = json.loads(checkpoint.read(path)[2]["run"])["updates"]
     resumed = run(reached + 1000, resume=path)

@@ -164,7 +164,7 @@ def test_growing_tables_and_none_but_ids(library: ctypes.CDLL) -> None:
     ids = random.integers(-(2**63), 2**63, 20)[random.integers(0, 20, 400)]
     data = ClickDataset.from_arrays(None, ids[:, None], ids % 2)
     model = external(gradient, dimension=1, features=0, ids=[spec])
-    result = run(model, data, init="he", tables=None, rule=lsh.Adagrad(0.3), threads=2)
+    result = run(model, data, init=lsh.Init("he", tables=None), rule=lsh.Adagrad(0.3), threads=2)
     assert result.loss[-1] < 0.5 * result.loss[0]
     assert result.tables["grows"].statistics()["rows"] == 22
 
@@ -294,7 +294,7 @@ def test_an_exception_ends_the_run_with_its_traceback(
             discipline=discipline,
             threads=1 if isinstance(discipline, lsh.Sequential) else 3,
             until=lsh.until(seconds=60),
-            evaluate_every=0.005,
+            observe=lsh.Observe(every=0.005),
         )
     assert traceback.extract_tb(caught.value.__traceback__)[-1].name == "fails"
 
@@ -434,9 +434,9 @@ def test_ctrl_c_ends_it(model: External) -> None:
             signal.raise_signal(signal.SIGINT)
 
     data = clicks(GRAPH, 100)
-    result = run(model, data, threads=2, until=lsh.until(seconds=60), progress=progress)
+    result = run(model, data, threads=2, until=lsh.until(seconds=60), observe=progress)
     assert (result.outcome, result.reason) == ("stopped", "interrupted")
-    assert run(model, data, tables=result.tables).total_updates == 50
+    assert run(model, data, init=lsh.Init(tables=result.tables)).total_updates == 50
 
 
 def test_ctrl_c_ends_a_prediction() -> None:
@@ -531,8 +531,10 @@ def test_virtual_time_plays_one_worker_as_a_thread(model: External, how: dict[st
         rule=lsh.SGD(0.1),
         batch_size=BATCH,
         seed=SEED,
-        init=GRAPH.init(SEED),
-        tables=tables.of(GRAPH.tables, rule=lsh.SGD(0.1), init=tables.normal(0.4), seed=SEED),
+        init=lsh.Init(
+            GRAPH.init(SEED),
+            tables=tables.of(GRAPH.tables, rule=lsh.SGD(0.1), init=tables.normal(0.4), seed=SEED),
+        ),
         **how,
     )
     check_close(played.result, wanted, atol=0.0)

@@ -125,8 +125,8 @@ def test_training_follows_pytorch(name: str, rule: str, dim: int, kind: str) -> 
             rule=ours,
             batch_size=BATCH,
             seed=SEED,
-            tables=new(),
-            evaluate_every=60.0,
+            init=lsh.Init(tables=new()),
+            observe=lsh.Observe(every=60.0),
         )
         close = {"atol": 2e-4, "rtol": 0}
         np.testing.assert_allclose(result.parameters, torchs.theta.detach().numpy(), **close)

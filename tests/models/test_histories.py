@@ -35,7 +35,7 @@ def trained(name: str) -> tuple[Graph, lsh.TrainResult]:
         until=lsh.until(epochs=3),
         batch_size=64,
         threads=1,
-        tables=lsh.tables.of(model.tables, rule=lsh.Adagrad(0.05), seed=1),
+        init=lsh.Init(tables=lsh.tables.of(model.tables, rule=lsh.Adagrad(0.05), seed=1)),
     )
     return model, result
 

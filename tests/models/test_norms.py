@@ -255,7 +255,11 @@ def with_checkpoints(**settings: Any) -> tuple[Every, lsh.TrainResult]:
     for updates in (8_000, 80_000, 800_000):
         kept = Every()
         result = trained(
-            chain(DataNorm()), dense(), updates, checkpoint=kept, checkpoint_every=1e-3, **settings
+            chain(DataNorm()),
+            dense(),
+            updates,
+            checkpoint=lsh.Checkpoint(kept, every=1e-3),
+            **settings,
         )
         if len(kept.batches) > 2:
             return kept, result
@@ -316,7 +320,7 @@ def test_modes_and_virtual_time_average_too() -> None:
 
 def test_a_recorded_run_is_made_again(tmp_path: Path) -> None:
     graph, data = chain(BatchNorm()), dense()
-    result = trained(graph, data, 30, threads=2, record=tmp_path / "run")
+    result = trained(graph, data, 30, threads=2, observe=lsh.Observe(record=tmp_path / "run"))
     made = lsh.replay(tmp_path / "run", graph, data)
     np.testing.assert_array_equal(made.parameters, result.parameters)
 

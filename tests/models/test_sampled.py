@@ -196,9 +196,8 @@ def test_50_steps_follow_pytorch_with_the_same_negatives(shared: bool, rule: str
         rule=ours,
         batch_size=BATCH,
         seed=SEED,
-        tables=new(),
-        init=graph.init(SEED),
-        evaluate_every=60.0,
+        init=lsh.Init(graph.init(SEED), tables=new()),
+        observe=lsh.Observe(every=60.0),
     )
     np.testing.assert_allclose(result.parameters, judged[0].detach().numpy(), atol=3e-4)
     for table, judge in zip(graph.tables, judged[1:], strict=True):

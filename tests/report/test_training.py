@@ -35,7 +35,7 @@ def result(request: pytest.FixtureRequest) -> TrainResult:
         discipline=request.param,
         rule=lsh.Adagrad(0.05),
         staleness=staleness.inverse(),
-        tables=made,
+        init=lsh.Init(tables=made),
         threads=2,
         batch_size=50,
         until=lsh.until(epochs=2),

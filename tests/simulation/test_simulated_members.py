@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from drawing import examples
@@ -57,7 +59,8 @@ def clusters(draw):
     return made.members(draw(changes()))
 
 
-def play_small(mode, cluster, epochs=EPOCHS, **given):
+def play_small(mode, cluster, epochs=EPOCHS, term=None, **given):
+    mode = dataclasses.replace(mode, term=term)
     return lsh.simulate(
         LOGISTIC,
         SMALL,
@@ -114,11 +117,13 @@ def test_a_share_of_the_time_is_away():
     assert whole.result.elapsed / played.result.elapsed == pytest.approx(2.0 / 3.0, abs=0.06)
 
 
-@pytest.mark.parametrize("told", [{"term": 0.02}, {"detection": 0.015}], ids=str)
-def test_an_update_that_is_made_without_who_has_crashed_counts_towards_the_limit(told):
+@pytest.mark.parametrize(
+    ("mode", "told"), [(modes.Sync(term=0.02), {}), (modes.Sync(), {"detection": 0.015})], ids=str
+)
+def test_an_update_that_is_made_without_who_has_crashed_counts_towards_the_limit(mode, told):
     cluster = simulation.constant(2, 1e-3).members([(0.0005, 1, "crash")])
     made = [
-        play(modes.Sync(), cluster, until=lsh.until(updates=n), **told).result.total_updates
+        play(mode, cluster, until=lsh.until(updates=n), **told).result.total_updates
         for n in (1, 2, 5)
     ]
     assert made == [1, 2, 5]  # the first when it is noticed
@@ -127,8 +132,11 @@ def test_an_update_that_is_made_without_who_has_crashed_counts_towards_the_limit
 def test_sync_goes_on_without_who_has_crashed_once_that_is_noticed():
     cluster = simulation.constant(4, 1e-3).members([(0.0105, 3, "crash")])
     # 40 batches of four, then the other 120 of three, after a wait for the term or the detection.
-    for told, wait in (({"term": 0.02}, 0.02), ({"detection": 0.015}, 0.0155)):
-        played = play(modes.Sync(), cluster, **told)
+    for mode, told, wait in (
+        (modes.Sync(term=0.02), {}, 0.02),
+        (modes.Sync(), {"detection": 0.015}, 0.0155),
+    ):
+        played = play(mode, cluster, **told)
         assert played.mode.lost == 16
         assert played.mode.departures == 1
         assert played.result.elapsed == pytest.approx(0.010 + wait + 1e-3 * 120 / 3, abs=3e-3)
@@ -161,7 +169,7 @@ def test_a_batch_that_is_computed_again_is_as_fresh_as_its_parameters(told):
 
 def test_a_batch_that_takes_longer_than_the_term_goes_to_another():
     cluster = simulation.constant(4, 1e-3).slower([30])
-    played = play(modes.ASP(), cluster, term=0.01)
+    played = play(modes.ASP(term=0.01), cluster)
     assert played.mode.late > 0
     assert played.mode.lost == 0
     assert played.mode.worker_examples.sum() - played.mode.late == 4 * 640
@@ -251,7 +259,6 @@ def test_a_change_is_a_time_a_worker_and_what():
     [
         (simulation.constant(2, 1e-3).failing(1.0, 1.0), {}, "term or detection must be given"),
         (simulation.constant(2, 1e-3).members([(1.0, 0, "crash")]), {}, "term or detection must"),
-        (simulation.constant(2, 1e-3), {"term": 0.0}, "term must be greater than 0"),
         (simulation.constant(2, 1e-3), {"detection": -1.0}, "detection must be at least 0"),
     ],
 )
@@ -263,7 +270,6 @@ def test_wrong_arguments(cluster, told, message):
 @pytest.mark.parametrize(
     ("cluster", "told", "name"),
     [
-        (simulation.constant(2, 1e-3), {"term": 1.0}, "term"),
         (simulation.constant(2, 1e-3), {"detection": 1.0}, "detection"),
         (simulation.constant(2, 1e-3).failing(1.0, 1.0), {}, "failing"),
         (simulation.constant(2, 1e-3).members([(1.0, 0, "leave")]), {}, "members"),

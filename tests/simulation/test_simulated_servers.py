@@ -273,7 +273,7 @@ def test_every_row_gradient_is_counted_over_links(mode):
                 data,
                 cluster,
                 mode=mode,
-                tables=made,
+                init=lsh.Init(tables=made),
                 detection=0.005,
                 shards=simulation.memorywise(3),
             )
@@ -312,8 +312,8 @@ def test_transfers_weigh_the_rows_of_their_server():
 def test_a_seed_gives_the_same_bits_with_everything():
     cluster = simulation.exponential(5, 1e-3, update=5e-4)
     cluster = cluster.over(Network(bandwidth=100.0 * BYTES)).failing(0.05, 0.01)
-    told = {"shards": simulation.packed(2), "detection": 0.01, "term": 0.5, "epochs": 1}
-    first, again = (play(modes.GBA(m=3), cluster, **told) for _ in range(2))
+    told = {"shards": simulation.packed(2), "detection": 0.01, "epochs": 1}
+    first, again = (play(modes.GBA(m=3, term=0.5), cluster, **told) for _ in range(2))
     assert np.array_equal(first.result.parameters, again.result.parameters)
     counted, told_again = (
         [(s.applied, s.stale, s.late, s.missing) for s in played.shards]

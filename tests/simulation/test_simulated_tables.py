@@ -100,7 +100,7 @@ def test_one_worker_has_the_bits_of_sequential_with_tables_that_grow() -> None:
     runs = []
     for run in (trained, play):
         made = tables.of(graph.tables, rule=lsh.Adagrad(0.1), max_bytes=2**20, admit_after=2)
-        given = {"tables": made}
+        given = {"init": lsh.Init(tables=made)}
         if run is play:
             runs.append(play(graph, data, simulation.constant(1, 1.0), **given).result)
         else:
@@ -228,7 +228,14 @@ def test_rows_are_divided_by_the_batches_that_contain_their_id(mode, containing)
         made = tables.of(graph.tables, rule=lsh.SGD(1.0), seed=SEED)
         if mode is not None:
             until = lsh.until(updates=updates)
-            play(graph, data, simulation.constant(4, 1.0), mode=mode, until=until, tables=made)
+            play(
+                graph,
+                data,
+                simulation.constant(4, 1.0),
+                mode=mode,
+                until=until,
+                init=lsh.Init(tables=made),
+            )
         return {name: table.lookup(ids, versions=True) for name, table in made.items()}
 
     begun, updated = rows(None, 0), rows(mode(divide_by_containing=containing), 1)
@@ -277,7 +284,11 @@ def test_rows_of_batches_that_are_under_way_are_not_evicted() -> None:
     data = clicks(graph, 4000, kind="bags", rows=5000)
     made = tables.of(graph.tables, rule=lsh.SGD(0.1), max_bytes=2**16, evict="age")
     result = play(
-        graph, data, simulation.exponential(30, 1.0), mode=modes.GBA(m=4), tables=made
+        graph,
+        data,
+        simulation.exponential(30, 1.0),
+        mode=modes.GBA(m=4),
+        init=lsh.Init(tables=made),
     ).result
     assert result.rows["late"] == 0
     assert accounted(result) <= asked(result)
@@ -292,7 +303,7 @@ def test_workers_that_crash_take_their_rows_with_them() -> None:
     data = clicks(graph, 2000, kind="bags", rows=3000)
     made = tables.of(graph.tables, rule=lsh.SGD(0.1), max_bytes=2**17, evict="age")
     cluster = simulation.exponential(8, 1.0).failing(mean_between=10.0, mean_down=2.0)
-    played = play(graph, data, cluster, mode=modes.ASP(), tables=made, detection=1.0)
+    played = play(graph, data, cluster, mode=modes.ASP(), init=lsh.Init(tables=made), detection=1.0)
     assert played.mode.lost > 0
     assert played.mode.applied == 2 * 2000
     assert accounted(played.result) < asked(played.result)
@@ -317,12 +328,13 @@ def test_tables_go_on() -> None:
     graph = small()
     data = clicks(graph)
     made = tables.of(graph.tables, rule=lsh.Adam(0.01), seed=SEED)
-    settings = {"mode": modes.ASP(), "rule": lsh.Adam(0.01), "tables": made}
-    first = play(graph, data, simulation.constant(2, 1.0), **settings).result
+    settings = {"mode": modes.ASP(), "rule": lsh.Adam(0.01)}
+    begin = lsh.Init(tables=made)
+    first = play(graph, data, simulation.constant(2, 1.0), init=begin, **settings).result
     steps = {name: table.statistics()["steps"] for name, table in made.items()}
     assert set(steps.values()) == {first.total_updates}
     second = play(
-        graph, data, simulation.constant(2, 1.0), init=first.parameters, **settings
+        graph, data, simulation.constant(2, 1.0), init=lsh.Init(first.parameters, made), **settings
     ).result
     assert second.loss[0] == pytest.approx(first.loss[-1])
     assert {t.statistics()["steps"] for t in made.values()} == {2 * first.total_updates}
@@ -350,7 +362,7 @@ def test_trainers_are_refused() -> None:
 def test_wrong_tables() -> None:
     graph = small()
     with pytest.raises(ValueError, match="tables"):
-        play(graph, clicks(graph), simulation.constant(2, 1.0), tables={})
+        play(graph, clicks(graph), simulation.constant(2, 1.0), init=lsh.Init(tables={}))
 
 
 def test_transfers_weigh_the_rows_of_their_batch() -> None:

@@ -366,8 +366,7 @@ def test_ctrl_c_returns_what_was_reached():
         CREW.trainers(3, **LINK),
         sync.MA(),
         until=lsh.until(epochs=1000),
-        evaluate_every=0.005,
-        progress=progress,
+        observe=lsh.Observe(progress, every=0.005),
     )
     assert played.result.reason == "interrupted"
     assert 0 < played.result.total_updates < 10_000

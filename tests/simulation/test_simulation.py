@@ -174,7 +174,7 @@ def test_stop_rules_are_of_virtual_time():
         cluster=cluster,
         until=lsh.until(loss_fraction=0.5, seconds=100),
         rule=lsh.SGD(0.1),
-        evaluate_every=0.05,
+        observe=lsh.Observe(every=0.05),
         batch_size=8,
     ).result
     assert loss.outcome == "converged"
@@ -197,7 +197,10 @@ def test_ctrl_c_returns_the_state_reached():
             raise KeyboardInterrupt
 
     result = play(
-        lsh.Leashed(), simulation.constant(4, 1e-3), 10_000, evaluate_every=0.01, progress=progress
+        lsh.Leashed(),
+        simulation.constant(4, 1e-3),
+        10_000,
+        observe=lsh.Observe(progress, every=0.01),
     ).result
     assert result.reason == "interrupted"
     assert 0 < result.total_updates < 10_000
@@ -208,7 +211,7 @@ def test_an_error_of_a_callback_surfaces():
         raise RuntimeError("mine")
 
     with pytest.raises(RuntimeError, match="mine"):
-        play(lsh.Leashed(), simulation.constant(4, 1e-3), progress=progress)
+        play(lsh.Leashed(), simulation.constant(4, 1e-3), observe=progress)
 
 
 def test_an_error_of_a_gradient_surfaces():
@@ -244,9 +247,8 @@ def test_a_slow_worker_publishes_less():
         ({"cluster": 3}, "cluster must be"),
         ({"discipline": lsh.Hogwild(copy=False)}, r"Hogwild\(copy=False\) reads all the while"),
         ({"discipline": lsh.Sequential()}, "cluster must have 1 worker"),
-        ({"until": lsh.until(loss=0.1)}, "evaluate_every must be given"),
+        ({"until": lsh.until(loss=0.1)}, r"observe\.every must be given"),
         ({"batch_size": 10_000}, "batch_size must be at most"),
-        ({"evaluate_every": 0}, "evaluate_every must be greater"),
         ({"model": lsh.models.dlrm(100, 4, bottom=(8, 4), categories=2)}, "reads tables"),
     ],
 )
@@ -305,7 +307,7 @@ def test_a_day_is_vacant_at_night():
         until=lsh.until(seconds=2 * 86_400.0),
         mode=lsh.modes.ASP(),
         batch_size=1,
-        evaluate_every=3600.0,
+        observe=lsh.Observe(every=3600.0),
     ).result
     by_hour = result.eps[1:49].reshape(2, 24)
     night, evening = by_hour[:, 2:6].mean(axis=1), by_hour[:, 16:20].mean(axis=1)

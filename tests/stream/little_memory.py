@@ -101,7 +101,11 @@ def release(group: Path) -> None:
 def train(data: stream.Stream, threads: int, **changes: Any) -> lsh.TrainResult:
     """A small DLRM on growing tables."""
     model = lsh.models.dlrm(None, 8, 13, bottom=(16, 8), top=(16,), categories=26)
-    arguments: dict[str, Any] = {"until": lsh.until(epochs=1), "evaluate_every": 1e6, **changes}
+    arguments: dict[str, Any] = {
+        "until": lsh.until(epochs=1),
+        "observe": lsh.Observe(every=1e6),
+        **changes,
+    }
     return lsh.train(
         model, data, rule=lsh.Adagrad(0.02), threads=threads, batch_size=512, **arguments
     )

@@ -145,7 +145,7 @@ def test_runs_in_place_end_and_go_on_where_they_should(tmp_path: Path, in_place:
         resumed = train(model, rows, until=lsh.until(epochs=2), resume=half, **settings)
         np.testing.assert_array_equal(resumed.parameters, whole.parameters)
         assert resumed.reason == "epochs"
-        paused: dict[str, Any] = {"checkpoint": half, "checkpoint_updates": 7, "threads": 1}
+        paused: dict[str, Any] = {"checkpoint": lsh.Checkpoint(half, updates=7), "threads": 1}
         again = train(model, rows, until=lsh.until(epochs=2), **settings, **paused)
         np.testing.assert_array_equal(again.parameters, whole.parameters)
     decaying = models.logistic_regression(FEATURES, l2=0.01)
@@ -279,7 +279,7 @@ def test_every_discipline_trains_on_every_row(
         rule=lsh.SGD(0.2),
         until=lsh.until(epochs=20),
         validation=rows.read(),
-        metrics=lsh.metrics.progressive(),
+        observe=lsh.Observe(metrics=lsh.metrics.progressive()),
     )
     batches = math.ceil(20 * 405 / BATCH)
     if isinstance(discipline, lsh.Synchronous):
@@ -298,14 +298,19 @@ def test_metrics_before_training_are_those_from_memory(tmp_path: Path):
     memory = stream.libsvm(write(tmp_path / "given.svm", lines), FEATURES).read()
     for model in (MODELS["logistic_regression"], MODELS["fm"], MODELS["ffm"]):
         found = [
-            train(model, data, metrics=lsh.metrics.progressive(), rule=lsh.Adam(0.01))
+            train(
+                model,
+                data,
+                observe=lsh.Observe(metrics=lsh.metrics.progressive()),
+                rule=lsh.Adam(0.01),
+            )
             for data in (memory, rows)
         ]
         assert found[0].metrics.total[-1] == pytest.approx(found[1].metrics.total[-1], nan_ok=True)
         plain = train(model, rows, rule=lsh.Adam(0.01))
         np.testing.assert_array_equal(plain.parameters, found[1].parameters)
     with pytest.raises(TypeError, match=r"gauc is not for .*sparse rows do not tell"):
-        train(model, rows, metrics=lsh.metrics.progressive(gauc="user"))
+        train(model, rows, observe=lsh.Observe(metrics=lsh.metrics.progressive(gauc="user")))
 
 
 @pytest.mark.parametrize("how", [lsh.Hogwild(), lsh.Locked()], ids=["in place", "locked"])
@@ -320,7 +325,7 @@ def test_the_loss_of_a_pass_is_the_mean_over_all_of_its_rows(
         discipline=how,
         threads=threads,
         rule=lsh.Adagrad(0.1),
-        metrics=lsh.metrics.progressive(),
+        observe=lsh.Observe(metrics=lsh.metrics.progressive()),
     )
     assert result.config["sparse_updates"]
     assert result.metrics is not None

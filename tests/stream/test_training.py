@@ -369,7 +369,7 @@ def test_the_loss_of_a_pass_is_the_mean_over_all_of_its_rows(tmp_path: Path, thr
             rule=lsh.Adagrad(rate),
             threads=threads,
             batch_size=16,
-            metrics=lsh.metrics.progressive(),
+            observe=lsh.Observe(metrics=lsh.metrics.progressive()),
         )
         assert result.metrics is not None
         assert result.final_loss == pytest.approx(result.metrics.total[-1].log_loss, rel=1e-6)
@@ -392,7 +392,7 @@ def test_the_loss_of_several_passes_is_of_the_last_and_where_it_is_under_way_of_
             rule=lsh.Adagrad(0.1),
             threads=1,
             batch_size=16,
-            metrics=lsh.metrics.progressive(),
+            observe=lsh.Observe(metrics=lsh.metrics.progressive()),
         )
 
     # The sums of the losses before each update: of 100 of a pass, and a quarter of the next.
@@ -437,7 +437,7 @@ def test_the_loss_of_a_run_that_is_resumed_is_of_the_rows_from_there_on(tmp_path
     folder = tmp_path / "half"
     counts = lsh.metrics.progressive()
     train(model, rows, until=lsh.until(updates=17), checkpoint=folder)
-    rest = train(model, rows, resume=folder, metrics=counts)
+    rest = train(model, rows, resume=folder, observe=lsh.Observe(metrics=counts))
     assert rest.metrics is not None
     assert rest.final_loss == pytest.approx(rest.metrics.total[-1].log_loss, rel=1e-6)
     whole = train(model, rows, until=lsh.until(epochs=2))
@@ -459,7 +459,7 @@ def test_users_tell_gauc_as_from_memory(tmp_path: Path, threads: int, kept: int)
             source,
             rule=lsh.SGD(1e-30),  # so that a batch is scored alike, whichever came before it
             threads=threads,
-            metrics=lsh.metrics.progressive(gauc="C3", kept=kept),
+            observe=lsh.Observe(metrics=lsh.metrics.progressive(gauc="C3", kept=kept)),
         ).metrics.total[-1]
         for source in (rows.read(), rows)
     ]
@@ -469,7 +469,7 @@ def test_users_tell_gauc_as_from_memory(tmp_path: Path, threads: int, kept: int)
     assert found[0].gauc == found[1].gauc
     assert found[0].auc == found[1].auc
     plain = train(model, rows)
-    same(plain, train(model, rows, metrics=lsh.metrics.progressive(gauc="C3")))
+    same(plain, train(model, rows, observe=lsh.Observe(metrics=lsh.metrics.progressive(gauc="C3"))))
 
 
 def test_whose_rows_of_a_stream_are_is_told_by_a_feature_of_one_id(tmp_path: Path):
@@ -482,7 +482,7 @@ def test_whose_rows_of_a_stream_are_is_told_by_a_feature_of_one_id(tmp_path: Pat
         (np.zeros(len(data), np.int64), TypeError, "gauc must name a feature of the stream"),
     ):
         with pytest.raises(error, match=message):
-            train(model, rows, metrics=lsh.metrics.progressive(gauc=gauc))
+            train(model, rows, observe=lsh.Observe(metrics=lsh.metrics.progressive(gauc=gauc)))
 
 
 @pytest.mark.parametrize(

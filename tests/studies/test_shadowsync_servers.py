@@ -28,7 +28,7 @@ def train(synchroniser: sync.Synchroniser | None, servers: Servers | None = None
             "batches": 50,
             "until": lsh.until(epochs=2),
             "batch_size": 16,
-            "evaluate_every": 1e6,
+            "observe": lsh.Observe(every=1e6),
             **settings,
         },
     )

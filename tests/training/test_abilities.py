@@ -19,32 +19,40 @@ TRAINERS = simulation.constant(2, 1.0).trainers(2)
 FAILING = simulation.constant(2, 1.0).failing(10.0, 1.0)
 
 
+class Place:
+    """In a run."""
+
+    def __init__(self, sync: lsh.sync.Synchroniser | None = None) -> None:
+        self.sync = sync
+
+    def session(self, *_: Any, **__: Any) -> None: ...
+
+
 def asked(tmp_path: Path) -> dict[str, dict[str, Any]]:
     """By what the table calls it, the arguments that ask for it."""
-    kept = {"checkpoint": tmp_path / "kept"}
     return {
         "discipline": {"discipline": lsh.Leashed()},
         "mode": {"mode": modes.ASP()},
         "models": {"mode": modes.LocalSGD(h=2)},
         "mixing": {"mode": modes.SHAT()},
         "staleness by stages": {"staleness": STAGES},
-        "sync": {"sync": lsh.sync.MA()},
-        "cluster": {"cluster": object()},
+        "sync": {"cluster": Place(lsh.sync.MA())},
+        "cluster": {"cluster": Place()},
         'threads="auto"': {"threads": "auto"},
-        "record": {"record": tmp_path / "record"},
+        "record": {"observe": lsh.Observe(record=tmp_path / "record")},
         "resume": {"resume": tmp_path / "run"},
         "until.loss": {"until": lsh.until(epochs=1, loss=0.1)},
         "until.loss_fraction": {"until": lsh.until(epochs=1, loss_fraction=0.1)},
         "until.divergence": {"until": lsh.until(epochs=1, divergence=9.0)},
-        "checkpoint": kept,
-        "checkpoint_every": {**kept, "checkpoint_every": 1.0},
-        "checkpoint_updates": {**kept, "checkpoint_updates": 9},
-        "incremental": {**kept, "incremental": True},
-        "term": {"term": 9.0},
+        "metrics": {"observe": lsh.Observe(metrics=lsh.metrics.progressive())},
+        "checkpoint.every": {"every": 1.0},
+        "checkpoint.updates": {"updates": 9},
+        "checkpoint.incremental": {"incremental": True},
     }
 
 
 VIRTUAL: dict[str, dict[str, Any]] = {
+    "virtual time": {"cluster": simulation.constant(2, 1.0)},
     "cluster of trainers": {"cluster": TRAINERS},
     "detection": {"detection": 1.0},
     "network": {"cluster": simulation.constant(2, 1.0).over(simulation.Network(1e6))},
@@ -64,6 +72,9 @@ def arguments(tmp_path: Path) -> Any:
         given: dict[str, Any] = {"until": lsh.until(epochs=1), "batch_size": 16}
         for part in parts:
             given |= VIRTUAL.get(part, asked(tmp_path).get(part, {}))
+        kept = {k: given.pop(k) for k in ("every", "updates", "incremental") if k in given}
+        if kept:
+            given["checkpoint"] = lsh.Checkpoint(tmp_path / "kept", **kept)
         return (*problems[data](), given)
 
     return of
@@ -74,7 +85,7 @@ def test_what_does_not_go_together_is_refused_with_its_reason(
     refused: abilities.Refused, arguments: Any
 ) -> None:
     model, data, given = arguments((*refused.beside, refused.asked))
-    call = lsh.simulate if refused.asked in VIRTUAL else lsh.train
+    call = lsh.simulate if {refused.asked, *refused.beside} & VIRTUAL.keys() else lsh.train
     with pytest.raises(ValueError) as raised:  # noqa: PT011 (compared whole)
         call(model, data, **given)
     assert str(raised.value) in {str(one) for one in abilities.REFUSED}
@@ -85,8 +96,6 @@ def test_what_does_not_go_together_is_refused_with_its_reason(
 @pytest.mark.parametrize("needs", abilities.NEEDS, ids=str)
 def test_what_means_nothing_by_itself_is_refused(needs: abilities.Needs, arguments: Any) -> None:
     model, data, given = arguments((needs.asked,))
-    if needs.needs == "checkpoint":
-        given.pop("checkpoint")
     call = lsh.simulate if needs.asked in VIRTUAL else lsh.train
     if call is lsh.simulate:
         given = {"cluster": simulation.constant(2, 1.0), **given}

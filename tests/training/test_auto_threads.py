@@ -20,7 +20,8 @@ from training.test_modes_on_any_data import FEATURES, LINEAR, MACHINE, rows, tex
 import leashed as lsh
 from leashed import models, stream
 from leashed.models import BatchNorm, Dense, Graph, Input, ReLU, tables
-from leashed.training import train as training
+from leashed.training import request
+from leashed.training import run as running
 
 DISCIPLINES = [
     lsh.Synchronous(),
@@ -43,10 +44,10 @@ def rates(monkeypatch: pytest.MonkeyPatch) -> list[float]:
             found.append(next((rate for _ in range(1000) if (rate := eps(m)) > 0), 0.0))
         return 1
 
-    monkeypatch.setattr(training, "cores", lambda: 2)
-    monkeypatch.setattr(training, "fastest", fastest)
-    monkeypatch.setattr(training, "PROBE_SECONDS", 0.02)
-    monkeypatch.setattr(training, "PROBE_ROWS", 100)
+    monkeypatch.setattr(request, "cores", lambda: 2)
+    monkeypatch.setattr(running, "fastest", fastest)
+    monkeypatch.setattr(running, "PROBE_SECONDS", 0.02)
+    monkeypatch.setattr(running, "PROBE_ROWS", 100)
     return found
 
 
@@ -189,7 +190,7 @@ def test_tables_that_are_given_are_not_tried_on() -> None:
     runs = []
     for threads in (1, "auto"):
         given = tables.of(model.tables, rule=lsh.Adagrad(0.1), seed=7)
-        runs.append(train(model, data, threads=threads, tables=given))
+        runs.append(train(model, data, threads=threads, init=lsh.Init(tables=given)))
         assert runs[-1].tables == given
     same(*runs)
     first, second = ([t.statistics() for t in run.tables.values()] for run in runs)
@@ -239,7 +240,7 @@ def test_ctrl_c_ends_a_trial_and_says_what_is_gone(
         signal.raise_signal(signal.SIGINT)
         return 1
 
-    monkeypatch.setattr(training, "fastest", interrupted)
+    monkeypatch.setattr(running, "fastest", interrupted)
     file = io.BytesIO(text_of(data).encode())
     once = stream.csv(file, columns_of(data), part_bytes=10**6)
     with pytest.raises(KeyboardInterrupt, match=r"408 rows of .* were read, and none was trained"):

@@ -163,14 +163,8 @@ TRAIN = [
     case("init", Unprintable(), TypeError, "init must hold real numbers"),
     case("init", [[1.0], [1.0, 2.0]], TypeError, "init cannot be read as an array"),
     # Monitor.
-    case("evaluate_every", 0, ValueError, "evaluate_every must be greater than 0"),
-    case("evaluate_every", -1.0, ValueError, "evaluate_every must be greater than 0"),
-    case("evaluate_every", math.nan, ValueError, f"evaluate_every {FINITE}"),
-    case("evaluate_every", math.inf, ValueError, f"evaluate_every {FINITE}"),
-    case("evaluate_every", "1s", TypeError, "evaluate_every must be a number"),
-    case("evaluate_every", True, TypeError, "evaluate_every must be a number"),
-    case("progress", True, TypeError, "progress must be callable"),
-    case("progress", "bar", TypeError, "progress must be callable"),
+    case("observe", True, TypeError, r"observe must be leashed.Observe\(...\) or a function"),
+    case("observe", "bar", TypeError, "observe must be"),
 ]
 
 

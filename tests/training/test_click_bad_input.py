@@ -56,37 +56,45 @@ CASES: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "a validation Dataset": ({"validation": DENSE}, TypeError, "validation must be a ClickDataset"),
     "clicks for none": ({"model": PLAIN}, TypeError, "data must be a Dataset"),
     "tables for none": (
-        {"model": PLAIN, "data": DENSE, "tables": new()},
+        {"model": PLAIN, "data": DENSE, "init": lsh.Init(tables=new())},
         ValueError,
         "tables must be left out: the model reads none",
     ),
     "a table missing": (
-        {"tables": {"c0": lsh.Table(dim=8, rows=ROWS)}},
+        {"init": lsh.Init(tables={"c0": lsh.Table(dim=8, rows=ROWS)})},
         ValueError,
         "tables must be c0, c1; got c0",
     ),
     "a table more": (
-        {"tables": new(c2=lsh.Table(dim=8, rows=ROWS))},
+        {"init": lsh.Init(tables=new(c2=lsh.Table(dim=8, rows=ROWS)))},
         ValueError,
         "tables must be c0, c1; got c0, c1, c2",
     ),
     "another dim": (
-        {"tables": new(c1=lsh.Table(dim=9, rows=ROWS))},
+        {"init": lsh.Init(tables=new(c1=lsh.Table(dim=9, rows=ROWS)))},
         ValueError,
         r"tables\['c1'\] has dim 9 and rows 12, but the model reads dim 8 and rows 12",
     ),
     "other rows": (
-        {"tables": new(c1=lsh.Table(dim=8, rows=ROWS + 1))},
+        {"init": lsh.Init(tables=new(c1=lsh.Table(dim=8, rows=ROWS + 1)))},
         ValueError,
         r"tables\['c1'\] has dim 8 and rows 13",
     ),
     "one that grows": (
-        {"tables": new(c1=lsh.Table(dim=8, max_bytes=2**20))},
+        {"init": lsh.Init(tables=new(c1=lsh.Table(dim=8, max_bytes=2**20)))},
         ValueError,
         r"tables\['c1'\] has dim 8 and rows None",
     ),
-    "no table": ({"tables": new(c1=np.zeros((ROWS, 8)))}, TypeError, "tables must map names to"),
-    "no mapping": ({"tables": list(new().values())}, TypeError, "tables must map names to"),
+    "no table": (
+        {"init": lsh.Init(tables=new(c1=np.zeros((ROWS, 8))))},
+        TypeError,
+        "tables must map names to",
+    ),
+    "no mapping": (
+        {"init": lsh.Init(tables=list(new().values()))},
+        TypeError,
+        "tables must map names to",
+    ),
     "a cluster": ({"cluster": object()}, ValueError, "cluster is not for models that are graphs"),
     "Momentum": ({"rule": lsh.Momentum(0.1)}, TypeError, "Momentum would have to move rows"),
     "weight decay": (
@@ -120,7 +128,12 @@ def test_what_is_wrong_is_named(name: str, monkeypatch: pytest.MonkeyPatch, tmp_
 
 def test_momentum_is_for_parameters_where_tables_have_a_rule_of_their_own() -> None:
     result = lsh.train(
-        MODEL, DATA, until=lsh.until(updates=3), rule=lsh.Momentum(0.1), tables=new(), batch_size=8
+        MODEL,
+        DATA,
+        until=lsh.until(updates=3),
+        rule=lsh.Momentum(0.1),
+        init=lsh.Init(tables=new()),
+        batch_size=8,
     )
     assert np.isfinite(result.loss[-1])
 
@@ -133,7 +146,7 @@ def test_one_table_under_two_names_is_refused() -> None:
             DATA,
             until=lsh.until(updates=3),
             batch_size=8,
-            tables={"c0": both, "c1": both},
+            init=lsh.Init(tables={"c0": both, "c1": both}),
         )
     assert both.statistics()["applied"] == 0
 
@@ -190,8 +203,8 @@ def test_ids_that_change_afterwards_end_the_run_with_an_error() -> None:
                     threads=threads,
                     batch_size=16,
                     discipline=discipline,
-                    tables=given,
-                    progress=progress,
+                    init=lsh.Init(tables=given),
+                    observe=progress,
                 )
             ids[1][:] = 0
             assert np.isfinite(graph.evaluate(graph.init(), data, given).loss)

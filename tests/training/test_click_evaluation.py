@@ -88,7 +88,9 @@ def test_evaluation_and_prediction_leave_no_trace(settings: dict[str, Any]) -> N
     graph = small(rows=None)
     new = growing(graph, max_bytes=100_000, **settings)
     data = clicks(graph, 600, rows=10**9)
-    result = lsh.train(graph, data, tables=new, until=lsh.until(epochs=1), threads=2, batch_size=16)
+    result = lsh.train(
+        graph, data, init=lsh.Init(tables=new), until=lsh.until(epochs=1), threads=2, batch_size=16
+    )
     seen = np.concatenate([data.ids, clicks(graph, 50, seed=9, rows=10**9).ids])
 
     def state() -> list[Any]:
@@ -117,11 +119,11 @@ def test_rows_are_admitted_by_batches_alone() -> None:
         graph,
         data,
         validation=clicks(graph, seed=4, rows=10**9),
-        tables=growing(graph),
+        init=lsh.Init(tables=growing(graph)),
         until=lsh.until(updates=updates),
         threads=1,
         batch_size=batch,
-        evaluate_every=1e-4,
+        observe=lsh.Observe(every=1e-4),
     )
     for table in result.tables.values():
         told = table.statistics()
@@ -135,9 +137,13 @@ def test_initial_losses_are_those_of_rows_as_they_begin() -> None:
     data = clicks(fixed)
     until = lsh.until(updates=1)
     losses = [
-        lsh.train(graph, data, tables=tables.of(graph.tables, seed=8), until=until, threads=1).loss[
-            0
-        ]
+        lsh.train(
+            graph,
+            data,
+            init=lsh.Init(tables=tables.of(graph.tables, seed=8)),
+            until=until,
+            threads=1,
+        ).loss[0]
         for graph in (grows, fixed)
     ]
     assert losses[0] == losses[1]

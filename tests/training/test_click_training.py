@@ -147,7 +147,14 @@ def test_a_policy_that_leaves_a_gradient_out_leaves_its_rows_in() -> None:
     data = clicks(graph, 480)
     until = lsh.until(epochs=20)
     new = tables.of(graph.tables, rule=lsh.SGD(0.1))  # whose rows have no policy
-    result = run(graph, data, threads=3, until=until, staleness=lsh.staleness.cutoff(0), tables=new)
+    result = run(
+        graph,
+        data,
+        threads=3,
+        until=until,
+        staleness=lsh.staleness.cutoff(0),
+        init=lsh.Init(tables=new),
+    )
     for feature, table in enumerate(result.tables.values()):
         told = table.statistics()
         assert told["applied"] == distinct(data, [feature], SEED, result.gradients)
@@ -168,7 +175,9 @@ def test_a_growing_table_stays_below_its_limit_and_accounts_for_every_row(thread
                 evict=evict,
                 admit_after=admit_after,
             )
-            result = run(graph, data, threads=threads, tables=new, until=lsh.until(epochs=4))
+            result = run(
+                graph, data, threads=threads, init=lsh.Init(tables=new), until=lsh.until(epochs=4)
+            )
             batches = result.gradients
             for feature, table in enumerate(result.tables.values()):
                 told = table.statistics()
@@ -197,7 +206,7 @@ def test_ids_beyond_a_sequences_length_are_not_looked_up() -> None:
         None, {"C1": Bags(ids, np.arange(0, 5 * n + 1, 5))}, np.arange(n) % 2
     )
     given = tables.of(graph.tables, rule=lsh.SGD(0.1), max_bytes=2**22)
-    run(graph, data, until=lsh.until(epochs=1), tables=given)
+    run(graph, data, until=lsh.until(epochs=1), init=lsh.Init(tables=given))
     told = given["items"].statistics()
     assert told["asked"] == 2 * n
     assert told["rows"] == 2 * n + 2  # and the two ids that always have one
@@ -213,7 +222,7 @@ def test_two_trainings_share_a_table() -> None:
         results[name] = run(
             model,
             clicks(model, 480),
-            tables=given,
+            init=lsh.Init(tables=given),
             threads=2,
             seed=seed,
             until=lsh.until(epochs=10),
@@ -241,7 +250,9 @@ def test_tables_given_again_go_on() -> None:
     data = clicks(graph)
     once = run(graph, data, until=lsh.until(updates=40), rule=lsh.SGD(0.1))
     first = run(graph, data, until=lsh.until(updates=40), rule=lsh.SGD(0.1))
-    again = run(graph, data, tables=first.tables, init=first.parameters, rule=lsh.SGD(0.1))
+    again = run(
+        graph, data, init=lsh.Init(first.parameters, tables=first.tables), rule=lsh.SGD(0.1)
+    )
     assert again.tables == first.tables
     assert again.loss[0] == once.loss[-1]
     assert again.loss[-1] < again.loss[0]
@@ -255,9 +266,9 @@ def test_a_table_given_again_goes_on_with_its_steps() -> None:
     rule = lsh.SGD(lsh.schedules.step(0.1, every=4, factor=1e-20))
     until = lsh.until(updates=4)
     new = tables.of(graph.tables, rule=rule)
-    first = everything(run(graph, data, tables=new, until=until, rule=lsh.SGD(0.1)))
+    first = everything(run(graph, data, init=lsh.Init(tables=new), until=until, rule=lsh.SGD(0.1)))
     assert {table.statistics()["steps"] for table in new.values()} == {4}
-    second = everything(run(graph, data, tables=new, until=until, rule=lsh.SGD(0.1)))
+    second = everything(run(graph, data, init=lsh.Init(tables=new), until=until, rule=lsh.SGD(0.1)))
     assert {table.statistics()["steps"] for table in new.values()} == {8}
     for got, wanted in zip(second[1:], first[1:], strict=True):
         np.testing.assert_allclose(got, wanted, atol=1e-12)
@@ -270,9 +281,9 @@ def test_swaps_periods_go_on_where_a_table_is_given_again() -> None:
     swap = lsh.SWAP(lsh.Adagrad(1e-6), 1, 0.999)
     new = tables.of(graph.tables, rule=swap, init=tables.zeros())
     ids = np.arange(ROWS)
-    run(graph, data, tables=new, until=lsh.until(updates=1100), rule=lsh.SGD(0.01))
+    run(graph, data, init=lsh.Init(tables=new), until=lsh.until(updates=1100), rule=lsh.SGD(0.01))
     before = [table.lookup(ids) for table in new.values()]
-    run(graph, data, tables=new, until=lsh.until(updates=1), rule=lsh.SGD(0.01))
+    run(graph, data, init=lsh.Init(tables=new), until=lsh.until(updates=1), rule=lsh.SGD(0.01))
     for table, old in zip(new.values(), before, strict=True):
         # A first step of Adagrad is as long as its rate; one after many is far shorter.
         assert np.abs(table.lookup(ids) - old).max() < 0.5e-6
@@ -286,7 +297,7 @@ def test_ctrl_c_ends_it_and_tables_stay_usable() -> None:
         if now.updates:
             signal.raise_signal(signal.SIGINT)
 
-    result = run(graph, data, threads=2, until=lsh.until(seconds=60), progress=progress)
+    result = run(graph, data, threads=2, until=lsh.until(seconds=60), observe=progress)
     assert (result.outcome, result.reason) == ("stopped", "interrupted")
     usable(graph, data, result)
 
@@ -308,7 +319,7 @@ def usable(graph: Graph, data: ClickDataset, result: lsh.TrainResult) -> None:
         table.update([1], np.ones((1, table.dim)))
         assert (table.lookup([1]) != before).any()
     assert np.isfinite(graph.evaluate(result.parameters, data, result.tables).loss)
-    assert run(graph, data, tables=result.tables).reason == "epochs"
+    assert run(graph, data, init=lsh.Init(tables=result.tables)).reason == "epochs"
 
 
 @pytest.mark.filterwarnings("ignore:the training crashed:RuntimeWarning")
@@ -339,7 +350,7 @@ def test_an_infinite_logit_ends_as_a_crash(label: int) -> None:
     new = tables.of(graph.tables, rule=lsh.SGD(0.1), init=tables.constant(1.0))
     init = np.full(graph.dimension, 1e38, np.float32)
     assert np.unique(graph.predict(init, alike, new)).tolist() == [1.0]
-    result = run(graph, alike, tables=new, init=init)
+    result = run(graph, alike, init=lsh.Init(init, tables=new))
     assert (result.outcome, result.reason) == ("crashed", "not_finite")
 
 
@@ -359,7 +370,7 @@ def test_a_weight_that_becomes_nan_ends_as_a_crash() -> None:
     def progress(_: lsh.Progress) -> None:
         weights[:] = np.nan
 
-    result = run(graph, shares, threads=2, until=lsh.until(seconds=60), progress=progress)
+    result = run(graph, shares, threads=2, until=lsh.until(seconds=60), observe=progress)
     assert (result.outcome, result.reason) == ("crashed", "not_finite")
     weights[:] = 1
     assert run(graph, shares).reason == "epochs"
@@ -370,7 +381,7 @@ def test_a_row_that_is_nan_ends_as_a_crash() -> None:
     graph = small()
     data = clicks(graph)
     new = tables.of(graph.tables, rule=lsh.SGD(1e38), init=tables.constant(1e38))
-    result = run(graph, data, tables=new, until=lsh.until(epochs=100))
+    result = run(graph, data, init=lsh.Init(tables=new), until=lsh.until(epochs=100))
     assert (result.outcome, result.reason) == ("crashed", "not_finite")
 
 

@@ -161,18 +161,17 @@ def test_validation_is_compared_with_the_data(other: str, tmp_path: Path) -> Non
 def test_parameters_to_begin_with_are_compared(result: lsh.TrainResult) -> None:
     tables = lsh.tables.of(dlrm().tables)
     with pytest.raises(ValueError, match=f"data's {OTHERWISE}"):
-        train(SWAPPED["ids"], init=result.parameters, tables=tables)
+        train(SWAPPED["ids"], init=lsh.Init(result.parameters, tables=tables))
     with pytest.raises(ValueError, match=f"data's {OTHERWISE}"):
         lsh.simulate(
             dlrm(),
             SWAPPED["ids"],
             cluster=simulation.constant(2, 1.0),
             until=ONCE,
-            init=result.parameters,
-            tables=tables,
+            init=lsh.Init(result.parameters, tables=tables),
         )
     # Deliberately: a copy is of no columns.
-    begun = train(SWAPPED["ids"], init=result.parameters.copy(), tables=tables)
+    begun = train(SWAPPED["ids"], init=lsh.Init(result.parameters.copy(), tables=tables))
     assert begun.config["columns"]["ids"] == ["device", "advertiser"]
 
 
@@ -397,7 +396,7 @@ def test_a_record_is_made_again_with_the_same_columns_only(tmp_path: Path) -> No
     trace, model = tmp_path / "run.trace", lsh.models.mlp(2, [3], 2)
     x, y = np.random.default_rng(0).normal(size=(20, 2)), np.arange(20) % 2
     data = Dataset.from_arrays(x, y, names=["a", "b"])
-    train(data, model=model, record=trace)
+    train(data, model=model, observe=lsh.Observe(record=trace))
     made = lsh.replay(trace, data=data)
     with pytest.raises(ValueError, match=OTHERWISE):
         lsh.replay(trace, data=Dataset.from_arrays(x, y, names=["b", "a"]))

@@ -64,7 +64,7 @@ def rows_of(tables: dict[str, lsh.Table], scratch: Path) -> list[Any]:
 def test_two_days_are_one_pass_over_both(norm: Any, paths: list[Path], tmp_path: Path) -> None:
     model = dlrm(norm=norm)
     both = lsh.train(model, lsh.stream.criteo(paths[:2]), until=lsh.until(epochs=1), **COMMON)
-    result = run(paths[:2], tmp_path / "run", model=model, checkpoint_updates=7)
+    result = run(paths[:2], tmp_path / "run", model=model, checkpoint=lsh.Checkpoint(updates=7))
     np.testing.assert_array_equal(result.parameters, both.parameters)
     np.testing.assert_array_equal(result.statistics, both.statistics)
     assert rows_of(result.tables, tmp_path / "rows") == rows_of(both.tables, tmp_path / "rows")
@@ -76,7 +76,9 @@ def test_each_day_is_predicted_by_the_model_of_the_day_before(
     paths: list[Path], tmp_path: Path
 ) -> None:
     model = dlrm()
-    told = run(paths, tmp_path / "run", model=model, metrics=lsh.metrics.progressive()).days
+    told = run(
+        paths, tmp_path / "run", model=model, observe=lsh.Observe(metrics=lsh.metrics.progressive())
+    ).days
     assert told[0].yesterday is None
     for k in (1, 2):
         before = run(paths[:k], tmp_path / f"until{k}", model=model)
@@ -116,7 +118,7 @@ def test_days_in_memory_and_made_when_they_are_due(tmp_path: Path) -> None:
 
     model = lsh.models.dlrm(50, 4, bottom=(8, 4), top=(8,))
     metrics = lsh.metrics.progressive(gauc=train.names[0])
-    given = {"folder": tmp_path / "run", **COMMON, "metrics": metrics}
+    given = {"folder": tmp_path / "run", **COMMON, "observe": lsh.Observe(metrics=metrics)}
     lsh.continual(model, [maker(0), maker(1)], **given)
     result = lsh.continual(model, (maker(k) for k in range(3)), **given)
     assert made == [0, 1, 2]
@@ -128,7 +130,7 @@ def test_days_in_memory_and_made_when_they_are_due(tmp_path: Path) -> None:
 
 
 def test_several_threads(paths: list[Path], tmp_path: Path) -> None:
-    result = run(paths, tmp_path / "run", threads=3, checkpoint_updates=5)
+    result = run(paths, tmp_path / "run", threads=3, checkpoint=lsh.Checkpoint(updates=5))
     assert [day.examples for day in result.days] == [320, 327, 334]
     assert result.days[-1].updates == 62
 
@@ -181,7 +183,7 @@ def test_ctrl_c_keeps_what_was_reached(paths: list[Path], tmp_path: Path) -> Non
             begun = True
             os.kill(os.getpid(), signal.SIGINT)
 
-    cut = run(paths, folder, progress=stop, evaluate_every=0.001)
+    cut = run(paths, folder, observe=lsh.Observe(stop, every=0.001))
     if begun:
         assert cut.outcome == "interrupted"
         assert len(cut.days) == 1
@@ -256,7 +258,7 @@ def test_what_no_day_can_be_told_from_is_refused(paths: list[Path], tmp_path: Pa
     regression = Graph(lsh.models.Input(13) >> lsh.models.Dense(1), loss="squared_error")
     refused(ValueError, "model must have one output and the loss log_loss", regression, days)
     users = lsh.metrics.progressive(gauc=np.zeros(3, np.int64))
-    refused(TypeError, "gauc must name a feature", model, days, metrics=users)
+    refused(TypeError, "gauc must name a feature", model, days, observe=lsh.Observe(metrics=users))
     refused(FileExistsError, "no days.json; name a new one", model, days, folder=paths[0].parent)
     refused(NotADirectoryError, "is a file", model, days, folder=paths[0])
     assert not folder.exists()
@@ -276,7 +278,12 @@ def test_another_run_in_the_folder_is_refused(paths: list[Path], tmp_path: Path)
     with pytest.raises(ValueError, match="rule was"):
         run(paths, folder, rule=lsh.Adam(0.02))
     with pytest.raises(Enough):
-        run(paths, folder, progress=stop, evaluate_every=0.001, checkpoint_updates=2)
+        run(
+            paths,
+            folder,
+            observe=lsh.Observe(stop, every=0.001),
+            checkpoint=lsh.Checkpoint(updates=2),
+        )
     with pytest.raises(
         ValueError, match=r"day day-1.tsv is under way .* before day-2.tsv; give it"
     ):
@@ -385,12 +392,13 @@ def test_days_are_looked_at_before_the_first_is_scored_or_trained(
         ({"discipline": "leashed"}, "discipline"),
         ({"staleness": 3}, "staleness"),
         ({"init": "she"}, "init"),
-        ({"evaluate_every": 0}, "evaluate_every"),
-        ({"checkpoint_updates": 0}, "checkpoint_updates must be at least 1"),
-        ({"checkpoint_updates": 3, "checkpoint_every": 2.0}, "give one"),
-        ({"progress": 3}, "progress must be callable"),
+        ({"checkpoint": lsh.Checkpoint(updates=3, every=2.0)}, "give one"),
+        ({"checkpoint": lsh.Checkpoint("elsewhere")}, "checkpoint.path must be left out"),
+        ({"observe": 3}, "observe must be"),
+        ({"observe": lsh.Observe(record="trace")}, "observe.record is of one training"),
+        ({"init": np.zeros(3)}, "init must be by name"),
         ({"finished": 3}, "finished must be callable"),
-        ({"metrics": lsh.metrics.progressive(gauc="C99")}, "no feature 'C99'"),
+        ({"observe": lsh.Observe(metrics=lsh.metrics.progressive(gauc="C99"))}, "no feature 'C99'"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
@@ -505,7 +513,7 @@ def die_before_the_journal_s_line(
 def test_after_a_kill_before_the_journal_s_line_what_was_not_measured_is_null(
     updates: int | None, paths: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, given = tmp_path / "run", {"checkpoint_updates": updates}
+    folder, given = tmp_path / "run", {"checkpoint": lsh.Checkpoint(updates=updates)}
     die_before_the_journal_s_line(monkeypatch, paths[:2], folder, **given)
     result = run(paths, folder, **given)
     whole = run(paths, tmp_path / "whole", **given)
@@ -642,7 +650,7 @@ def test_a_day_of_which_more_comes_while_it_is_trained_on_is_told_of(tmp_path: P
             file.write(b"1" + b"\t" * 39 + b"\n")
 
     with pytest.warns(RuntimeWarning, match="the files of day day-0.tsv have been written to"):
-        result = run([path], tmp_path / "run", progress=append)
+        result = run([path], tmp_path / "run", observe=append)
     assert result.days[0].changed
     run([path], tmp_path / "run")
 
@@ -683,7 +691,7 @@ def test_a_journal_of_before_is_read(paths: list[Path], tmp_path: Path) -> None:
 
 
 def test_the_loss_of_a_day_is_the_mean_over_its_rows(paths: list[Path], tmp_path: Path) -> None:
-    result = run(paths, tmp_path / "run", metrics=lsh.metrics.progressive())
+    result = run(paths, tmp_path / "run", observe=lsh.Observe(metrics=lsh.metrics.progressive()))
     for day in result.days:
         assert day.progressive is not None
         assert day.loss == pytest.approx(day.progressive.log_loss, rel=1e-6)

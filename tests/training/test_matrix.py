@@ -10,13 +10,13 @@ import pytest
 
 from leashed.training import abilities
 
-training = importlib.import_module("leashed.training.train")
+running = importlib.import_module("leashed.training.run")
 IN_PLACE = "record is not for sparse rows that are updated in place"  # known when it begins
 
 
 def test_everything_goes_with_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And trains: the loss ends lower than it began."""
-    monkeypatch.setattr(training, "PROBE_SECONDS", 0.01)
+    monkeypatch.setattr(running, "PROBE_SECONDS", 0.01)
     sentences = [str(refused) for refused in abilities.REFUSED]
     cells = list(matrix.cells(tmp_path))
     assert len(cells) == 771

@@ -39,10 +39,11 @@ def run(mode: modes.Mode, trace: Path, **given: Any) -> TrainResult:
         "staleness": lsh.staleness.tail_tau(warmup=20),
         "batch_size": 16,
         "threads": 8,
+        "observe": lsh.Observe(record=trace),
         **given,
     }
     data = settings.pop("data", DATA)
-    return lsh.train(settings.pop("model", MODEL), data, mode=mode, record=trace, **settings)
+    return lsh.train(settings.pop("model", MODEL), data, mode=mode, **settings)
 
 
 def require_same(made: lsh.Replay, result: TrainResult) -> None:
@@ -93,10 +94,11 @@ import sys
 import leashed as lsh
 from leashed.training.spelled import mode_of
 data = lsh.datasets.synthetic_digits(640, seed=3, test=100)
-lsh.train(lsh.models.mlp(784, [8], 10), data, mode=mode_of(sys.argv[1]), record=sys.argv[2],
+lsh.train(lsh.models.mlp(784, [8], 10), data, mode=mode_of(sys.argv[1]),
           rule=lsh.Adam(0.003, clip_norm=1.0), staleness=lsh.staleness.tail_tau(warmup=20),
-          threads=8, batch_size=16, until=lsh.until(seconds=120), evaluate_every=0.05,
-          progress=lambda now: print(now.updates, float(now.loss).hex(), flush=True))
+          threads=8, batch_size=16, until=lsh.until(seconds=120),
+          observe=lsh.Observe(lambda now: print(now.updates, float(now.loss).hex(), flush=True),
+                              every=0.05, record=sys.argv[2]))
 """
 
 
@@ -146,8 +148,6 @@ def test_what_does_not_belong_to_the_trace_is_refused(trace: Path) -> None:
     most = result.total_updates
     with pytest.raises(ValueError, match=rf"goes to update {most}; give at most that"):
         lsh.replay(trace, MODEL, DATA, until=most + 1)
-    with pytest.raises(ValueError, match="record is not for runs with sync"):
-        lsh.train(MODEL, DATA, record=trace, sync=object(), until=lsh.until(epochs=1))  # type: ignore[arg-type]
 
 
 def gradient_model(gradient: Any) -> Any:
@@ -196,7 +196,9 @@ def test_a_run_that_is_interrupted_has_its_end(word: str, trace: Path) -> None:
     thread.start()
     model = gradient_model(gradient)
     given = {"model": model, "data": ONES, "batch_size": 4, "threads": 4}
-    given["evaluate_every"] = 1e6  # Ctrl-C within the loss would be raised by it
+    given["observe"] = lsh.Observe(
+        every=1e6, record=trace
+    )  # Ctrl-C within the loss would be raised by it
     result = run(mode_of(word), trace, until=lsh.until(updates=1_000_000), **given)
     thread.join()
     assert result.reason == "interrupted"

@@ -138,7 +138,9 @@ def test_a_record_of_sparse_rows_by_a_mode_is_replayed_bit_for_bit(
     model: Any, mode: modes.Mode, tmp_path: Path
 ) -> None:
     data = rows(500)
-    result = train(model, data, mode=mode, threads=3, record=tmp_path / "trace")
+    result = train(
+        model, data, mode=mode, threads=3, observe=lsh.Observe(record=tmp_path / "trace")
+    )
     again = lsh.replay(tmp_path / "trace", model, data)
     assert again.ended
     assert again.difference == 0
@@ -244,7 +246,7 @@ def test_a_lease_of_a_stream_that_goes_to_another_has_the_same_rows(tmp_path: Pa
     """Rows come once: they are kept until the batch has been pushed for."""
     model = shared()
     source = streamed(tmp_path / "rows.csv", clicks(model, 2000, kind="bags"))
-    result = train(model, source, mode=modes.ASP(), threads=3, term=1e-4)
+    result = train(model, source, threads=3, mode=modes.ASP(term=1e-4))
     counts = result.mode
     assert counts.applied == 2000
     assert counts.worker_examples.sum() >= 2000
@@ -347,7 +349,12 @@ def test_a_record_of_a_stream_is_replayed_bit_for_bit(
     source = stream.libsvm(text(tmp_path / "rows.txt", data), FEATURES)
     until = lsh.until(epochs=2)
     result = train(
-        LINEAR, source, threads=threads, until=until, record=tmp_path / "trace", **choice
+        LINEAR,
+        source,
+        threads=threads,
+        until=until,
+        observe=lsh.Observe(record=tmp_path / "trace"),
+        **choice,
     )
     again = lsh.replay(tmp_path / "trace", data=source)
     assert again.ended
@@ -365,7 +372,7 @@ def test_who_is_late_with_a_batch_of_a_stream_finds_its_rows(tmp_path: Path) -> 
     data = rows(2000)
     source = stream.libsvm(text(tmp_path / "rows.txt", data), FEATURES)
     played = lsh.simulate(
-        LINEAR, source, cluster=simulation.exponential(4, 1.0), mode=modes.ASP(), term=1.5,
+        LINEAR, source, cluster=simulation.exponential(4, 1.0), mode=modes.ASP(term=1.5),
         rule=lsh.SGD(0.1), until=lsh.until(epochs=1), batch_size=4,
     )  # fmt: skip
     assert played.mode is not None
@@ -378,11 +385,18 @@ def test_a_mode_hears_what_is_due_while_it_trains_on_a_stream(tmp_path: Path) ->
     data = rows(2000)
     source = stream.libsvm(text(tmp_path / "rows.txt", data), FEATURES)
     until = lsh.until(seconds=1.0)
-    result = train(LINEAR, source, mode=modes.ASP(), threads=3, term=1e-6, until=until)
+    result = train(LINEAR, source, threads=3, mode=modes.ASP(term=1e-6), until=until)
     assert result.mode.late > 0
     path = tmp_path / "trace"
     until = lsh.until(epochs=20)
-    result = train(LINEAR, source, mode=modes.ASP(), threads=3, term=1e-6, until=until, record=path)
+    result = train(
+        LINEAR,
+        source,
+        threads=3,
+        mode=modes.ASP(term=1e-6),
+        until=until,
+        observe=lsh.Observe(record=path),
+    )
     again = lsh.replay(path, data=source)
     assert again.difference == 0
 

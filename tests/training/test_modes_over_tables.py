@@ -96,7 +96,9 @@ def test_tables_that_grow_and_evict() -> None:
     model = shared(rows=None)
     data = clicks(model, 4000, kind="bags", rows=5000)
     made = tables.of(model.tables, rule=lsh.SGD(0.1), max_bytes=2**16, evict="age")
-    result = by_mode(model, data, modes.GBA(m=4), 3, tables=made, evaluate_every=0.005)
+    result = by_mode(
+        model, data, modes.GBA(m=4), 3, init=lsh.Init(tables=made), observe=lsh.Observe(every=0.005)
+    )
     assert all(t.statistics()["evicted"] > 0 for t in made.values())
     assert all(t.statistics()["bytes"] <= 2**16 for t in made.values())
     assert np.isfinite(result.final_loss)
@@ -113,7 +115,7 @@ def test_validation_metrics_and_staleness_are_those_of_every_training() -> None:
         modes.ASP(),
         2,
         staleness=lsh.staleness.cutoff(0),
-        metrics=lsh.metrics.progressive(),
+        observe=lsh.Observe(metrics=lsh.metrics.progressive()),
         until=lsh.until(epochs=4),
     )
     assert result.validation_auc[-1] > 0.6
@@ -136,9 +138,15 @@ def test_an_exception_leaves_the_tables_usable() -> None:
     for mode in (modes.Sync(), modes.GBA(m=3)):
         calls = itertools.count(1)
         with pytest.raises(ArithmeticError, match="boom"):
-            by_mode(model, data, mode, 3, tables=made)
+            by_mode(model, data, mode, 3, init=lsh.Init(tables=made))
     steps = {name: table.statistics()["steps"] for name, table in made.items()}
-    result = by_mode(external(python_gradient, loss=python_loss), data, modes.ASP(), 3, tables=made)
+    result = by_mode(
+        external(python_gradient, loss=python_loss),
+        data,
+        modes.ASP(),
+        3,
+        init=lsh.Init(tables=made),
+    )
     for name, table in made.items():
         assert table.statistics()["steps"] == steps[name] + result.total_updates
 
@@ -160,7 +168,7 @@ def test_an_interrupt_ends_it(mode) -> None:
     thread.start()
     data = clicks(graph(), 400, kind="weights")
     # Ctrl-C within the loss would be raised by it.
-    given = {"until": lsh.until(updates=1_000_000), "evaluate_every": 1e6}
+    given = {"until": lsh.until(updates=1_000_000), "observe": lsh.Observe(every=1e6)}
     result = by_mode(external(slow, loss=python_loss), data, mode, 3, **given)
     thread.join()
     assert result.reason == "interrupted"
@@ -176,7 +184,9 @@ def test_modes_whose_workers_send_models_are_refused(mode) -> None:
 def test_a_record_is_refused(tmp_path) -> None:
     model = small()
     with pytest.raises(ValueError, match="record is not for models that read tables"):
-        by_mode(model, clicks(model), modes.ASP(), 2, record=tmp_path / "run.trace")
+        by_mode(
+            model, clicks(model), modes.ASP(), 2, observe=lsh.Observe(record=tmp_path / "run.trace")
+        )
     assert not (tmp_path / "run.trace").exists()
 
 

@@ -161,7 +161,7 @@ def test_bits_are_the_same_with_and_without(make: Any, how: dict[str, Any]) -> N
     model, data = make()
     users = np.arange(N) % 9
     plain = run(model, data, **how)
-    counted = run(model, data, metrics=progressive(gauc=users), **how)
+    counted = run(model, data, observe=lsh.Observe(metrics=progressive(gauc=users)), **how)
     assert np.array_equal(plain.parameters, counted.parameters)
     for name in plain.tables:
         ids = np.arange(12)
@@ -176,7 +176,12 @@ def test_of_parameters_that_stay_it_is_their_validation(make: Any, how: dict[str
     model, data = make()
     users = np.arange(N) % 9
     result = run(
-        model, data, rule=lsh.SGD(1e-30), metrics=progressive(gauc=users), threads=2, **how
+        model,
+        data,
+        rule=lsh.SGD(1e-30),
+        observe=lsh.Observe(metrics=progressive(gauc=users)),
+        threads=2,
+        **how,
     )
     if result.tables:
         p = model.predict(result.parameters, data, result.tables)
@@ -205,8 +210,7 @@ def test_windows_are_parts_of_the_whole(threads: int) -> None:
         until=lsh.until(epochs=5),
         rule=lsh.Adagrad(0.1),
         threads=threads,
-        metrics=progressive(gauc=np.arange(2000) % 30),
-        progress=seen.append,
+        observe=lsh.Observe(seen.append, metrics=progressive(gauc=np.arange(2000) % 30)),
     )
     scored = result.metrics
     assert scored is not None
@@ -227,13 +231,13 @@ def test_windows_are_parts_of_the_whole(threads: int) -> None:
 def test_a_feature_tells_the_user_and_a_label_alone_nothing() -> None:
     graph, data = _clicks(kind="bags")
     column = data.ids[0]
-    result = run(graph, data, metrics=progressive(gauc="C1"))
+    result = run(graph, data, observe=lsh.Observe(metrics=progressive(gauc="C1")))
     assert result.metrics is not None
     assert 0 < result.metrics.total[-1].users <= len(np.unique(column))
     clicked = lsh.datasets.ClickDataset.from_arrays(
         data.x, dict(zip(data.names, data.ids, strict=True)), np.ones(N)
     )
-    only = run(graph, clicked, metrics=progressive(gauc="C1"))
+    only = run(graph, clicked, observe=lsh.Observe(metrics=progressive(gauc="C1")))
     assert only.metrics is not None
     last = only.metrics.total[-1]
     assert math.isnan(last.auc)
@@ -252,15 +256,15 @@ def test_what_cannot_be_counted_is_named() -> None:
         (progressive(gauc=[1, 2]), ValueError, "one for each of the 400 rows"),
     ):
         with pytest.raises(error, match=message):
-            run(graph, data, metrics=metrics)
+            run(graph, data, observe=lsh.Observe(metrics=metrics))
     with pytest.raises(ValueError, match="kept must be"):
         progressive(kept=0)
     dense = lsh.datasets.synthetic_digits(200, test=50)
     with pytest.raises(ValueError, match="one output with the loss log_loss"):
-        run(lsh.models.mlp(784, [8], 10), dense, metrics=progressive())
+        run(lsh.models.mlp(784, [8], 10), dense, observe=lsh.Observe(metrics=progressive()))
     model, given = _dense()
     with pytest.raises(TypeError, match="names a feature of a ClickDataset"):
-        run(model, given, metrics=progressive(gauc="C1"))
+        run(model, given, observe=lsh.Observe(metrics=progressive(gauc="C1")))
     with pytest.raises(ValueError, match="users must be given with each add"):
         ClickMetrics().add([0.1], [1], users=[1])
     with pytest.raises(ValueError, match="users must be given with each add"):

@@ -49,7 +49,7 @@ def run(data: ClickDataset, **changes: Any) -> lsh.TrainResult:
         "threads": 1,
         "batch_size": 50,
         "until": lsh.until(epochs=1),
-        "tables": made(),
+        "init": lsh.Init(tables=made()),
     }
     return lsh.train(model(), data, **{**settings, **changes})
 
@@ -63,7 +63,7 @@ KINDS: dict[str, Callable[[ClickDataset], lsh.TrainResult]] = {
             data,
             cluster=lsh.simulation.constant(2, 1.0),
             rule=lsh.SGD(0.1),
-            tables=made(),
+            init=lsh.Init(tables=made()),
             batch_size=50,
             until=lsh.until(epochs=1),
         ).result
@@ -99,14 +99,14 @@ def test_where_all_have_room_nothing_is_told() -> None:
 
 def test_it_is_told_when_it_is_seen_and_not_at_the_end() -> None:
     with pytest.raises(RuntimeWarning, match="is full"):  # which pytest makes of a warning
-        run(clicks(20_000), until=lsh.until(epochs=10**6), evaluate_every=0.001)
+        run(clicks(20_000), until=lsh.until(epochs=10**6), observe=lsh.Observe(every=0.001))
 
 
 def test_another_run_on_the_same_tables_tells_again_and_of_itself() -> None:
     tables = made()
-    told(lambda: run(clicks(), tables=tables))
+    told(lambda: run(clicks(), init=lsh.Init(tables=tables)))
     counted = next(iter(tables.values())).statistics()
-    _, warned = told(lambda: run(clicks(seed=1), tables=tables))
+    _, warned = told(lambda: run(clicks(seed=1), init=lsh.Init(tables=tables)))
     (one,) = warned
     now = next(iter(tables.values())).statistics()
     share = (now["refused"] - counted["refused"]) / (now["asked"] - counted["asked"])
@@ -146,7 +146,7 @@ def test_days_tell_once_and_stand_in_their_table(tmp_path: Path) -> None:
             rule=lsh.SGD(0.1),
             threads=1,
             batch_size=50,
-            tables=made(),
+            init=lsh.Init(tables=made()),
         )
     )
     (one,) = warned

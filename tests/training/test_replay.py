@@ -31,16 +31,20 @@ def trace(tmp_path: Path) -> Path:
     return tmp_path / "run.trace"
 
 
+class NoCluster:
+    def session(self, *_: Any, **__: Any) -> None: ...
+
+
 def run(data: Any, trace: Path, **arguments: Any) -> TrainResult:
     arguments = {
         "until": lsh.until(updates=600),
         "batch_size": 8,
         "threads": 8,
         "seed": 3,
-        "evaluate_every": 0.1,
+        "observe": lsh.Observe(every=0.1, record=trace),
         **arguments,
     }
-    return lsh.train(arguments.pop("model", MODEL), data, record=trace, **arguments)
+    return lsh.train(arguments.pop("model", MODEL), data, **arguments)
 
 
 def require_same(made: lsh.Replay, result: TrainResult) -> None:
@@ -213,8 +217,8 @@ import leashed as lsh
 data = lsh.datasets.synthetic_digits(n=1000, seed=0).train
 lsh.train(lsh.models.mlp(784, [64], 10), data, discipline=lsh.Leashed(1), batch_size=8,
           rule=lsh.Adam(0.001, clip_norm=1.0), staleness=lsh.staleness.tail_tau(warmup=50),
-          threads=8, until=lsh.until(seconds=120), evaluate_every=100, record=sys.argv[1],
-          checkpoint=sys.argv[2], checkpoint_every=0.05)
+          threads=8, until=lsh.until(seconds=120), observe=lsh.Observe(every=100, record=sys.argv[1]),
+          checkpoint=lsh.Checkpoint(sys.argv[2], every=0.05))
 """
 
 
@@ -323,7 +327,14 @@ def test_a_trace_cut_before_the_run_began_is_refused_by_name(trace: Path) -> Non
     wide = lsh.models.mlp(6, [20_000], 3)  # whose parameters are in several pages
     random = np.random.default_rng(0)
     data = Dataset.from_arrays(random.normal(size=(32, 6)), np.arange(32) % 3)
-    lsh.train(wide, data, threads=1, batch_size=8, until=lsh.until(updates=2), record=trace)
+    lsh.train(
+        wide,
+        data,
+        threads=1,
+        batch_size=8,
+        until=lsh.until(updates=2),
+        observe=lsh.Observe(record=trace),
+    )
     trace.write_bytes(trace.read_bytes()[: 2 * PAGE])
     with pytest.raises(
         ValueError, match=r"cannot replay .*run.trace: it ends before the run began"
@@ -373,7 +384,7 @@ def test_what_cannot_be_recorded_is_refused_by_name(trace: Path, digits: Dataset
     with pytest.raises(
         ValueError, match=r"record is not for runs with sync, since .*; train alone"
     ):
-        run(digits, trace, sync=object())
+        run(digits, trace, cluster=lsh.sync.Synced(NoCluster(), lsh.sync.MA()))
     clicks = lsh.datasets.synthetic_clicks(rows=200, cardinalities=50).train
     with pytest.raises(ValueError, match="record is not for models that read tables"):
         run(clicks, trace, model=lsh.models.dlrm(50))
@@ -432,7 +443,7 @@ def test_recording_changes_no_bit(trace: Path, digits: Dataset) -> None:
         "until": lsh.until(updates=40),
         "threads": 1,
     }
-    recorded = lsh.train(MODEL, digits, record=trace, **arguments)
+    recorded = lsh.train(MODEL, digits, observe=lsh.Observe(record=trace), **arguments)
     plain = lsh.train(MODEL, digits, **arguments)
     np.testing.assert_array_equal(recorded.parameters, plain.parameters)
 

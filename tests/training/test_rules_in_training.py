@@ -134,7 +134,7 @@ def test_the_cutoff_leaves_out_what_is_too_stale(discipline: Discipline) -> None
         batch_size=4,
         staleness=staleness.cutoff(2),
         until=lsh.until(updates=200),
-        evaluate_every=60,
+        observe=lsh.Observe(every=60),
     )
     assert result.total_updates == 200
     assert result.staleness.max() <= 2

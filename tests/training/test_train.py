@@ -126,7 +126,7 @@ def test_a_result_is_consistent(discipline: Discipline, threads: int, digits: Da
         pytest.skip("Sequential has one thread")
     result = run(
         digits, discipline=discipline, threads=threads, until=lsh.until(updates=300),
-        evaluate_every=0.005, validation=digits, rule=lsh.SGD(0.02),
+        observe=lsh.Observe(every=0.005), validation=digits, rule=lsh.SGD(0.02),
     )  # fmt: skip
     assert (result.outcome, result.reason) == ("stopped", "updates")
     assert result.total_updates == 300
@@ -198,7 +198,7 @@ def test_memory_is_bounded_by_the_number_of_threads(
     for threads in (1, 2, 8):
         result = run(
             digits, discipline=concurrent, threads=threads, until=lsh.until(updates=200),
-            evaluate_every=0.002,
+            observe=lsh.Observe(every=0.002),
         )  # fmt: skip
         bound = (3 if isinstance(concurrent, lsh.Leashed) else 2) * threads + 1
         assert result.live_vectors.max() <= result.peak_vectors <= bound
@@ -207,7 +207,7 @@ def test_memory_is_bounded_by_the_number_of_threads(
 
 
 def test_eps_counts_the_examples_between_evaluations(digits: Dataset) -> None:
-    result = run(digits, threads=2, until=lsh.until(seconds=0.2), evaluate_every=0.02)
+    result = run(digits, threads=2, until=lsh.until(seconds=0.2), observe=lsh.Observe(every=0.02))
     examples = np.nansum(result.eps * np.diff(result.seconds, prepend=0.0))
     assert examples == pytest.approx(result.examples, rel=1e-6)
 
@@ -253,7 +253,7 @@ def test_a_loss_rule_converges(
 ) -> None:
     threads = 1 if isinstance(discipline, lsh.Sequential) else 2
     result = run(
-        digits, discipline=discipline, threads=threads, evaluate_every=0.005,
+        digits, discipline=discipline, threads=threads, observe=lsh.Observe(every=0.005),
         until=lsh.until(**{rule: value, "seconds": 240}),
     )  # fmt: skip
     assert (result.outcome, result.reason) == ("converged", rule)
@@ -280,7 +280,7 @@ def test_losses_found_in_batches_end_a_run_without_the_next_evaluation(
 ) -> None:
     threads = 1 if isinstance(discipline, lsh.Sequential) else 2
     result = run(
-        digits, discipline=discipline, threads=threads, evaluate_every=1e6,
+        digits, discipline=discipline, threads=threads, observe=lsh.Observe(every=1e6),
         until=lsh.until(loss_fraction=0.3, seconds=240),
     )  # fmt: skip
     assert (result.outcome, result.reason) == ("converged", "loss_fraction")
@@ -291,7 +291,7 @@ def test_when_each_of_several_losses_was_reached(digits: Dataset) -> None:
     # the update at which it was found and the look before that one.
     shares = (0.2, 0.8, 0.5)
     result = run(
-        digits, threads=1, rule=lsh.SGD(0.005), evaluate_every=1e6,
+        digits, threads=1, rule=lsh.SGD(0.005), observe=lsh.Observe(every=1e6),
         until=lsh.until(loss_fraction=shares, seconds=240),
     )  # fmt: skip
     assert (result.outcome, result.reason) == ("converged", "loss_fraction")
@@ -320,7 +320,7 @@ def test_divergence_ends_a_run(discipline: Discipline, digits: Dataset) -> None:
     threads = 1 if isinstance(discipline, lsh.Sequential) else 2
     result = run(
         digits, linear, discipline=discipline, threads=threads, rule=lsh.SGD(1e3),
-        until=lsh.until(divergence=10, seconds=240), evaluate_every=0.002,
+        until=lsh.until(divergence=10, seconds=240), observe=lsh.Observe(every=0.002),
     )  # fmt: skip
     assert (result.outcome, result.reason) == ("diverged", "divergence")
     assert result.loss.max() >= 10 * result.initial_loss
@@ -362,8 +362,7 @@ def test_progress_is_told_of_each_evaluation(discipline: Discipline, digits: Dat
 
     result = run(
         digits, discipline=discipline, threads=threads, until=lsh.until(seconds=0.1),
-        progress=progress, validation=digits, evaluate_every=0.02,
-    )  # fmt: skip
+        observe=lsh.Observe(progress, every=0.02), validation=digits, )  # fmt: skip
     assert callers == {threading.get_ident()}
     for name in ("seconds", "updates", "loss", "accuracy", "validation_accuracy"):
         assert [getattr(p, name) for p in seen] == getattr(result, name).tolist()
@@ -390,8 +389,7 @@ def test_an_exception_of_progress_ends_the_run(
     with pytest.raises(LookupError, match=r"at [0-9]+ updates") as raised:
         run(
             digits, discipline=discipline, threads=threads, until=lsh.until(seconds=60),
-            progress=a_broken_bar, evaluate_every=0.005,
-        )  # fmt: skip
+            observe=lsh.Observe(a_broken_bar, every=0.005), )  # fmt: skip
     assert "a_broken_bar" in "".join(traceback.format_tb(raised.value.__traceback__))
     assert at_most_so_many_threads(before)
 
@@ -401,7 +399,7 @@ def test_a_keyboard_interrupt_within_progress_ends_the_run_as_any_other(digits: 
         if now.updates:
             signal.raise_signal(signal.SIGINT)
 
-    result = run(digits, threads=2, until=lsh.until(seconds=60), progress=progress)
+    result = run(digits, threads=2, until=lsh.until(seconds=60), observe=progress)
     assert (result.outcome, result.reason) == ("stopped", "interrupted")
     assert result.elapsed > 0
 
@@ -411,7 +409,7 @@ def test_a_keyboard_interrupt_in_the_final_evaluation_is_reported(digits: Datase
         if now.updates == 5:
             signal.raise_signal(signal.SIGINT)
 
-    result = run(digits, threads=1, until=lsh.until(updates=5), progress=progress)
+    result = run(digits, threads=1, until=lsh.until(updates=5), observe=progress)
     assert (result.outcome, result.reason) == ("stopped", "interrupted")
     assert result.total_updates == 5
 
@@ -511,8 +509,7 @@ def test_python_goes_on_while_training(discipline: Discipline, digits: Dataset) 
     try:
         result = run(
             digits, discipline=discipline, threads=threads, until=lsh.until(seconds=60),
-            evaluate_every=1e6, progress=lambda _: began.set(),
-        )  # fmt: skip
+            observe=lsh.Observe(lambda _: began.set(), every=1e6), )  # fmt: skip
     finally:
         ended.set()
         began.set()
@@ -542,7 +539,7 @@ if ready is None:
     print("ready", flush=True)
 result = train(
     model, data, init=theta, discipline=discipline, threads=4, batch_size=batch_size, rule=lsh.SGD(1e-3),
-    until=lsh.until(seconds=100), evaluate_every=1000.0, progress=ready,
+    until=lsh.until(seconds=100), observe=lsh.Observe(ready, every=1000.0),
 )
 print(time.process_time(), result.outcome, result.reason, result.total_updates)
 assert result.parameters.shape == (model.dimension,)

@@ -20,7 +20,8 @@ from leashed.modes import Mode
 from leashed.report import days as report
 from leashed.training.continual import Continual, continual
 from leashed.training.days import Day, to_json
-from leashed.training.train import Progress
+from leashed.training.options import Checkpoint, Init, Observe
+from leashed.training.outcome import Progress
 
 if TYPE_CHECKING:
     from leashed.cli.arguments import Arguments
@@ -98,19 +99,21 @@ def train(options: argparse.Namespace, discipline: Discipline, mode: Mode | None
         rule=rule,
         discipline=discipline if mode is None else None,
         mode=mode,
-        term=options.term,
         staleness=staleness,
         threads=options.threads,
         batch_size=options.batch_size,
         seed=options.seed,
-        init=options.init,
-        tables=clicks.make_tables(model, options, rule, staleness),
-        checkpoint_updates=options.checkpoint_updates,
-        checkpoint_every=options.checkpoint_every,
-        incremental=options.incremental,
-        metrics=progressive(options.gauc) if options.progressive or options.gauc else None,
-        evaluate_every=options.evaluate_every,
-        progress=progress,
+        init=Init(options.init, clicks.make_tables(model, options, rule, staleness)),
+        checkpoint=Checkpoint(
+            every=options.checkpoint_every,
+            updates=options.checkpoint_updates,
+            incremental=options.incremental,
+        ),
+        observe=Observe(
+            progress,
+            every=options.evaluate_every,
+            metrics=progressive(options.gauc) if options.progressive or options.gauc else None,
+        ),
         finished=finished,
         click_share=options.click_share,
     )

@@ -10,7 +10,7 @@ from typing import TextIO
 
 from leashed.base.table import number
 from leashed.stopping import Until
-from leashed.training.train import Progress
+from leashed.training.outcome import Progress
 
 _BAR = 10
 _QUIET_SECONDS = 5.0

@@ -20,8 +20,9 @@ from leashed.simulation.network import Network
 from leashed.simulation.sharding import Sharding
 from leashed.simulation.virtual_time import Cluster, Simulation, check_shards, simulate
 from leashed.stopping import Until
+from leashed.training.options import Init
 from leashed.training.result import TrainResult
-from leashed.training.spelled import MODE_WORDS, mode_of
+from leashed.training.spelled import MODE_WORDS, mode_of, termed
 
 if TYPE_CHECKING:
     from leashed.cli.arguments import Commands
@@ -231,18 +232,17 @@ def _simulate(options: argparse.Namespace) -> int:
             problem.train,
             validation=problem.test,
             cluster=cluster,
-            mode=mode,
+            mode=termed(mode, options.term),
             until=Until(epochs=options.epochs),
             rule=rule,
             staleness=staleness,
             batch_size=options.batch_size,
             seed=options.seed,
-            term=options.term,
             detection=detection,
             shards=shards,
-            tables=clicks.make_tables(model, options, rule, staleness)
+            init=Init(tables=clicks.make_tables(model, options, rule, staleness))
             if isinstance(model, Graph)
-            else None,
+            else "he",
         )
         rows.append(_row(mode, played))
         if played.result.reason == "interrupted":

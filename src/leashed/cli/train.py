@@ -29,9 +29,11 @@ from leashed.report.facts import facts
 from leashed.stopping import Until
 from leashed.stream import SparseStream, Stream
 from leashed.training import defaults
+from leashed.training.options import Checkpoint, Init, Observe
+from leashed.training.outcome import Progress
 from leashed.training.result import TrainResult
-from leashed.training.spelled import MODE_WORDS, discipline_of, mode_of
-from leashed.training.train import Progress, train
+from leashed.training.spelled import MODE_WORDS, discipline_of, mode_of, termed
+from leashed.training.train import train
 
 if TYPE_CHECKING:
     from leashed.cli.arguments import Commands
@@ -183,13 +185,11 @@ def _until(options: argparse.Namespace) -> Until | None:
 
 def _train(options: argparse.Namespace) -> int:
     discipline = discipline_of(options.discipline, options.persistence)
-    mode = None if options.mode is None else mode_of(options.mode)
+    mode = termed(None if options.mode is None else mode_of(options.mode), options.term)
     if mode is not None and discipline != Leashed():
         raise ValueError(
             "--discipline and --persistence do not go with --mode; give one of the two"
         )
-    if options.term is not None and mode is None:
-        raise ValueError("--term goes with --mode; give that too, or leave it out")
     _check_outputs(options)
     if options.days is not None:
         sparse.refuse(options, test=True)
@@ -230,23 +230,20 @@ def _train(options: argparse.Namespace) -> int:
         until=until,
         discipline=discipline if mode is None else None,
         mode=mode,
-        term=options.term,
         rule=rule,
         staleness=staleness,
         threads=options.threads,
         batch_size=options.batch_size,
         seed=options.seed,
-        init=options.init,
-        evaluate_every=options.evaluate_every,
-        progress=progress,
-        checkpoint=options.checkpoint,
-        checkpoint_every=options.checkpoint_every,
-        checkpoint_updates=options.checkpoint_updates,
-        incremental=options.incremental,
+        init=Init(options.init, given),
+        observe=Observe(
+            progress,
+            every=options.evaluate_every,
+            metrics=progressive(options.gauc) if options.progressive or options.gauc else None,
+            record=options.record,
+        ),
+        checkpoint=_kept(options),
         resume=options.resume,
-        tables=given,
-        record=options.record,
-        metrics=progressive(options.gauc) if options.progressive or options.gauc else None,
     )
     line.clear()
     if isinstance(test, ClickDataset) and test.hidden is not None:
@@ -286,6 +283,18 @@ def _report(path: Path, result: TrainResult) -> None:
     from leashed.report import training  # noqa: PLC0415 (matplotlib is optional)
 
     training.write(result, path)
+
+
+def _kept(options: argparse.Namespace) -> Checkpoint | None:
+    given = {name: getattr(options, f"checkpoint_{name}") for name in ("every", "updates")}
+    given["incremental"] = options.incremental
+    if options.checkpoint is not None:
+        return Checkpoint(options.checkpoint, **given)
+    for name, value in given.items():
+        if value:
+            option = "--incremental" if name == "incremental" else f"--checkpoint-{name}"
+            raise ValueError(f"{option} goes with --checkpoint, which names what is written")
+    return None
 
 
 def _save(path: Path, model: Model | FactorisationMachine | Graph, result: TrainResult) -> None:

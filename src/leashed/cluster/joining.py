@@ -28,7 +28,7 @@ from leashed.cluster.member import master_address
 from leashed.cluster.opening import check_ports, format_address, make_key, read_key
 from leashed.cluster.session import TRANSPORTS, Address, Cluster, everywhere, is_local
 from leashed.cluster.supervisor import OVER, Supervisor, read_report
-from leashed.sync import Position
+from leashed.sync import Position, Synchroniser, check_synchroniser
 
 __all__ = ["join"]
 
@@ -40,6 +40,7 @@ _joins = itertools.count()  # of this process; the k-th of one meets the k-th of
 
 def join(
     *,
+    sync: Synchroniser | None = None,
     servers: int = 1,
     rank: int | None = None,
     size: int | None = None,
@@ -62,6 +63,8 @@ def join(
     as often and with the same arguments, and train as often.
 
     Args:
+        sync: how this trainer's parameters are kept in sync with those of the others, from
+            ``leashed.sync``. Default: not at all.
         servers: sync servers, which ``EASGD`` needs; 0 for ``MA`` and ``BMUF``.
         rank: of this trainer, from 0; with ``size``. Default: from the environment.
         size: how many trainers there are.
@@ -99,6 +102,7 @@ def join(
         OSError: the key cannot be read, or the folder not be written; or it has a run already.
         TimeoutError: rank 0 does not come.
     """
+    check_synchroniser(sync)
     checks.whole("servers", servers, 0)
     if transport not in TRANSPORTS:
         raise ValueError(f"transport must be one of {', '.join(TRANSPORTS)}, got {transport!r}")
@@ -234,6 +238,7 @@ def join(
         results=False,  # each has its own
         advertise=advertise,
         meet=meet,
+        sync=sync,
     )
 
 

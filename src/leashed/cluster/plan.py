@@ -39,7 +39,7 @@ from leashed.models.network import Model
 from leashed.stopping import Until, batches_in
 from leashed.studies.scaling import MODELS, build_model
 from leashed.training import spelled
-from leashed.training.train import MAX_SEED, MAX_THREADS
+from leashed.training.request import MAX_SEED, MAX_THREADS
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -107,6 +107,8 @@ class Cluster:
             whole run (or None), the batch size, where the run goes on (or None), and what all of the
             run must have alike: tells where
             the master of this run is, and how what was started for it is ended.
+        sync: how the parameters are kept in sync with those of the others, from ``leashed.sync``; None:
+            not at all.
     """
 
     index: int
@@ -130,6 +132,7 @@ class Cluster:
         ]
         | None
     ) = field(default=None, repr=False)
+    sync: Synchroniser | None = None
 
     def session(
         self,

@@ -10,6 +10,7 @@ from leashed.cluster.session import Cluster, everywhere, is_local
 from leashed.files import resuming
 from leashed.stopping import Until
 from leashed.training import spelled
+from leashed.training.options import Checkpoint
 from leashed.training.train import train
 
 if TYPE_CHECKING:
@@ -46,9 +47,7 @@ def run(plan: Plan, index: int) -> str | None:
         batch_size=words.batch_size,
         seed=words.seed,
         init=words.init,
-        sync=plan.sync.synchroniser(),
-        checkpoint=kept if keeps else None,
-        checkpoint_every=cluster.keep if keeps else None,
+        checkpoint=Checkpoint(kept, every=cluster.keep) if keeps else None,
         resume=resuming.Left(kept),
         cluster=Cluster(
             index=index,
@@ -63,6 +62,7 @@ def run(plan: Plan, index: int) -> str | None:
             job=cluster.name,
             timeout=cluster.timeout,
             grace=cluster.grace,
+            sync=plan.sync.synchroniser(),
         ),
     )
     if result.outcome == "crashed":

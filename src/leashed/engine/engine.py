@@ -24,7 +24,7 @@ from leashed.disciplines import Discipline, Leashed, Sequential, Synchronous
 from leashed.rules import SGD, Rule
 from leashed.staleness import Policy
 from leashed.sync import Cluster, Session, Synchroniser
-from leashed.sync import check as _check_synchronised
+from leashed.sync import check as check_synchronised
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -89,7 +89,7 @@ class Engine(_core.Engine):
         check_finite: search each gradient for NaN and infinity before it is applied: one more pass
             over it, without the GIL where it is long. False trusts the caller; one NaN then spreads
             to whatever is computed from the parameters.
-        sync: from ``leashed.sync``; needs ``cluster``. Default: none.
+        sync: from ``leashed.sync``; needs ``cluster``. Default: that of ``cluster``.
         cluster: the run in which this process is one of several trainers, from
             ``leashed.cluster.join()``. Closing the engine ends its part in that: the master gets
             the parameters, with a RuntimeWarning where the run ended before its batches and this.
@@ -143,7 +143,7 @@ class Engine(_core.Engine):
         readers = 2 * workers + 8 if readers is None else readers
         readers = checks.whole("readers", readers, maximum=4 * MOST)
         ends = _ends(variables, len(start))
-        _check_synchronised(sync, cluster)
+        sync = check_synchronised(sync, cluster)
         if batches is not None:
             batches = checks.whole("batches", batches, maximum=MOST_BATCHES)
         batch_size = checks.whole("batch_size", batch_size)

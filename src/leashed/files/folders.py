@@ -220,7 +220,7 @@ class Opened:
                 if was.get(key) != now[key]:
                     raise ValueError(
                         f"cannot load {self._folder}: {key} of table {name} was {was.get(key)} and "
-                        f"is {now[key]}; give tables= with the same"
+                        f"is {now[key]}; give tables with the same"
                     )
 
     def load(self, tables: Mapping[str, Table], *, incremental: bool = False) -> None:

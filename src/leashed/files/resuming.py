@@ -611,7 +611,7 @@ def _file_text(file: dict[str, Any] | None) -> str:
 def _anew(model: object) -> str:
     """The arguments that begin a run with what a file holds."""
     if getattr(model, "tables", getattr(model, "ids", ())):
-        return "tables=tables, init=leashed.load(folder, model, tables).parameters"
+        return "init=leashed.Init(leashed.load(folder, model, tables).parameters, tables)"
     return "init=leashed.load(path, model).parameters"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,18 +12,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from leashed import _core
-from leashed import staleness as policies
 from leashed.base import checks
 from leashed.base.choice import Choice, Setting
-from leashed.base.machine import cores, cpu_model
 from leashed.datasets import ClickDataset, ClickSplit, Dataset, SparseDataset, Split
 from leashed.disciplines import Discipline, Hogwild, Leashed, Locked, Sequential
-from leashed.models._columns import check_columns
-from leashed.models._running import check_batch, running, tracked
+from leashed.models._running import running
 from leashed.models.external import External, Samples
-from leashed.models.graphs import Graph
 from leashed.models.network import Model
-from leashed.models.tables import Table, refusals_of
 from leashed.modes import (
     ADPSGD,
     DPSGD,
@@ -32,43 +27,23 @@ from leashed.modes import (
     ModeCounts,
     Prague,
     Swarm,
-    check_batches,
 )
-from leashed.rules import Rule, check_rule
+from leashed.rules import Rule
 from leashed.simulation.membership import KINDS, Failing, Member, members_of
 from leashed.simulation.network import Network
 from leashed.simulation.sharding import Sharding, layerwise, memorywise, packed
 from leashed.staleness import Policy
 from leashed.stopping import Until
 from leashed.sync import Synchroniser
-from leashed.training import abilities, defaults
+from leashed.training import request
 from leashed.training.doubts import warn_of_end, warn_of_sequences
 from leashed.training.histogram import Histogram
+from leashed.training.options import Init, Observe, options
+from leashed.training.outcome import Progress, result_of, told_by
 from leashed.training.recordings import AnyModel
 from leashed.training.result import TrainResult
-from leashed.training.train import (
-    MAX_SEED,
-    AnyStream,
-    Progress,
-    Streamed,
-    check_dense_part,
-    check_discipline,
-    check_init,
-    check_passes,
-    head_of,
-    is_sparse,
-    machine_of,
-    mean_batch_of,
-    progress_of,
-    result_of,
-    rules_of,
-    sets_of,
-    source_of,
-    tables_for,
-    told_by,
-    train,
-    training_of,
-)
+from leashed.training.sets import AnyStream, head_of
+from leashed.training.train import train
 
 __all__ = [
     "Cluster",
@@ -469,7 +444,7 @@ def measure(
             threads=1,
             batch_size=batch_size,
             seed=seed,
-            evaluate_every=_MOST_SECONDS,
+            observe=Observe(every=_MOST_SECONDS),
         )
 
     published, copied = short(Leashed()), short(Locked())
@@ -595,14 +570,12 @@ def simulate(
     staleness: Policy | None = None,
     batch_size: int | None = None,
     seed: int = 0,
-    init: str | ArrayLike = "he",
+    init: str | ArrayLike | Init = "he",
     validation: Dataset | Samples | ClickDataset | None = None,
-    evaluate_every: float | None = None,
-    progress: Callable[[Progress], object] | None = None,
-    tables: Mapping[str, Table] | None = None,
-    term: float | None = None,
+    observe: Observe | Callable[[Progress], object] | None = None,
     detection: float | None = None,
     shards: Sharding | None = None,
+    **old: Any,
 ) -> Simulation:
     """Train ``model`` on ``data`` as :func:`leashed.train` does, in virtual time.
 
@@ -638,14 +611,11 @@ def simulate(
             updates of each, ``simulation.mode`` the examples of the first, whose leases are the
             workers', and ``simulation.shards`` those of each. Rules with ``clip_norm`` and staleness
             policies that adapt are refused with several. Default: one server.
-        evaluate_every: virtual seconds between evaluations. Default: at the beginning and at the end
-            alone; where a loss ends the run, it must be given.
-        term: of a mode's leases: seconds from a grant until the batch goes to another, and what its
-            worker may still push is dropped as late. It has to be longer than most batches take with
-            their transfers and queues, or none comes home. Default: never.
+        observe: as of ``leashed.train``, but that ``every`` is in virtual seconds: default, at the
+            beginning and at the end alone; where a loss ends the run, it must be given.
         detection: seconds until the server knows of a worker that has crashed, of a mode. Default:
-            never, so that only ``term`` brings its batch back.
-        model, data, rule, staleness, batch_size, seed, init, validation, progress, tables: as of
+            never, so that only the mode's ``term`` brings its batch back.
+        model, data, rule, staleness, batch_size, seed, init, validation, old: as of
             :func:`leashed.train`. Rows are copied when a worker reads the parameters and updated when
             it updates them; with a mode, those of an update's gradients as one, with their mean.
             Sparse rows are never updated in place: each update is of all parameters. Of a stream the
@@ -662,117 +632,63 @@ def simulate(
         trainers, crew, workers = cluster, cluster.workers, cluster.cluster.workers
     else:
         trainers, crew, workers = None, cluster, cluster.workers
-    train_set, test_set = sets_of(model, data, validation)
-    if staleness is not None:
-        staleness = policies.of("staleness", staleness)
-    abilities.check(
-        {
-            **abilities.of_mode(mode, "none" if staleness is None else staleness.choice()[0]),
-            **abilities.of_model(model),
-            **abilities.of_end(until),
-            "stream": isinstance(train_set, Streamed),
-            "discipline": discipline,
+    given = options(init, mode, observe, None, None, old, ("init", "mode", "observe"))
+    asked = request.asked(
+        model,
+        data,
+        validation,
+        until=until,
+        discipline=discipline,
+        mode=given.mode,
+        rule=rule,
+        staleness=staleness,
+        workers=lambda discipline: _checked(crew, workers, discipline),
+        batch_size=batch_size,
+        seed=seed,
+        init=given.init,
+        observe=given.observe,
+        also={
+            "virtual time": True,
             "cluster of trainers": trainers,
             "network": crew.network,
             "failing": crew.failures,
             "members": crew.changes or None,
             "shards": shards,
-            "term": term,
             "detection": detection,
-        }
+        },
     )
     _check_sync(sync, trainers)
     check_shards(shards, mode)
-    discipline = Leashed() if discipline is None else discipline
-    check_discipline(discipline)
-    _check_rounds(sync, trainers, discipline, crew.update, model.dimension)
-    if isinstance(discipline, Hogwild) and not discipline.copy:
-        raise ValueError("discipline Hogwild(copy=False) reads all the while; take Hogwild()")
-    if isinstance(discipline, Sequential) and workers != 1:
-        raise ValueError(f"cluster must have 1 worker with Sequential, got {workers}")
+    _check_rounds(sync, trainers, asked.discipline, crew.update, model.dimension)
+    term = None if given.mode is None else given.mode.term
     _check_members(crew, term, detection)
-    rule = defaults.rule(of_clicks=defaults.is_of_clicks(model)) if rule is None else rule
-    check_rule(rule)
-    staleness = policies.none() if staleness is None else staleness
-    if not isinstance(until, Until):
-        raise TypeError(f"until must be leashed.until(...), got {until!r}")
-    streamed = train_set if isinstance(train_set, Streamed) else None
-    if batch_size is None:
-        batch_size = min(defaults.BATCH_SIZE, len(train_set) or defaults.BATCH_SIZE)
-    batch_size = checks.whole("batch_size", batch_size)
-    if streamed is not None:
-        checks.size("batch_size", batch_size)
-        check_passes(until)
-    elif batch_size > len(train_set):
+    until, every = asked.until, asked.observe.every
+    if every is None and any((until.loss, until.loss_fraction, until.divergence)):
         raise ValueError(
-            f"batch_size must be at most the {len(train_set)} examples of the data, got {batch_size}"
+            "observe.every must be given where a loss ends the run, in virtual seconds"
         )
-    if isinstance(model, Graph):
-        check_batch(model, batch_size, len(train_set))
-    if mode is not None and streamed is None:
-        check_batches(mode, len(train_set))
-    seed = checks.whole("seed", seed, 0, MAX_SEED)
-    wants_loss = any(one is not None for one in (until.loss, until.loss_fraction, until.divergence))
-    if evaluate_every is None and wants_loss:
-        raise ValueError(
-            "evaluate_every must be given where a loss ends the run, in virtual seconds"
-        )
-    if evaluate_every is not None:
-        evaluate_every = checks.real("evaluate_every", evaluate_every, 0.0)
-    if progress is not None and not callable(progress):
-        raise TypeError(f"progress must be callable, got {progress!r}")
     durations = [crew.update, crew.copy, *_means(crew)]
     if until.updates is None and until.epochs is None and not any(durations):
         raise ValueError("until needs updates or epochs where nothing takes time")
-    check_dense_part(model)
-    check_init(init, model, tables)
-    trained = tables_for(model, tables, rule, staleness, seed)
-    if isinstance(init, str):
-        theta = model.init(seed, init)
-    else:
-        theta = checks.vector("init", init, model.dimension)
-    columns = check_columns(init, model, train_set, "data")
+    request.check_dense_part(model)
 
-    refusals = refusals_of(trained)
-    mean_batch = mean_batch_of(train_set, batch_size, mode)
-
-    def report(now: dict[str, Any], initial_loss: float) -> None:
-        assert progress is not None
-        progress(progress_of(now, initial_loss, mean_batch))
-
-    warn_of_sequences(model, train_set)
+    refusals, streamed = asked.refusals(), asked.streamed
+    warn_of_sequences(model, asked.train_set)
     if streamed is not None:
         streamed.open(until.epochs, 1)
-    rules = rules_of(until, train_set, batch_size, mode)
-    playing = None
-    if mode is not None:
-        playing = machine_of(mode, crew.workers, batch_size, until, train_set, term)
-    examples = head_of(train_set)
-    validating = None if test_set is None else head_of(test_set)
-    native = tracked(source_of(model, train_set), 1, None)
-    training = training_of(
-        native,
-        theta,
-        examples,
-        validating,
-        discipline=discipline.choice() if playing is None else playing,
-        rule=rule.choice(),
-        staleness=staleness.choice(),
-        workers=workers,
-        batch_size=batch_size,
-        seed=seed,
-        tables=[table.native for table in trained.values()],
-    )
+    source, examples = asked.source(1), head_of(asked.train_set)
+    validating = None if asked.test_set is None else head_of(asked.test_set)
+    training = asked.training(source, examples, workers, validating)
     watch = _core.Watch(
-        until=rules,
-        evaluate_every=math.inf if evaluate_every is None else evaluate_every,
-        progress=None if progress is None else report,
+        until=asked.rules,
+        evaluate_every=math.inf if every is None else every,
+        progress=asked.report(refusals),
     )
     virtual = _core.VirtualTime(
         compute=crew.compute,
         update=("constant", {"seconds": crew.update}),
         copy=("constant", {"seconds": crew.copy}),
-        commands=[] if mode is None else mode.commands(),
+        commands=[] if given.mode is None else given.mode.commands(),
         network=None if crew.network is None else crew.network.choice(),
         changes=[(KINDS.index(kind), worker, seconds) for seconds, worker, kind in crew.changes],
         failing=(0.0, 0.0) if crew.failures is None else dataclasses.astuple(crew.failures),
@@ -781,39 +697,16 @@ def simulate(
         shards=[] if shards is None else shards.spans(model),
         servers_of_tables=[] if shards is None else shards.servers_of_tables(model),
     )
-    outcome = _core.simulate(training, watch, virtual, mode is not None)
+    outcome = _core.simulate(training, watch, virtual, given.mode is not None)
     compute, settings = crew.compute
-    config: dict[str, Any] = {
-        "discipline": discipline.label if mode is None else type(mode).__name__,
-        "rule": rule.config(),
-        "state_vectors": rule.state_vectors,
-        "staleness": staleness.config(),
-        "threads": crew.workers,
-        "batch_size": batch_size,
-        "seed": seed,
-        "init": init if isinstance(init, str) else "array",
-        "until": {k: value for k, value in dataclasses.asdict(until).items() if value is not None},
-        "model": model.name,
-        "dimension": model.dimension,
-        "flops_per_example": model.flops_per_example,
-        "data": train_set.name,
-        "columns": columns.to_json(),
-        "sparse": is_sparse(train_set),
-        "examples": None if streamed is not None else len(train_set),
-        "isa": _core.default_isa(),
-        "cpu": cpu_model(),
-        "cores": cores(),
-        "version": _core.__version__,
-        "virtual": {
-            "compute": compute,
-            **{k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in settings.items()},
-            "update": crew.update,
-            "copy": crew.copy,
-            **_beyond(crew, term, detection),
-        },
+    config = asked.config()
+    config["virtual"] = {
+        "compute": compute,
+        **{k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in settings.items()},
+        "update": crew.update,
+        "copy": crew.copy,
+        **_beyond(crew, term, detection),
     }
-    if mode is not None and playing is not None:
-        config["mode"] = {"name": playing[0], **playing[1], "commands": mode.commands()}
     if shards is not None:
         config["virtual"]["shards"] = dataclasses.asdict(shards)
     if trainers is not None:
@@ -822,13 +715,15 @@ def simulate(
             name: getattr(trainers, name)
             for name in ("count", "servers", "bandwidth", "latency", "output")
         }
-    if trained:
-        config["tables"] = told_by(trained)
+    if asked.tables:
+        config["tables"] = told_by(asked.tables)
     refusals.look()
     if streamed is not None:
-        config |= {**streamed.described, "reading": streamed.counts.config()}
-    result = result_of(outcome, mean_batch, config, trained, running(native), streamed=streamed)
-    warn_of_end(result, model, train_set, examples[2])
+        config["reading"] = streamed.counts.config()
+    result = result_of(
+        outcome, asked.mean_batch, config, asked.tables, running(source), streamed=streamed
+    )
+    warn_of_end(result, model, asked.train_set, examples[2])
     return Simulation(
         result=result,
         updating_seconds=outcome["updating_seconds"],
@@ -843,6 +738,14 @@ def simulate(
             for spans, updates, staleness, counts in outcome.get("shards", ())
         ),
     )
+
+
+def _checked(crew: Cluster, workers: int, discipline: Discipline) -> int:
+    if isinstance(discipline, Hogwild) and not discipline.copy:
+        raise ValueError("discipline Hogwild(copy=False) reads all the while; take Hogwild()")
+    if isinstance(discipline, Sequential) and workers != 1:
+        raise ValueError(f"cluster must have 1 worker with Sequential, got {workers}")
+    return crew.workers
 
 
 def _check_sync(sync: Synchroniser | None, trainers: Trainers | None) -> None:
@@ -926,8 +829,6 @@ def _counted(outcome: dict[str, Any], dimension: int) -> TrainerCounts:
 
 
 def _check_members(cluster: Cluster, term: float | None, detection: float | None) -> None:
-    if term is not None:
-        checks.real("term", checks.seconds("term", term), 0.0)
     if detection is not None:
         checks.seconds("detection", detection)
     crashes = cluster.failures is not None or any(kind == "crash" for _, _, kind in cluster.changes)

@@ -32,7 +32,8 @@ from leashed.files.resuming import Kept
 from leashed.models.network import Model
 from leashed.rules import SGD, Adam, Rule, check_rule
 from leashed.schedules import Schedule
-from leashed.training.train import batches_of, mean_loss, train_passes
+from leashed.training.run import mean_loss, train_passes
+from leashed.training.sets import batches_of
 
 __all__ = ["MLPClassifier", "MLPRegressor", "SGDClassifier", "SGDRegressor"]
 

@@ -16,6 +16,7 @@ from leashed.studies import recommender
 from leashed.studies.side_by_side import side_by_side
 from leashed.studies.switching import MODES, STATES, Setting, crash
 from leashed.training.doubts import ends_are_told
+from leashed.training.options import Init
 
 __all__ = ["POINTS", "Bound", "both_updated", "bound", "bounds", "measured"]
 
@@ -140,7 +141,7 @@ def _trained(setting: Setting, piece: _Piece, data: ClickDataset, updates: int) 
         rule=setting.rule("GBA"),
         batch_size=setting.batch_size,
         seed=piece.seed,
-        tables=recommender.new_tables(setting.rows_lr, piece.seed),
+        init=Init(tables=recommender.new_tables(setting.rows_lr, piece.seed)),
     )
     recommender.require_finite(trained.result, *crash("GBA", piece.state))
     return trained

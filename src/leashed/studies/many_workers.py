@@ -24,6 +24,7 @@ from leashed.stopping import Until
 from leashed.studies import recommender
 from leashed.studies.stale import TIMES
 from leashed.studies.study import GoOn, Record, Study, option, unbroken
+from leashed.training.options import Init, Observe
 from leashed.training.result import TrainResult
 
 __all__ = ["ManyWorkers"]
@@ -103,11 +104,10 @@ class ManyWorkers(Study):
             until=Until(seconds=float(self.updates)),
             rule=Adagrad(self.lr, initial_accumulator=_ACCUMULATED),
             staleness=damping,
-            tables=recommender.new_tables(self.lr, seed),
+            init=Init(tables=recommender.new_tables(self.lr, seed)),
             batch_size=self.batch_size,
             seed=seed,
-            evaluate_every=self.updates / _EVALUATIONS,
-            progress=go_on,
+            observe=Observe(go_on, every=self.updates / _EVALUATIONS),
         ).result
         return unbroken(result)
 

@@ -18,7 +18,7 @@ from leashed.models.network import Model
 from leashed.simulation.virtual_time import Costs
 from leashed.studies.runs import ALGORITHMS, Run
 from leashed.studies.study import digest
-from leashed.training.train import MAX_SEED, MAX_THREADS
+from leashed.training.request import MAX_SEED, MAX_THREADS
 
 __all__ = [
     "DISCIPLINES",

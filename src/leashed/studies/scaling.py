@@ -22,7 +22,7 @@ from leashed.studies.plan import (
 from leashed.studies.runs import Run
 from leashed.studies.single import Apart, train_setting
 from leashed.studies.study import differing, digest
-from leashed.training.train import Progress
+from leashed.training.outcome import Progress
 
 __all__ = [
     "DISCIPLINES",

@@ -33,6 +33,7 @@ from leashed.studies.sharded import NETS, SHARDINGS, Throughput, imbalance, rate
 from leashed.studies.side_by_side import side_by_side
 from leashed.studies.study import GoOn, Part, Record, Study, option, revived, unbroken
 from leashed.training.doubts import ends_are_told
+from leashed.training.options import Observe
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -303,8 +304,7 @@ def _train(
         rule=Momentum(_schedule(eta, updates), momentum=asked.momentum, weight_decay=1e-4),
         batch_size=asked.batch_size,
         seed=setting.seed,
-        evaluate_every=_lasts(asked, data, setting) / asked.evaluations,
-        progress=go_on,
+        observe=Observe(go_on, every=_lasts(asked, data, setting) / asked.evaluations),
     )
     passes = asked.batch_size * (n if reduces else 1) / len(data.train)  # of an update
     return _judged(model, data.test, setting, played, eta, passes)

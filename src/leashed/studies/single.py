@@ -33,8 +33,10 @@ from leashed.simulation.virtual_time import Costs
 from leashed.stopping import Until
 from leashed.studies.plan import DISCIPLINES, Plan, Setting, build_model
 from leashed.training.doubts import ends_are_told
+from leashed.training.options import Observe
+from leashed.training.outcome import Progress
 from leashed.training.result import TrainResult
-from leashed.training.train import Progress, train
+from leashed.training.train import train
 
 __all__ = ["Apart", "train_setting"]
 
@@ -72,13 +74,14 @@ def train_setting(
         "batch_size": plan.batch_size,
         "seed": plan.seed + setting.repeat,
         "init": plan.init,
-        "progress": progress,
     }
     every = plan.evaluate_every
     if costs is None:
-        result = train(model, data, threads=setting.threads, evaluate_every=every, **asked)
+        result = train(
+            model, data, threads=setting.threads, observe=Observe(progress, every=every), **asked
+        )
     else:
-        result = _played(model, data, setting.threads, costs, every, asked)
+        result = _played(model, data, setting.threads, costs, Observe(progress, every=every), asked)
     config = {**result.config, **plan.stamp(setting)}
     return dataclasses.replace(result, config=config, parameters=_NO_PARAMETERS)
 
@@ -88,13 +91,14 @@ def _played(
     data: Dataset,
     threads: int,
     costs: Costs,
-    every: float | None,
+    observe: Observe,
     asked: dict[str, Any],
 ) -> TrainResult:
     """In virtual time, evaluated every fifty updates or so unless it is said how often."""
-    if every is None:
+    if observe.every is None:
         at_once = 1 if isinstance(asked["discipline"], Synchronous) else threads
         every = _UPDATES * max((costs.compute + costs.update) / at_once, costs.update)
+        observe = dataclasses.replace(observe, every=every)
     cluster = simulation.normal(
         threads,
         costs.compute,
@@ -102,7 +106,7 @@ def _played(
         update=costs.update,
         copy=costs.copy,
     )
-    return simulation.simulate(model, data, cluster=cluster, evaluate_every=every, **asked).result
+    return simulation.simulate(model, data, cluster=cluster, observe=observe, **asked).result
 
 
 class Apart:

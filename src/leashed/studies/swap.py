@@ -24,6 +24,7 @@ from leashed.studies import recommender
 from leashed.studies.intervals import Interval, interval
 from leashed.studies.study import GoOn, Part, Record, Study, option
 from leashed.training.doubts import ends_are_told
+from leashed.training.options import Init, Observe
 from leashed.training.train import train
 
 if TYPE_CHECKING:
@@ -222,10 +223,10 @@ def _run(rule: Rule, asked: Asked, seed: int, go_on: GoOn) -> tuple[list[float],
                         until=Until(epochs=day + part / _PARTS),
                         discipline=Sequential(),
                         rule=rule,
-                        tables=trained,
+                        init=Init(tables=trained),
                         batch_size=asked.batch_size,
                         seed=seed,
-                        evaluate_every=1e6,
+                        observe=Observe(every=1e6),
                         checkpoint=kept,
                         resume=kept if accumulated else None,
                     )

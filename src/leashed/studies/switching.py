@@ -26,6 +26,7 @@ from leashed.studies import recommender
 from leashed.studies.side_by_side import side_by_side
 from leashed.studies.study import GoOn, option, unbroken
 from leashed.training.doubts import ends_are_told
+from leashed.training.options import Init, Observe
 from leashed.training.result import Histogram
 
 __all__ = [
@@ -197,7 +198,7 @@ def _timed(
         rule=SGD(1e-6),
         batch_size=batch_size,
         seed=seed,
-        evaluate_every=window,
+        observe=Observe(every=window),
     )
 
 
@@ -292,9 +293,8 @@ def career_of(
             rule=setting.rule(mode),
             batch_size=setting.batch_size,
             seed=career.seed + number,
-            init=theta,
-            tables=tables,
-            progress=go_on,
+            init=Init(theta, tables),
+            observe=go_on,
         )
         recommender.require_finite(unbroken(played.result), *crash(mode, state))
         theta = played.result.parameters

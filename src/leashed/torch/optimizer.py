@@ -413,7 +413,7 @@ def fit(
         batch_size: examples per gradient. Default: 64, or all where they are fewer.
         seed: of the batches.
         sync: how this trainer's parameters are kept in sync with those of others, from
-            ``leashed.sync``. Default: not at all. Buffers are not.
+            ``leashed.sync``. Default: that of ``cluster``. Buffers are not.
         cluster: the run in which this process is one of several trainers, from
             ``leashed.cluster.join()``. Its master hands out the batches of ``until.epochs``, each to
             one trainer; the other stop rules are this trainer's own. The module, the data,

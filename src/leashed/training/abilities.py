@@ -55,8 +55,8 @@ TOLD = {
     "resume": "that go on from a checkpoint",
     "sync": "runs with sync",
     "cluster": "runs with cluster",
-    "checkpoint": "runs with checkpoint, which names what is written",
-    "checkpoint_every": "runs with checkpoint_every",
+    "checkpoint.every": "checkpoints by seconds",
+    "virtual time": "virtual time",
     "stream": "streams",
     "graph": "models that are graphs",
     "tables": "models that read tables",
@@ -86,6 +86,18 @@ REFUSED = (
         ("mode", "resume"),
         "a record has all that its server was told from the beginning",
         "leave one of the two out",
+    ),
+    Refused(
+        "record",
+        ("virtual time",),
+        "its seed makes it again, bit for bit",
+        "leave it out",
+    ),
+    Refused(
+        "metrics",
+        ("virtual time",),
+        "what they save, evaluations, take no time there",
+        "give validation, and observe.every",
     ),
     Refused(
         "staleness by stages",
@@ -119,16 +131,16 @@ REFUSED = (
     ),
     Refused("cluster of trainers", ("mode",), "its workers are one server's", "leave trainers out"),
     Refused(
-        "checkpoint_updates",
-        ("checkpoint_every",),
+        "checkpoint.updates",
+        ("checkpoint.every",),
         "both say when",
         "give one of the two",
     ),
     Refused(
-        "checkpoint_updates",
+        "checkpoint.updates",
         ("cluster",),
         "no trainer makes the others wait",
-        "give checkpoint_every",
+        "give checkpoint.every",
     ),
     Refused(
         "record", ("sync",), "what comes from other trainers is in no record of this one", _ALONE
@@ -144,16 +156,12 @@ REFUSED = (
     ),
 )
 NEEDS = (
-    Needs("term", "mode", "give mode as well"),
     Needs("detection", "mode", "give mode as well"),
     Needs("network", "mode", "give mode as well"),
     Needs("failing", "mode", "give mode as well"),
     Needs("members", "mode", "give mode as well"),
     Needs("shards", "mode", "give mode as well"),
-    Needs("checkpoint_every", "checkpoint", "give that too"),
-    Needs("checkpoint_updates", "checkpoint", "give that too"),
-    Needs("incremental", "checkpoint", "give that too"),
-    Needs("incremental", "tables", "of others all parameters change: leave it out"),
+    Needs("checkpoint.incremental", "tables", "of others all parameters change: leave it out"),
 )
 
 

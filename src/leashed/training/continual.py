@@ -15,7 +15,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -40,17 +40,13 @@ from leashed.rules import Rule
 from leashed.staleness import Policy
 from leashed.stopping import Until
 from leashed.stream import Stream
-from leashed.training import defaults
+from leashed.training import defaults, request
 from leashed.training.days import Day, Journal, LogFile, Today, log_files, to_json
+from leashed.training.options import Checkpoint, Init, Observe, options
+from leashed.training.outcome import Progress
 from leashed.training.result import TrainResult, refused_share
-from leashed.training.train import (
-    Progress,
-    check_dense_part,
-    check_training,
-    sets_of,
-    tables_for,
-    train,
-)
+from leashed.training.sets import sets_of
+from leashed.training.train import train
 
 __all__ = ["Continual", "Day", "continual"]
 
@@ -96,21 +92,16 @@ def continual(
     rule: Rule | None = None,
     discipline: Discipline | None = None,
     mode: Mode | None = None,
-    term: float | None = None,
     staleness: Policy | None = None,
     threads: int | None = None,
     batch_size: int | None = None,
     seed: int = 0,
-    init: str = "he",
-    tables: Mapping[str, Table] | None = None,
-    checkpoint_updates: int | None = None,
-    checkpoint_every: float | None = None,
-    incremental: bool = False,
-    metrics: Progressive | None = None,
-    evaluate_every: float | None = None,
-    progress: Callable[[str, Progress], object] | None = None,
+    init: str | Init = "he",
+    observe: Observe | Callable[[str, Progress], object] | None = None,
+    checkpoint: Checkpoint | None = None,
     finished: Callable[[Day], object] | None = None,
     click_share: tuple[float, float] | None = None,
+    **old: Any,
 ) -> Continual:
     """Train a model of clicks day after day (gba, section 5): the model of the day before predicts a
     day's rows, which tells how good it is on what comes next; then they are trained on, once.
@@ -122,11 +113,11 @@ def continual(
     The state lies in ``folder``: parameters, tables, the rule's state, statistics, and how far the
     days are. Whether a call is the first, follows one that was killed at any moment, or one whose
     days are all done while more have come: it goes on from there. With one thread, and
-    ``checkpoint_updates`` or neither of the two, to the bits of a run that was not interrupted
+    ``checkpoint.updates`` or none within a day, to the bits of a run that was not interrupted
     (where neither ``admit_after`` nor ``evict`` is asked of tables).
 
     A kill costs the training of the day under way since the last checkpoint: at most
-    ``checkpoint_updates`` updates and, with several threads, those under way; by default the day.
+    so many updates as ``checkpoint`` says and, with several threads, those under way; by default the day.
     Nothing of it is lost for good: its rows are trained on again.
 
     All that can be refused is before a day is scored: arguments, the state in the folder, and of a
@@ -145,24 +136,21 @@ def continual(
             keys, or where there are none by their number: give the same ones again, and others
             behind. Of days with keys those that are done may be left out.
         folder: of the run; made where it is not there.
-        rule, discipline, staleness, threads, init, evaluate_every: as of ``leashed.train``. The
-            number of updates goes on from day to day, and with it schedules and periods.
-        mode, term: as of ``leashed.train``. A day that was begun goes on with the mode that it was
+        rule, discipline, staleness, threads, init, old: as of ``leashed.train``; after a restart tables
+            get the rows of the state. The number of updates goes on from day to day, and with it
+            schedules and periods.
+        mode: as of ``leashed.train``. A day that was begun goes on with the mode that it was
             begun with; each day begins with a server that holds nothing yet and, where workers have
             models of their own, with all of them at what the day before has come to.
         batch_size: examples per gradient, at most those of each day in memory. Default: that of the
             run in ``folder``, which begins with 64; a day in memory of fewer rows is one batch
             (of one row it is refused by a model that normalises by batches).
         seed: of the initial parameters, the tables, and of the order of days in memory.
-        tables: as of ``leashed.train``; after a restart they get the rows of the state.
-        checkpoint_updates: updates between checkpoints within a day, for which all workers wait.
-            Default: a checkpoint at the end of each day.
-        checkpoint_every: seconds between checkpoints within a day, for which nobody waits: rows of
-            tables are then some updates ahead of the parameters.
-        incremental: as of ``leashed.train``: of tables, what a day has changed is written.
-        metrics: ``leashed.metrics.progressive(...)``: of each batch before it is trained on. With
-            ``gauc=`` and the name of a feature, for days in memory, GAUC is told of predictions too.
-        progress: called with the day's name after every evaluation.
+        observe: as of ``leashed.train``, without a record; ``progress`` is called with the day's name
+            too. With ``metrics.progressive(gauc=...)`` and the name of a feature, for days in memory, GAUC
+            is told of predictions too.
+        checkpoint: ``lsh.Checkpoint(every=..., updates=..., incremental=...)``, without a path:
+            checkpoints within a day. Default: one at the end of each day.
         finished: called with each day that is done by this call.
         click_share: of the rows of a day, by weight, those that have label 1 are to be more than the
             first of these shares and less than the second, from 0 to 1. A day whose are not is
@@ -182,41 +170,44 @@ def continual(
     """
     if isinstance(threads, str):
         raise TypeError(f"threads must be a whole number, for all days alike, got {threads!r}")
+    names = ("init", "mode", "observe", "checkpoint")
+    asked = options(init, mode, observe, checkpoint or Checkpoint(), None, old, names)
+    init, kept = asked.init, asked.checkpoint
+    if not isinstance(init.parameters, str):
+        raise TypeError("init must be by name, since each day begins where the one before ended")
+    if kept is None or kept.path is not None:
+        raise ValueError("checkpoint.path must be left out: it is in the run's folder")
+    if asked.observe.record is not None:
+        raise ValueError("observe.record is of one training, not of days; leave it out")
+    metrics, progress, initial = asked.observe.metrics, asked.observe.progress, init.parameters
     run = _Run(
         model,
         Path(folder),
-        tables_for(
+        request.tables_for(
             model,
-            tables,
+            init.tables,
             defaults.rule(of_clicks=defaults.is_of_clicks(model)) if rule is None else rule,
             policies.none() if staleness is None else staleness,
             seed,
         ),
         metrics,
-        lambda: model.init(seed, init),
+        lambda: model.init(seed, initial),
         _checked_share(click_share),
     )
-    for what, called in (("progress", progress), ("finished", finished)):
-        if called is not None and not callable(called):
-            raise TypeError(f"{what} must be callable, got {called!r}")
+    if finished is not None and not callable(finished):
+        raise TypeError(f"finished must be callable, got {finished!r}")
     settings: dict[str, Any] = {
         "until": Until(epochs=1),
         "rule": rule,
         "discipline": discipline,
-        "mode": mode,
-        "term": term,
+        "mode": asked.mode,
         "staleness": staleness,
         "threads": threads,
         "batch_size": batch_size,
         "seed": seed,
-        "init": init,
-        "tables": run.tables or None,
-        "evaluate_every": evaluate_every,
-        "checkpoint": run.state,
-        "checkpoint_updates": checkpoint_updates,
-        "checkpoint_every": checkpoint_every,
-        "incremental": incremental,
-        "metrics": metrics,
+        "init": Init(initial, run.tables or None),
+        "observe": asked.observe,
+        "checkpoint": replace(kept, path=run.state),
     }
     refusals = Refusals(run.tables)
     to_come: Iterable[tuple[str, OneDay]] = _not_done(days, run)
@@ -240,12 +231,12 @@ def continual(
             if finished is not None:
                 finished(day)
             continue
+        heard = None if progress is None else partial(progress, name)
         with in_run(refusals):
             result = train(
                 model,
                 data,
-                **settings,
-                progress=None if progress is None else partial(progress, name),
+                **{**settings, "observe": replace(asked.observe, progress=heard)},
                 resume=run.whence(name),
             )
         # Of a stream the loss is of batches before their updates: the last may have been one too much.
@@ -272,7 +263,7 @@ class _Run:
         click_share: tuple[float, float] | None,
     ) -> None:
         _check_model(model)
-        check_dense_part(model)
+        request.check_dense_part(model)
         if metrics is not None and not isinstance(metrics, Progressive):
             raise TypeError(f"metrics must be leashed.metrics.progressive(...), got {metrics!r}")
         self._click_share = click_share
@@ -326,11 +317,11 @@ class _Run:
             now = columns_of(self.model, train_set)
             self._columns = self._columns.agreed(now, "data", "of the days before")
         if turn and not self._checked_state:
-            check_training(self.model, data, **settings, resume=self.whence(name))
+            request.of(self.model, data, **settings, resume=self.whence(name))
             self._checked_state = True
         else:
             with _of_day(name):
-                check_training(self.model, data, **settings)
+                request.of(self.model, data, **settings)
         self._checked.add(name)
 
     def begin(self, name: str, data: Stream | ClickDataset | Dataset) -> None:

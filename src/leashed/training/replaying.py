@@ -24,7 +24,7 @@ from leashed.models.graphs import Graph
 from leashed.models.network import Model
 from leashed.training import recordings
 from leashed.training.recordings import AnyModel
-from leashed.training.train import (
+from leashed.training.sets import (
     AnyStream,
     Streamed,
     head_of,
@@ -192,7 +192,7 @@ def replay(
     until: int | None = None,
     inspect: str | None = None,
 ) -> Replay:
-    """Make a run again that ``leashed.train(..., record=trace)`` has recorded, by one thread.
+    """Make a run again that ``leashed.train(..., observe=Observe(record=trace))`` has recorded, by one thread.
 
     Every gradient is computed anew on the version of the parameters that it was computed on then,
     and applied in the recorded order, with the recorded factor where the staleness policy adapts.

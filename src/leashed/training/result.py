@@ -170,7 +170,7 @@ class TrainResult:
             the order of ``model.native.statistics``. Empty of other models, and where there was no
             batch. ``config["statistics"]`` has how many ``batches`` it is of, and ``near_zero``,
             how often a mean counted as ±10⁻³.
-        metrics: what ``lsh.train(metrics=)`` counted of rows before they were trained on; else None.
+        metrics: what ``Observe.metrics`` counted of rows before they were trained on; else None.
         tables: the tables that the model read, by name, as they are now; not written to JSON.
 
     Raises:

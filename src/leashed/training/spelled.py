@@ -7,7 +7,7 @@ name.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, Protocol, TypeVar
 
 from leashed import datasets, modes, schedules, staleness
@@ -31,6 +31,7 @@ __all__ = [
     "rule_of",
     "settings",
     "staleness_of",
+    "termed",
 ]
 
 T = TypeVar("T")
@@ -110,6 +111,15 @@ def discipline_of(name: str, persistence: float | None, before: str = "--") -> D
     if name != "leashed":
         raise ValueError(f"{before}persistence goes with leashed, not with {name}")
     return Leashed(persistence)
+
+
+def termed(mode: Mode | None, term: float | None) -> Mode | None:
+    """The mode, its leases with that term; ValueError where there is none."""
+    if term is None:
+        return mode
+    if mode is None:
+        raise ValueError("--term goes with --mode; give that too, or leave it out")
+    return replace(mode, term=term)
 
 
 def mode_of(text: str, option: str = "--mode") -> Mode:

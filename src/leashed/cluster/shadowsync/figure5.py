@@ -28,6 +28,7 @@ from leashed.datasets import Split
 from leashed.disciplines import Hogwild
 from leashed.stopping import Until
 from leashed.studies.study import GoOn, Record
+from leashed.training.options import Observe
 
 __all__ = ["Figure5", "Paced"]
 
@@ -147,7 +148,7 @@ class Figure5(Scaling):
                 until=Until(seconds=self.warm + self.window + _AROUND / 2.0),
                 discipline=Hogwild(),
                 batch_size=self.batch_size,
-                evaluate_every=1e6,
+                observe=Observe(every=1e6),
             )
         return {**found, "gap": trained.sync_gap}
 

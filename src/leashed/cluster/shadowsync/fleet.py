@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from leashed import _core
 from leashed.cluster.native import native
 from leashed.cluster.shadowsync.servers import Servers, pair
-from leashed.sync import Position, Synchroniser
+from leashed.sync import Position, Synced, Synchroniser
 from leashed.training.result import TrainResult
 from leashed.training.train import train
 
@@ -262,8 +262,7 @@ def train_together(
             results[seat.index] = train(
                 model,
                 data,
-                sync=sync,
-                cluster=seat,
+                cluster=seat if sync is None else Synced(seat, sync),
                 threads=threads,
                 seed=seed if batches is not None else seed + seat.index,
                 init=init,

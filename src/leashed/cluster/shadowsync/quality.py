@@ -26,7 +26,8 @@ from leashed.studies.intervals import interval
 from leashed.studies.scaling import MODELS, build_model
 from leashed.studies.study import GoOn, Part, Record
 from leashed.sync import SYNCHRONISERS, Synchroniser, When, background, every
-from leashed.training.train import mean_loss
+from leashed.training.options import Observe
+from leashed.training.run import mean_loss
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -131,7 +132,7 @@ class Pass(Timed):
                 discipline=Hogwild(),
                 rule=SGD(self.lr),
                 batch_size=self.batch_size,
-                evaluate_every=_NEVER,
+                observe=Observe(every=_NEVER),
             )
             counted = {} if servers is None else servers.counters()
         first = trained.results[0]

@@ -32,7 +32,7 @@ from leashed.simulation.virtual_time import Cluster, Simulation, simulate
 from leashed.stopping import Until, batches_in
 from leashed.studies.study import GoOn, Record, unbroken
 from leashed.sync import Synchroniser
-from leashed.training.train import mean_loss
+from leashed.training.run import mean_loss
 
 if TYPE_CHECKING:
     from typing_extensions import Self

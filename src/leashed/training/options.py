@@ -1,0 +1,206 @@
+"""Options of a training that belong together, each a value; and what they were called before."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import KW_ONLY, dataclass, replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from leashed.base import checks
+from leashed.base.warning import warn
+from leashed.sync import Cluster, Synced
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from leashed.files.resuming import Kept
+    from leashed.metrics import Progressive
+    from leashed.models.tables import Table
+    from leashed.modes import Mode
+
+__all__ = ["Checkpoint", "Init", "Observe", "Options", "options"]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A file that takes the state of a run at its end, and, where ``every`` or ``updates`` say so,
+    while it goes on: parameters, the rule's state, counters and settings; of a model that reads tables
+    a folder, with a file for each table (docs/checkpoints.md).
+
+    Args:
+        path: the file, or the folder. Default, for ``leashed.continual`` alone: in the run's folder.
+        every: seconds between two, for which no thread stops. Under ``Leashed`` and the disciplines
+            with a lock each is one published state; under ``Hogwild`` a copy of what threads change
+            meanwhile, and rows of tables may be some updates ahead of the parameters.
+        updates: so many updates between two, for each of which all workers wait, between two of their
+            steps: with every update whose number is a multiple of it. So each is of one moment, rows
+            and all, and a run that goes on from it with one thread comes to the same bits. Not with
+            ``every``.
+        incremental: of tables only the rows are written that have changed since the one before, and all
+            anew where these files have come to half of those of all rows. For it a table keeps 12 bytes
+            a row beside its ``max_bytes``, 4 where its ``rows`` are given; one without ``versions`` is
+            written whole each time.
+
+    Raises:
+        TypeError, ValueError: an argument is wrong; the message names it.
+    """
+
+    path: str | os.PathLike[str] | Kept | None = None
+    _: KW_ONLY
+    every: float | None = None
+    updates: int | None = None
+    incremental: bool = False
+
+    def __post_init__(self) -> None:
+        if self.every is not None:
+            checks.real("checkpoint.every", self.every, 0.0)
+        if self.updates is not None:
+            checks.whole("checkpoint.updates", self.updates, 1, 2**53)
+        checks.flag("checkpoint.incremental", self.incremental)
+
+
+@dataclass(frozen=True)
+class Observe:
+    """What is looked at while a training goes on, which changes nothing of it.
+
+    Args:
+        progress: called with a ``Progress`` after every evaluation; an exception it raises stops the
+            run.
+        every: seconds between evaluations of the loss, which run on the calling thread beside the
+            workers. Default: as often as keeps them to a tenth of one thread.
+        metrics: ``leashed.metrics.progressive(...)``: AUC, log loss and more of each batch as its
+            gradient finds it, before it is trained on; ``result.metrics`` and ``Progress`` have them. For
+            models of one output with the loss ``log_loss``. Default: nothing is counted.
+        record: a file that takes which gradient was computed on which version of the parameters, and
+            when it was applied, with which factor, for ``leashed.replay`` (docs/replay.md): about 6 bytes
+            a gradient, by a mode about 10, beside the parameters of the beginning and the end. Written
+            in place of a file that is there; a RuntimeWarning where that fails in mid-run, which goes on
+            unrecorded. Default: nothing is recorded.
+
+    Raises:
+        TypeError, ValueError: an argument is wrong; the message names it.
+    """
+
+    progress: Callable[..., object] | None = None
+    _: KW_ONLY
+    every: float | None = None
+    metrics: Progressive | None = None
+    record: str | os.PathLike[str] | None = None
+
+    def __post_init__(self) -> None:
+        if self.progress is not None and not callable(self.progress):
+            raise TypeError(f"progress must be callable, got {self.progress!r}")
+        if self.every is not None:
+            checks.real("observe.every", self.every, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Init:
+    """What a training begins with.
+
+    Args:
+        parameters: ``"he"``, ``"glorot"``, ``"normal"`` (see ``Model.init``) or parameters, float32 [d].
+        tables: those that the model reads, by name, trained where they are: each row by its table's
+            rule and staleness policy, also where the gradient of the parameters is dropped or excluded.
+            Where one refuses ids for want of room, a RuntimeWarning says so, once and as soon as it is
+            seen. Default: ``leashed.tables.of(model.tables, rule=rule, staleness=staleness,
+            seed=seed)``; give tables where rows take no such rule or policy.
+    """
+
+    parameters: str | ArrayLike = "he"
+    tables: Mapping[str, Table] | None = None
+
+
+class Options(NamedTuple):
+    """Each as its value."""
+
+    init: Init
+    mode: Mode | None
+    observe: Observe
+    checkpoint: Checkpoint | None
+    cluster: Cluster | None
+
+
+# Arguments of before: in which option each is now, and as what.
+OLD = {
+    "tables": ("init", "tables"),
+    "term": ("mode", "term"),
+    "progress": ("observe", "progress"),
+    "evaluate_every": ("observe", "every"),
+    "metrics": ("observe", "metrics"),
+    "record": ("observe", "record"),
+    "checkpoint_every": ("checkpoint", "every"),
+    "checkpoint_updates": ("checkpoint", "updates"),
+    "incremental": ("checkpoint", "incremental"),
+    "sync": ("cluster", "sync"),
+}
+_NOW = {
+    "init": "init=lsh.Init(tables=...)",
+    "mode": "the mode, as in lsh.modes.ASP(term=...)",
+    "observe": "observe=lsh.Observe({}=...)",
+    "checkpoint": "checkpoint=lsh.Checkpoint(path, {}=...)",
+    "cluster": "lsh.cluster.join(sync=...)",
+}
+
+
+def options(
+    init: object,
+    mode: Mode | None,
+    observe: object,
+    checkpoint: object,
+    cluster: Cluster | None,
+    old: Mapping[str, Any],
+    taken: Collection[str],
+) -> Options:
+    """What was given for each as its value, with what was given by an argument of before, of which a
+    DeprecationWarning tells. ``taken``: which of these whoever was called has.
+
+    Raises:
+        TypeError: an argument is none, or no such value.
+        ValueError: something is given twice, or without what it is a part of.
+    """
+    given = {
+        "init": init if isinstance(init, Init) else Init(cast("Any", init)),
+        "mode": mode,
+        "observe": _observed(observe),
+        "checkpoint": _kept(checkpoint),
+        "cluster": cluster,
+    }
+    for name, value in old.items():
+        if name not in OLD or OLD[name][0] not in taken:
+            near = get_close_matches(name, [*taken, *OLD], 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise TypeError(f"there is no argument {name}{hint}")
+        whole, part = OLD[name]
+        now = _NOW[whole].format(part)
+        warn(f"the argument {name} is a part of {now} by now", DeprecationWarning)
+        if value is None or value is False:
+            continue
+        given[whole] = _with(whole, given[whole], part, value, f"{name} is a part of {now}")
+    return Options(**cast("dict[str, Any]", given))
+
+
+def _with(whole: str, given: Any, part: str, value: object, told: str) -> Any:
+    if given is None:
+        raise ValueError(f"{told}, which is not given; give {whole} as well")
+    if getattr(given, part, None) not in (None, False):
+        raise ValueError(f"{told}, where it is given too; leave one of the two out")
+    if whole == "cluster":
+        return Synced(given, cast("Any", value))
+    return replace(given, **{part: value})
+
+
+def _observed(given: object) -> Observe:
+    if given is None or isinstance(given, Observe):
+        return given or Observe()
+    if callable(given):
+        return Observe(given)
+    raise TypeError(f"observe must be leashed.Observe(...) or a function, got {given!r}")
+
+
+def _kept(given: object) -> Checkpoint | None:
+    if given is None or isinstance(given, Checkpoint):
+        return given
+    return Checkpoint(cast("Any", given))

@@ -1,0 +1,508 @@
+"""Everything that is asked of a training, checked once, with nothing started."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from leashed import _core
+from leashed import staleness as policies
+from leashed.base import checks
+from leashed.base.machine import cores, cpu_model
+from leashed.datasets import ClickDataset, ClickSplit, Split
+from leashed.datasets.columns import Columns
+from leashed.disciplines import Discipline, Leashed, Sequential
+from leashed.files import resuming
+from leashed.metrics import Progressive, users_of
+from leashed.models._columns import check_columns
+from leashed.models._running import check_batch, tracked
+from leashed.models.external import External
+from leashed.models.graphs import Graph
+from leashed.models.tables import Refusals, Table, refusals_of
+from leashed.models.tables import check as check_tables
+from leashed.models.tables import of as new_tables
+from leashed.modes import Mode, check_batches
+from leashed.rules import Rule, check_rule
+from leashed.staleness import Policy
+from leashed.stopping import Until
+from leashed.sync import Cluster, Synchroniser
+from leashed.sync import check as check_synchronised
+from leashed.training import abilities, defaults
+from leashed.training.options import Checkpoint, Init, Observe, options
+from leashed.training.outcome import progress_of
+from leashed.training.recordings import AnyModel, Choices
+from leashed.training.sets import (
+    AnyData,
+    Head,
+    Set,
+    Streamed,
+    check_passes,
+    drawn,
+    is_sparse,
+    mean_batch_of,
+    sets_of,
+    source_of,
+    training_of,
+)
+
+__all__ = [
+    "MAX_SEED",
+    "MAX_THREADS",
+    "Request",
+    "ThreadRequest",
+    "asked",
+    "check_dense_part",
+    "check_discipline",
+    "of",
+    "tables_for",
+    "threads_of",
+]
+
+MAX_THREADS = 1024
+MAX_SEED = 2**63 - 1
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Request:
+    """What all trainings have, by threads and in virtual time.
+
+    Attributes:
+        theta: what the parameters begin with, float32 [d]; ``init``: what that was made by.
+        workers: how many.
+        full_size: the batch size that data of enough examples would have.
+        tables: those that the model reads, by name.
+        columns: of the data that the model was made for, as far as is known.
+    """
+
+    model: AnyModel
+    train_set: Set
+    test_set: Set | None
+    until: Until
+    discipline: Discipline
+    mode: Mode | None
+    rule: Rule
+    staleness: Policy
+    workers: int
+    batch_size: int
+    full_size: int
+    seed: int
+    init: str
+    theta: NDArray[np.float32]
+    tables: dict[str, Table]
+    columns: Columns
+    observe: Observe
+
+    @property
+    def streamed(self) -> Streamed | None:
+        """The training set, where it is a stream."""
+        return self.train_set if isinstance(self.train_set, Streamed) else None
+
+    @property
+    def mean_batch(self) -> float:
+        """Examples of a batch."""
+        return mean_batch_of(self.train_set, self.batch_size, self.mode)
+
+    @property
+    def choices(self) -> Choices:
+        """The discipline or the mode, the rule and the staleness policy, for the core."""
+        first = self.discipline.choice() if self.mode is None else self._machine(self.mode)
+        return (first[0], {**first[1]}), self.rule.choice(), self.staleness.choice()
+
+    def _machine(self, mode: Mode) -> tuple[str, dict[str, Any]]:
+        """With as many examples as ``until`` has it train on; 0: until something else ends it."""
+        leased = self.until.rules(len(self.train_set), self.batch_size).get("batches", 0.0)
+        if self.streamed is not None:
+            leased = 0.0  # where it ends is seen when it does
+        name, settings = mode.machine(self.workers, self.batch_size, leased * self.batch_size)
+        if mode.term is not None:
+            settings = {**settings, "term_ns": max(1, round(1e9 * mode.term))}
+        return name, settings
+
+    @property
+    def rules(self) -> dict[str, float]:
+        """When it ends, for the core."""
+        by_mode = self.mode is not None
+        examples = len(self.train_set) if by_mode else drawn(self.train_set, self.batch_size)
+        rules = self.until.rules(examples, self.batch_size)
+        if self.streamed is not None or by_mode:
+            rules.pop("batches", None)  # the stream, or the mode, ends where its examples do
+        return rules
+
+    def config(self) -> dict[str, Any]:
+        """What a result says was asked for, as JSON's own types."""
+        until = {name: value for name, value in asdict(self.until).items() if value is not None}
+        config: dict[str, Any] = {
+            "discipline": self.discipline.label if self.mode is None else type(self.mode).__name__,
+            "rule": self.rule.config(),
+            "state_vectors": self.rule.state_vectors,
+            "staleness": self.staleness.config(),
+            "threads": self.workers,
+            "batch_size": self.batch_size,
+            "seed": self.seed,
+            "init": self.init,
+            "until": until,
+            "model": self.model.name,
+            "dimension": self.model.dimension,
+            "flops_per_example": self.model.flops_per_example,
+            "data": self.train_set.name,
+            "columns": self.columns.to_json(),
+            "sparse": is_sparse(self.train_set),
+            "examples": None if self.streamed is not None else len(self.train_set),
+            "isa": _core.default_isa(),
+            "cpu": cpu_model(),
+            "cores": cores(),
+            "version": _core.__version__,
+        }
+        if self.streamed is not None:
+            config |= self.streamed.described
+        if self.mode is not None:
+            name, settings = self.choices[0]
+            config["mode"] = {"name": name, **settings, "commands": self.mode.commands()}
+        return config
+
+    def source(self, workers: int, begun: Any = None) -> _core.GradientSource:
+        """That so many workers train, whose running statistics go on from those."""
+        return tracked(source_of(self.model, self.train_set), workers, begun)
+
+    def training(
+        self,
+        source: _core.GradientSource,
+        examples: Head,
+        workers: int,
+        validation: Head | None = None,
+        **more: Any,
+    ) -> _core.Training:
+        """For the core."""
+        discipline, rule, staleness = self.choices
+        given = {"tables": [table.native for table in self.tables.values()], **more}
+        return training_of(
+            source,
+            self.theta,
+            examples,
+            validation,
+            discipline=discipline,
+            rule=rule,
+            staleness=staleness,
+            workers=workers,
+            batch_size=self.batch_size,
+            seed=self.seed,
+            **given,
+        )
+
+    def report(self, refusals: Refusals) -> Callable[[dict[str, Any], float], None] | None:
+        """What the core is to call after each evaluation; None: nobody wants to hear."""
+        progress, mean_batch = self.observe.progress, self.mean_batch
+
+        def report(now: dict[str, Any], initial_loss: float) -> None:
+            refusals.look()
+            if progress is not None:
+                progress(progress_of(now, initial_loss, mean_batch))
+
+        return None if progress is None and refusals.told else report
+
+    def refusals(self) -> Refusals:
+        """What its tables refuse from now on, which is to be told."""
+        return refusals_of(self.tables)
+
+
+def asked(
+    model: AnyModel,
+    data: AnyData,
+    validation: Any,
+    *,
+    until: Until | None,
+    discipline: Discipline | None,
+    mode: Mode | None,
+    rule: Rule | None,
+    staleness: Policy | None,
+    workers: Callable[[Discipline], int],
+    batch_size: int | None,
+    seed: int,
+    init: Init,
+    observe: Observe,
+    also: Mapping[str, object],
+    resume: resuming.Resume | None = None,
+) -> Request:
+    """A training, checked.
+
+    Args:
+        workers: how many under a discipline; may refuse it.
+        also: what else was asked for, by the names of ``abilities``.
+        resume: where parameters and rows come from instead.
+
+    Raises:
+        TypeError, ValueError: something is wrong; the message names it.
+    """
+    train_set, test_set = sets_of(model, data, validation)
+    streamed = isinstance(train_set, Streamed)
+    staleness = policies.none() if staleness is None else policies.of("staleness", staleness)
+    abilities.check(
+        {
+            **abilities.of_mode(mode, staleness.choice()[0]),
+            **abilities.of_model(model),
+            **abilities.of_end(until),
+            "stream": streamed,
+            "discipline": discipline,
+            "record": observe.record,
+            "metrics": observe.metrics,
+            **also,
+        }
+    )
+    discipline = Leashed() if discipline is None else discipline
+    check_discipline(discipline)
+    rule = defaults.rule(of_clicks=defaults.is_of_clicks(model)) if rule is None else rule
+    check_rule(rule)
+    threads = workers(discipline)
+    examples = len(train_set)  # 0 of a stream
+    full_size = batch_size
+    if full_size is None:
+        begun_with = resuming.batch_size_of(resume)
+        full_size = begun_with or defaults.batch_size(model, examples, until)
+    full_size = checks.whole("batch_size", full_size)
+    batch_size = min(full_size, examples or full_size) if batch_size is None else full_size
+    until = defaults.end(model, until)
+    if not isinstance(until, Until):
+        raise TypeError(f"until must be leashed.until(...), got {until!r}")
+    if streamed:
+        checks.size("batch_size", batch_size)  # no number of rows bounds it
+        check_passes(until)
+    elif batch_size > examples:
+        raise ValueError(
+            f"batch_size must be at most the {examples} examples of the data, got {batch_size}"
+        )
+    if isinstance(model, Graph):
+        check_batch(model, batch_size, examples)
+    if mode is not None and not streamed:
+        check_batches(mode, examples)
+    seed = checks.whole("seed", seed, 0, MAX_SEED)
+    if isinstance(model, Graph) or (isinstance(model, External) and model.ids):
+        check_dense_part(model)
+    named = isinstance(init.parameters, str)
+    if resume is None:
+        _check_init(init, model)
+    return Request(
+        model=model,
+        train_set=train_set,
+        test_set=test_set,
+        until=until,
+        discipline=discipline,
+        mode=mode,
+        rule=rule,
+        staleness=staleness,
+        workers=threads,
+        batch_size=batch_size,
+        full_size=full_size,
+        seed=seed,
+        init=init.parameters if isinstance(init.parameters, str) else "array",
+        tables=tables_for(model, init.tables, rule, staleness, seed),
+        theta=(
+            model.init(seed, str(init.parameters))
+            if named
+            else checks.vector("init", init.parameters, model.dimension)
+        ),
+        columns=check_columns(init.parameters, model, train_set, "data"),
+        observe=observe,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ThreadRequest(Request):
+    """A training by threads.
+
+    Attributes:
+        auto: whether the number of threads is to be found.
+        begun: what it goes on from.
+        left: where a process before this one may have left that; else None.
+        told: what a result says was asked for, as JSON's own types.
+        counting: whose each row is, and how many rows of users to keep; None: nothing is counted.
+    """
+
+    auto: bool
+    checkpoint: Checkpoint | None
+    begun: resuming.Begun
+    left: Any
+    cluster: Cluster | None
+    sync: Synchroniser | None
+    told: dict[str, Any]
+    counting: tuple[NDArray[np.uint64] | None, int] | None
+
+
+def of(
+    model: AnyModel,
+    data: AnyData,
+    *,
+    threads: int | str | None = None,
+    validation: Any = None,
+    init: str | ArrayLike | Init = "he",
+    mode: Mode | None = None,
+    observe: Observe | Callable[..., object] | None = None,
+    checkpoint: str | os.PathLike[str] | resuming.Kept | Checkpoint | None = None,
+    resume: resuming.Resume | None = None,
+    cluster: Cluster | None = None,
+    old: Mapping[str, Any] | None = None,
+    batch_size: int | None = None,
+    **choices: Any,
+) -> ThreadRequest:
+    """The arguments of ``leashed.train``, checked.
+
+    Raises:
+        OSError: a checkpoint cannot be read, or a record not written.
+        TypeError, ValueError: something is wrong; the message names it.
+    """
+    names = ("init", "mode", "observe", "checkpoint", "cluster")
+    given = options(init, mode, observe, checkpoint, cluster, old or {}, names)
+    observe, checkpoint, cluster = given.observe, given.checkpoint, given.cluster
+    sync = getattr(cluster, "sync", None)
+    auto = isinstance(threads, str) and threads == "auto"
+    request = asked(
+        model,
+        data,
+        validation,
+        mode=given.mode,
+        workers=lambda discipline: threads_of(None if auto else threads, discipline),
+        batch_size=batch_size,
+        init=given.init,
+        observe=observe,
+        resume=resume,
+        also={
+            "sync": sync,
+            "cluster": cluster,
+            'threads="auto"': auto,
+            "resume": resume,
+            "checkpoint.every": checkpoint and checkpoint.every,
+            "checkpoint.updates": checkpoint and checkpoint.updates,
+            "checkpoint.incremental": checkpoint and checkpoint.incremental,
+        },
+        **choices,
+    )
+    if checkpoint is not None and checkpoint.path is None:
+        raise ValueError("checkpoint.path must be given: it names what is written")
+    if observe.record is not None:
+        checks.writable(Path(observe.record))
+    counting = None
+    if observe.metrics is not None:
+        counting = _counting(observe.metrics, model, data, request.train_set)
+    sync = check_synchronised(None, cluster)
+    if request.tables:
+        _check_kept(checkpoint=checkpoint and checkpoint.path, resume=resume)
+    told = request.config()
+    if request.full_size != request.batch_size:
+        told[resuming.FULL_SIZE] = request.full_size
+    if sync is not None:
+        told["sync"] = sync.label
+    begun = resuming.begin(resume, model, told, request.tables, request.full_size)
+    if begun.folder is not None:
+        told["resumed_exact"] = begun.folder.exact
+    if begun.training is not None:
+        told["resumed_at"] = begun.training.updates
+    return ThreadRequest(
+        **vars(request),
+        auto=auto,
+        checkpoint=checkpoint,
+        begun=begun,
+        # (A cluster says whether it goes on from what one of its processes has left.)
+        left=begun.position if isinstance(resume, resuming.Left) else None,
+        cluster=cluster,
+        sync=sync,
+        told=told,
+        counting=counting,
+    )
+
+
+def _counting(
+    metrics: Progressive, model: AnyModel, data: Any, train_set: Any
+) -> tuple[NDArray[np.uint64] | None, int]:
+    """Whose each row is, and how many rows of users to keep, for the core."""
+    if not isinstance(metrics, Progressive):
+        raise TypeError(f"metrics must be leashed.metrics.progressive(...), got {metrics!r}")
+    if isinstance(model, External) or model.loss != "log_loss" or model.classes != 2:
+        raise ValueError(
+            f"metrics are of models of one output with the loss log_loss, which {model.name} is not; "
+            "leave them out"
+        )
+    data = data.train if isinstance(data, (Split, ClickSplit)) else data
+    if metrics.gauc is None:
+        return None, metrics.kept
+    if isinstance(train_set, Streamed):
+        train_set.tell_users(metrics.gauc)
+        return None, metrics.kept
+    if not isinstance(metrics.gauc, str):
+        return users_of(metrics.gauc, len(train_set)), metrics.kept
+    if not isinstance(data, ClickDataset):
+        raise TypeError(
+            f"gauc={metrics.gauc!r} names a feature of a ClickDataset; give an array of whole numbers, "
+            "one for each row"
+        )
+    return data.users_by(metrics.gauc), metrics.kept
+
+
+def _check_kept(**given: object) -> None:
+    for name, value in given.items():
+        if isinstance(value, resuming.Kept):
+            raise TypeError(
+                f"{name} in memory holds no rows; give a folder where a model has tables"
+            )
+
+
+def check_dense_part(model: AnyModel) -> None:
+    """ValueError where all that it has are rows."""
+    if not model.dimension:
+        raise ValueError(
+            f"model {model.name} has no parameters but its tables' rows; give it a layer, such as "
+            ">> Dense(1)"
+        )
+
+
+def tables_for(
+    model: AnyModel,
+    given: Mapping[str, Table] | None,
+    rule: Rule,
+    staleness: Policy,
+    seed: int,
+) -> dict[str, Table]:
+    """Those given, or new ones, of a model that reads tables; of others none."""
+    described = model.tables if isinstance(model, (Graph, External)) else ()
+    if given is None:
+        return new_tables(described, rule=rule, staleness=staleness, seed=seed)
+    check_tables(described, given)
+    return {one.name: given[one.name] for one in described}
+
+
+def _check_init(init: Init, model: AnyModel) -> None:
+    """ValueError where parameters are given to begin with, and not the rows of their tables."""
+    given = isinstance(init.parameters, str) or init.tables is not None
+    if given or not getattr(model, "tables", ()):
+        return
+    raise ValueError(
+        f"init is given without tables, so that the rows that model {model.name} reads would be new; "
+        "give init=leashed.Init(parameters, result.tables) with those of the training that it is from, or "
+        "leashed.tables.of(model.tables, rule=rule, seed=seed) to begin with untrained rows"
+    )
+
+
+def check_discipline(discipline: Discipline) -> None:
+    """TypeError where it is none."""
+    if not isinstance(discipline, Discipline):
+        raise TypeError(
+            f"discipline must be Leashed() or another of leashed.disciplines, got {discipline!r}"
+        )
+
+
+def threads_of(threads: object, discipline: Discipline) -> int:
+    """So many; None: as many as there are processors, under ``Sequential`` one."""
+    if threads is None:
+        threads = 1 if isinstance(discipline, Sequential) else cores()
+    if isinstance(threads, str):
+        raise TypeError(f'threads must be a whole number or "auto", got {threads!r}')
+    threads = checks.whole("threads", threads, maximum=MAX_THREADS)
+    if isinstance(discipline, Sequential) and threads != 1:
+        raise ValueError(
+            f"threads must be 1 with Sequential, got {threads}; choose another discipline"
+        )
+    return threads

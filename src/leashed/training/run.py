@@ -1,0 +1,254 @@
+"""What was asked for is carried out by threads."""
+
+from __future__ import annotations
+
+import math
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leashed import _core
+from leashed import staleness as policies
+from leashed.base.warning import warn
+from leashed.datasets import Dataset, SparseDataset
+from leashed.disciplines import Discipline, Synchronous
+from leashed.files import resuming
+from leashed.models._running import running
+from leashed.models.network import Model
+from leashed.rules import Rule, check_rule
+from leashed.sync import Session
+from leashed.training import recordings
+from leashed.training.doubts import warn_of_end, warn_of_sequences
+from leashed.training.outcome import counted, result_of, told_by
+from leashed.training.request import ThreadRequest, check_discipline, threads_of
+from leashed.training.result import TrainResult
+from leashed.training.sets import batches_of, head_of, source_of, training_of
+from leashed.training.threads import candidates, fastest
+
+__all__ = ["mean_loss", "run", "train_passes"]
+
+PROBE_SECONDS = 0.08
+PROBE_ROWS = 8192
+
+
+def run(asked: ThreadRequest) -> TrainResult:
+    """Trains until it ends."""
+    model, streamed, told = asked.model, asked.streamed, asked.told
+    resumption, refusals = asked.begun.training, asked.refusals()
+    warn_of_sequences(model, asked.train_set)
+    if streamed is not None:
+        first = 0 if resumption is None else resumption.batches * asked.batch_size
+        streamed.open(asked.until.epochs, asked.workers, first)
+    examples = head_of(asked.train_set)
+    validating = None if asked.test_set is None else head_of(asked.test_set)
+    with ExitStack() as stack:
+        if streamed is not None:
+            stack.callback(streamed.end)
+        workers = _found(asked) if asked.auto else asked.workers
+        told["threads"] = workers
+        source = asked.source(workers, None if asked.left else asked.begun.statistics)
+        checkpointer = _checkpointer(asked, stack)
+        rules = asked.rules
+        session: Session | None = None
+        if asked.cluster is not None:
+            session = _session(asked, stack, rules.pop("batches", None), workers)
+            if asked.left is not None and not session.goes_on:
+                resumption = None
+                told.pop("resumed_at", None)
+            if isinstance(checkpointer, resuming.Checkpointer):
+                checkpointer.position = session.follow()
+        kept = asked.checkpoint
+        if asked.begun.folder is not None:
+            incremental = kept is not None and kept.incremental
+            asked.begun.folder.load(asked.tables, incremental=incremental)
+        training = asked.training(
+            source,
+            examples,
+            workers,
+            validating,
+            record=_recording(asked, resumption),
+            metrics=asked.counting,
+        )
+        every = None if kept is None else kept.every
+        watch = _core.Watch(
+            until=rules,
+            milestones=asked.until.milestones,
+            evaluate_every=asked.observe.every or 0.0,
+            progress=asked.report(refusals),
+            checkpoint=checkpointer,
+            checkpoint_every=math.inf if every is None else every,
+            checkpoint_updates=(kept and kept.updates) or 0,
+            saving=checkpointer.look if isinstance(checkpointer, resuming.Checkpointer) else None,
+        )
+        if asked.mode is not None:
+            outcome = _core.train_mode(training, watch, asked.mode.commands(), resumption)
+        else:
+            outcome = _core.train(
+                training,
+                watch,
+                resumption,
+                leases=None if session is None else session.leases,
+                synchronisation=None if session is None else session.native,
+            )
+        if isinstance(checkpointer, resuming.Checkpointer) and outcome["outcome"] != "crashed":
+            checkpointer.last_update = outcome["updates"]
+        if session is not None:
+            told["cluster"] = session.finish(outcome["parameters"], counted(outcome))
+            if session.cut_short is not None:
+                told["cluster_ended"] = session.cut_short
+                told["cluster_lost"] = session.lost
+    told["sparse_updates"] = outcome["in_place"]
+    if streamed is not None:
+        told["reading"] = streamed.counts.config()
+    if asked.tables:
+        told["tables"] = told_by(asked.tables)
+    refusals.look()
+    if failure := outcome["recording_failure"]:
+        warn(f"the record in {asked.observe.record} ends before the run: {failure}")
+    scored = asked.counting is not None
+    result = result_of(
+        outcome, asked.mean_batch, told, asked.tables, running(source), scored, streamed
+    )
+    return warn_of_end(result, model, asked.train_set, examples[2])
+
+
+def _found(asked: ThreadRequest) -> int:
+    """As many threads as train fastest here."""
+
+    def eps(workers: int) -> float:
+        """Of a short run on a part of the data."""
+        part = head_of(asked.train_set, max(asked.batch_size, PROBE_ROWS))
+        if part[0] is None:
+            return 0.0
+        trial = asked.training(
+            asked.source(workers),
+            part,
+            workers,
+            tables=[table.small().native for table in asked.tables.values()],
+        )
+        probe = _core.train(trial, _core.Watch(until={"seconds": PROBE_SECONDS}))
+        if probe["reason"] == "interrupted":
+            raise KeyboardInterrupt
+        return float(probe["gradients"] / probe["elapsed"])
+
+    try:
+        return fastest(candidates(asked.workers), eps)
+    except KeyboardInterrupt as stopped:
+        lost = () if asked.streamed is None else asked.streamed.lost()
+        raise KeyboardInterrupt(*lost) from stopped
+
+
+def _checkpointer(
+    asked: ThreadRequest, stack: ExitStack
+) -> resuming.Kept | resuming.Checkpointer | None:
+    kept = asked.checkpoint
+    if kept is None or kept.path is None:
+        return None
+    if isinstance(kept.path, resuming.Kept):
+        kept.path.batch_size = asked.full_size
+        return kept.path
+    # By a mode all wait anyway, and rows fit to what its server holds.
+    paused = kept.updates is not None or (asked.mode is not None and bool(asked.tables))
+    return stack.enter_context(
+        resuming.Checkpointer(
+            kept.path,
+            asked.model,
+            asked.told,
+            asked.tables,
+            paused=paused,
+            incremental=kept.incremental,
+        )
+    )
+
+
+def _session(asked: ThreadRequest, stack: ExitStack, total: float | None, workers: int) -> Session:
+    assert asked.cluster is not None
+    return stack.enter_context(
+        asked.cluster.session(
+            asked.model.dimension,
+            asked.sync,
+            total=None if total is None else int(total),
+            batch_size=asked.batch_size,
+            workers=workers,
+            lockstep=isinstance(asked.discipline, Synchronous),
+            resumed=None if asked.left else asked.begun.position,
+            left=asked.left,
+            trained=(asked.model, asked.train_set, asked.seed),
+        )
+    )
+
+
+def _recording(
+    asked: ThreadRequest, resumption: _core.Resumption | None
+) -> tuple[str, str, NDArray[np.float32]] | None:
+    if asked.observe.record is None:
+        return None
+    return recordings.recording(
+        asked.observe.record,
+        asked.model,
+        asked.train_set,
+        asked.choices,
+        asked.told,
+        asked.theta,
+        resumption,
+        mode=asked.mode is not None,
+    )
+
+
+def train_passes(
+    model: Model,
+    data: Dataset | SparseDataset,
+    theta: NDArray[np.float32],
+    run: resuming.Kept,
+    *,
+    epochs: int,
+    passes: int,
+    discipline: Discipline,
+    rule: Rule,
+    threads: int,
+    batch_size: int,
+    seed: int,
+) -> dict[str, Any]:
+    """Train as ``train`` does until so many epochs from the run's beginning, without evaluations
+    and a report: for many short calls in a row, each going on where ``run`` is, or from ``theta``.
+    Each epoch has each row once: where ``batch_size`` does not divide their number, its batches are
+    smaller, on sparse rows the last one, else all of them, to sizes that differ by a row at most.
+
+    Returns what the core does, with ``pass_losses``, float64 [passes]: the mean losses of the passes
+    over the data that this call makes, as their gradients found them. That of a dense model includes
+    its penalty.
+
+    Raises:
+        TypeError, ValueError: the discipline, the rule or the number of threads is wrong. The rest
+            is not checked.
+    """
+    check_discipline(discipline)
+    check_rule(rule)
+    threads = threads_of(threads, discipline)
+    batches = batches_of(data, batch_size, epochs)
+    training = training_of(
+        source_of(model, data),
+        theta,
+        head_of(data),
+        discipline=discipline.choice(),
+        rule=rule.choice(),
+        staleness=policies.none().choice(),
+        workers=threads,
+        batch_size=batch_size,
+        seed=seed,
+    )
+    watch = _core.Watch(until={"batches": float(batches)}, checkpoint=run)
+    outcome: dict[str, Any] = _core.train(training, watch, run.reached, passes)
+    return outcome
+
+
+def mean_loss(
+    model: Model, data: Dataset | SparseDataset, theta: NDArray[np.float32], threads: int
+) -> float:
+    """Over a data set that fits the model, on at most so many threads."""
+    x, y, weights = head_of(data)
+    if isinstance(data, SparseDataset):
+        return model.sparse.evaluate(theta, x, y, weights, threads)[0]
+    return model.native.evaluate(theta, x, y, weights, threads)[0]
