@@ -240,7 +240,7 @@ void bind_cluster(py::module_& m) {
                          std::move(owner), servers, parts, timeout, custom, compression),
                  workers);
            }),
-           py::arg("machine"), py::arg("pace"), py::arg("starts"), py::arg("gaps"),
+           py::kw_only(), py::arg("machine"), py::arg("pace"), py::arg("starts"), py::arg("gaps"),
            py::arg("dimension"), py::arg("owner"), py::arg("servers"), py::arg("parts"),
            py::arg("timeout"), py::arg("custom"), py::arg("workers"),
            py::arg("compression") = "none")

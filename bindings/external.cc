@@ -277,9 +277,9 @@ void bind_external(py::module_& m) {
                                        pointer_at(gradient_data), pointer_at(loss_data),
                                        workspace_bytes});
            }),
-           py::arg("gradient"), py::arg("gradient_data"), py::arg("loss"), py::arg("loss_data"),
-           py::arg("dimension"), py::arg("features"), py::arg("workspace_bytes"),
-           py::arg("targets"), py::arg("variable_ends"));
+           py::kw_only(), py::arg("gradient"), py::arg("gradient_data"), py::arg("loss"),
+           py::arg("loss_data"), py::arg("dimension"), py::arg("features"),
+           py::arg("workspace_bytes"), py::arg("targets"), py::arg("variable_ends"));
 
   py::class_<ExternalRowsSource, ExternalModel>(
       m, "ExternalRowsSource",
@@ -294,9 +294,9 @@ void bind_external(py::module_& m) {
                  ExternalRowsSource::Parts{to_function(gradient), to_function(loss),
                                            to_function(logits), workspace_bytes});
            }),
-           py::arg("gradient"), py::arg("loss"), py::arg("logits"), py::arg("dimension"),
-           py::arg("features"), py::arg("workspace_bytes"), py::arg("variable_ends"),
-           py::arg("tables"), py::arg("features_of_tables"));
+           py::kw_only(), py::arg("gradient"), py::arg("loss"), py::arg("logits"),
+           py::arg("dimension"), py::arg("features"), py::arg("workspace_bytes"),
+           py::arg("variable_ends"), py::arg("tables"), py::arg("features_of_tables"));
 
   py::class_<PythonSource, ExternalModel>(m, "PythonSource", "Gradients from a Python callable.")
       .def(py::init([](py::object gradient, const py::object& loss, std::size_t dimension,
@@ -309,9 +309,9 @@ void bind_external(py::module_& m) {
                  to_shape(dimension, features, targets, std::move(variable_ends), tables,
                           std::move(features_of_tables)));
            }),
-           py::arg("gradient"), py::arg("loss"), py::arg("dimension"), py::arg("features"),
-           py::arg("targets"), py::arg("variable_ends"), py::arg("logits") = py::none(),
-           py::arg("tables") = std::vector<PyTable>(),
+           py::kw_only(), py::arg("gradient"), py::arg("loss"), py::arg("dimension"),
+           py::arg("features"), py::arg("targets"), py::arg("variable_ends"),
+           py::arg("logits") = py::none(), py::arg("tables") = std::vector<PyTable>(),
            py::arg("features_of_tables") = std::vector<std::size_t>());
 
   m.def(

@@ -72,7 +72,7 @@ py::tuple push_to_shared(SharedEngine& vector, const FloatArray& gradient, std::
 void bind_shared_vector(py::module_& m) {
   const py::call_guard<py::gil_scoped_release> without_gil;
   py::class_<SharedEngine, Shared>(m, "SharedVector")
-      .def_static("create", &create, py::arg("name"), py::arg("theta").noconvert(),
+      .def_static("create", &create, py::kw_only(), py::arg("name"), py::arg("theta").noconvert(),
                   py::arg("participants"), py::arg("in_place"), py::arg("description"),
                   py::arg("rule"), py::arg("staleness"), py::arg("persistence"))
       .def_static("attach", &attach, py::arg("name"), py::arg("choices"))

@@ -5,7 +5,6 @@
 #include "leashed/columns/factorisation_machine.h"
 #include "leashed/columns/field_aware_machine.h"
 #include "leashed/columns/sparse_linear.h"
-#include "leashed/data/svmlight.h"
 #include "parts.h"
 
 namespace leashed {
@@ -69,11 +68,6 @@ py::array_t<float> predict_sparse(const SparseModel& source, const FloatArray& t
   return predictions;
 }
 
-py::tuple to_tuple(SvmlightRows rows) {
-  return py::make_tuple(to_array(std::move(rows.targets)), to_array(std::move(rows.offsets)),
-                        to_array(std::move(rows.columns)), to_array(std::move(rows.values)));
-}
-
 }  // namespace
 
 void bind_sparse(py::module_& m) {
@@ -134,42 +128,6 @@ void bind_sparse(py::module_& m) {
            }),
            py::arg("fields").noconvert(), py::arg("k"), py::arg("loss"), py::arg("l2") = 0.0,
            py::arg("isa") = py::none());
-
-  m.def(
-      "parse_svmlight",
-      [](const py::bytes& text) {
-        const auto view = static_cast<std::string_view>(text);
-        SvmlightRows rows;
-        {
-          const py::gil_scoped_release release;
-          rows = parse_svmlight(view, RowFormat::svmlight, SignalWatch());
-        }
-        return to_tuple(std::move(rows));
-      },
-      py::arg("text"), "(targets, indptr, indices, data) of a text in the svmlight format.");
-  m.def(
-      "read_svmlight",
-      [](const std::string& path) {
-        SvmlightRows rows;
-        {
-          const py::gil_scoped_release release;
-          rows = read_svmlight(path, RowFormat::svmlight, SignalWatch());
-        }
-        return to_tuple(std::move(rows));
-      },
-      py::arg("path"), "The same of a file.");
-  m.def(
-      "read_libffm",
-      [](const std::string& path) {
-        SvmlightRows rows;
-        {
-          const py::gil_scoped_release release;
-          rows = read_svmlight(path, RowFormat::libffm, SignalWatch());
-        }
-        auto fields = to_array(std::move(rows.fields));
-        return py::make_tuple(to_tuple(std::move(rows)), std::move(fields));
-      },
-      py::arg("path"), "(the same, each value's field) of a file in the libffm format.");
 }
 
 }  // namespace leashed

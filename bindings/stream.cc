@@ -358,23 +358,23 @@ void bind_stream(py::module_& m) {
   py::class_<PyStreamedRows>(m, "StreamedRows", "A stream as a model reads it.")
       .def(py::init(&streamed_rows), py::arg("stream"), py::arg("features"),
            py::arg("users") = py::none());
-  m.def("open_delimited", open_delimited, py::arg("columns"), py::arg("separators"),
+  m.def("open_delimited", open_delimited, py::kw_only(), py::arg("columns"), py::arg("separators"),
         py::arg("header"), py::arg("names"), py::arg("quotes"), py::arg("classes"),
         py::arg("files"), py::arg("open"), py::arg("again"), py::arg("part_bytes"),
         py::arg("threads"), py::arg("places"), py::arg("passes"), py::arg("skip_bad"),
         py::arg("window"), py::arg("seed"), "Rows of text files.");
   m.def(
-      "open_svmlight", open_svmlight, py::arg("first"), py::arg("features"), py::arg("fields"),
-      py::arg("classes"), py::arg("files"), py::arg("open"), py::arg("again"),
+      "open_svmlight", open_svmlight, py::kw_only(), py::arg("first"), py::arg("features"),
+      py::arg("fields"), py::arg("classes"), py::arg("files"), py::arg("open"), py::arg("again"),
       py::arg("part_bytes"), py::arg("threads"), py::arg("places"), py::arg("passes"),
       py::arg("skip_bad"), py::arg("window"), py::arg("seed"), py::arg("distinct_columns"),
       py::arg("tells_fields"),
       "Rows of svmlight files; of libffm's where there are fields, of each column, or [] for any. "
       "distinct_columns: a column that comes again in a row is added to where it came first. "
       "tells_fields: ids of libffm's are field << 32 | column.");
-  m.def("open_arrow", open_arrow, py::arg("columns"), py::arg("classes"), py::arg("name"),
-        py::arg("open"), py::arg("again"), py::arg("threads"), py::arg("places"), py::arg("passes"),
-        py::arg("skip_bad"), py::arg("window"), py::arg("seed"),
+  m.def("open_arrow", open_arrow, py::kw_only(), py::arg("columns"), py::arg("classes"),
+        py::arg("name"), py::arg("open"), py::arg("again"), py::arg("threads"), py::arg("places"),
+        py::arg("passes"), py::arg("skip_bad"), py::arg("window"), py::arg("seed"),
         "Rows of columns that come by the Arrow C stream interface.");
 }
 

@@ -221,7 +221,7 @@ void bind_train(py::module_& m) {
       "time_bin_edges", [] { return to_array(TimeHistogram::edges()); },
       "Edges in seconds of the bins of gradient_seconds and update_seconds.");
   py::class_<Checkpoint>(m, "Resumption", "What a run goes on from.")
-      .def(py::init(&to_checkpoint), py::arg("vectors").noconvert(),
+      .def(py::init(&to_checkpoint), py::kw_only(), py::arg("vectors").noconvert(),
            py::arg("last_updates").noconvert(), py::arg("updates"), py::arg("batches"),
            py::arg("initial_loss"), py::arg("staleness"), py::arg("behind").noconvert(),
            py::arg("shrink"), py::arg("mode") = py::none())

@@ -59,10 +59,7 @@ __all__: list[str] = [
     "open_arrow",
     "open_delimited",
     "open_svmlight",
-    "parse_svmlight",
     "profile_exchange",
-    "read_libffm",
-    "read_svmlight",
     "replay",
     "schedule_values",
     "sharding",
@@ -509,6 +506,7 @@ class ExternalSource(ExternalModel):
     """
     def __init__(
         self,
+        *,
         gradient: typing.SupportsInt | typing.SupportsIndex,
         gradient_data: typing.SupportsInt | typing.SupportsIndex,
         loss: typing.SupportsInt | typing.SupportsIndex,
@@ -526,6 +524,7 @@ class ExternalRowsSource(ExternalModel):
     """
     def __init__(
         self,
+        *,
         gradient: tuple[
             typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex
         ],
@@ -549,6 +548,7 @@ class PythonSource(ExternalModel):
     """
     def __init__(
         self,
+        *,
         gradient: typing.Any,
         loss: typing.Any,
         dimension: typing.SupportsInt | typing.SupportsIndex,
@@ -675,6 +675,7 @@ class TrainerSync:
     """
     def __init__(
         self,
+        *,
         machine: tuple[str, dict],
         pace: str,
         starts: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
@@ -895,6 +896,7 @@ class SharedVector:
         """
     @staticmethod
     def create(
+        *,
         name: str,
         theta: numpy.typing.NDArray[numpy.float32],
         participants: typing.SupportsInt | typing.SupportsIndex,
@@ -1099,6 +1101,7 @@ class Resumption:
     """
     def __init__(
         self,
+        *,
         vectors: numpy.typing.NDArray[numpy.float32],
         last_updates: numpy.typing.NDArray[numpy.float32],
         updates: typing.SupportsInt | typing.SupportsIndex,
@@ -1284,6 +1287,7 @@ def mean_loss(
     """
 
 def open_arrow(
+    *,
     columns: collections.abc.Sequence[
         tuple[
             str,
@@ -1319,6 +1323,7 @@ def open_arrow(
     """
 
 def open_delimited(
+    *,
     columns: collections.abc.Sequence[
         tuple[
             str,
@@ -1359,6 +1364,7 @@ def open_delimited(
     """
 
 def open_svmlight(
+    *,
     first: typing.SupportsInt | typing.SupportsIndex,
     features: typing.SupportsInt | typing.SupportsIndex,
     fields: typing.Annotated[numpy.typing.ArrayLike, numpy.int32] | None,
@@ -1380,11 +1386,6 @@ def open_svmlight(
     Rows of svmlight files; of libffm's where there are fields, of each column, or [] for any. distinct_columns: a column that comes again in a row is added to where it came first. tells_fields: ids of libffm's are field << 32 | column.
     """
 
-def parse_svmlight(text: bytes) -> tuple:
-    """
-    (targets, indptr, indices, data) of a text in the svmlight format.
-    """
-
 def profile_exchange(
     here: typing.SupportsInt | typing.SupportsIndex,
     there: typing.SupportsInt | typing.SupportsIndex,
@@ -1393,16 +1394,6 @@ def profile_exchange(
 ) -> float:
     """
     Seconds of a sync server's processor time for one exchange of a fragment, over the two ends of a connection.
-    """
-
-def read_libffm(path: str) -> tuple[tuple, numpy.typing.NDArray[numpy.int32]]:
-    """
-    (the same, each value's field) of a file in the libffm format.
-    """
-
-def read_svmlight(path: str) -> tuple:
-    """
-    The same of a file.
     """
 
 def replay(

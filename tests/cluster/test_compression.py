@@ -96,7 +96,18 @@ def test_what_there_is_not_is_refused():
         lsh.sync.BMUF(compression="zip")
     with pytest.raises(ValueError, match="compression must be one of"):
         _core.TrainerSync(
-            ("ma", {"alpha": 0.5}), "background", [], [], 5, [0], 0, 1, 1.0, None, 1, "zip"
+            machine=("ma", {"alpha": 0.5}),
+            pace="background",
+            starts=[],
+            gaps=[],
+            dimension=5,
+            owner=[0],
+            servers=0,
+            parts=1,
+            timeout=1.0,
+            custom=None,
+            workers=1,
+            compression="zip",
         )
 
 

@@ -29,23 +29,57 @@ NO_ROWS = _core.SparseRows(OFFSETS[:1], COLUMNS[:0], VALUES[:0], FEATURES)
 def python_source(
     dimension: int = 2, features: int = FEATURES, targets: bool = False
 ) -> _core.PythonSource:
-    return _core.PythonSource(lambda *_: 0.0, None, dimension, features, targets, [])
+    return _core.PythonSource(
+        gradient=lambda *_: 0.0,
+        loss=None,
+        dimension=dimension,
+        features=features,
+        targets=targets,
+        variable_ends=[],
+    )
 
 
 def external_source(dimension: int = 2, features: int = FEATURES) -> _core.ExternalSource:
-    return _core.ExternalSource(0, 0, 0, 0, dimension, features, 0, False, [])
+    return _core.ExternalSource(
+        gradient=0,
+        gradient_data=0,
+        loss=0,
+        loss_data=0,
+        dimension=dimension,
+        features=features,
+        workspace_bytes=0,
+        targets=False,
+        variable_ends=[],
+    )
 
 
 def rows_source(dimension: int = 2, of_tables: tuple[int, ...] = (0,)) -> _core.PythonSource:
     tables = [("one", 4)]
     return _core.PythonSource(
-        lambda *_: 0.0, None, dimension, 3, False, [], None, tables, of_tables
+        gradient=lambda *_: 0.0,
+        loss=None,
+        dimension=dimension,
+        features=3,
+        targets=False,
+        variable_ends=[],
+        tables=tables,
+        features_of_tables=of_tables,
     )
 
 
 def native_rows_source(dimension: int = 2, of_tables: tuple[int, ...] = (0,)) -> object:
     none, tables = (0, 0), [("one", 4)]
-    return _core.ExternalRowsSource(none, none, none, dimension, 3, 0, [], tables, of_tables)
+    return _core.ExternalRowsSource(
+        gradient=none,
+        loss=none,
+        logits=none,
+        dimension=dimension,
+        features=3,
+        workspace_bytes=0,
+        variable_ends=[],
+        tables=tables,
+        features_of_tables=of_tables,
+    )
 
 
 CLICKS = _core.ClickRows(X, [(LABELS.astype(np.uint64), None, None)])

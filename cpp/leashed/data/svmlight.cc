@@ -1,15 +1,8 @@
 #include "leashed/data/svmlight.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "leashed/base/error.h"
@@ -121,70 +114,10 @@ class Parser {
   SvmlightRows& rows_;
 };
 
-// A file in memory, for as long as this lives.
-class Mapping {
- public:
-  explicit Mapping(const std::string& path) {
-    const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    struct stat status {};
-    if (file < 0 || fstat(file, &status) != 0) fail(path, file);
-    if (!S_ISREG(status.st_mode)) {
-      ::close(file);
-      throw Error(path + ": no regular file");
-    }
-    size_ = static_cast<std::size_t>(status.st_size);
-    if (size_ > 0) data_ = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file, 0);
-    if (data_ == MAP_FAILED) fail(path, file);
-    ::close(file);
-  }
-  Mapping(const Mapping&) = delete;
-  ~Mapping() {
-    if (size_ > 0) munmap(data_, size_);
-  }
-  std::string_view text() const { return {static_cast<const char*>(data_), size_}; }
-
- private:
-  [[noreturn]] static void fail(const std::string& path, int file) {
-    const int why = errno;
-    if (file >= 0) ::close(file);
-    throw Error(path + ": " + std::strerror(why));
-  }
-  void* data_ = nullptr;
-  std::size_t size_ = 0;
-};
-
 }  // namespace
 
 void add_svmlight_row(std::string_view line, RowFormat format, SvmlightRows& rows) {
   Parser(line, format, rows).row();
-}
-
-SvmlightRows parse_svmlight(std::string_view text, RowFormat format,
-                            const std::function<void()>& watch) {
-  constexpr std::size_t kPart = 4096;  // lines between two looks
-  SvmlightRows rows;
-  std::size_t line = 0;
-  try {
-    for (std::size_t at = 0; at < text.size(); ++line) {
-      if (watch && line % kPart == 0) watch();
-      const std::size_t end = std::min(text.size(), text.find('\n', at));
-      add_svmlight_row(text.substr(at, end - at), format, rows);
-      at = end + 1;
-    }
-  } catch (const Error& error) {
-    throw Error("line " + std::to_string(line + 1) + ", " + error.what());
-  }
-  return rows;
-}
-
-SvmlightRows read_svmlight(const std::string& path, RowFormat format,
-                           const std::function<void()>& watch) {
-  const Mapping file(path);
-  try {
-    return parse_svmlight(file.text(), format, watch);
-  } catch (const Error& error) {
-    throw Error(path + ": " + error.what());
-  }
 }
 
 }  // namespace leashed

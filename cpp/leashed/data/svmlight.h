@@ -4,8 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -22,17 +20,8 @@ struct SvmlightRows {
 enum class RowFormat { svmlight, libffm };
 
 // Appends the row of a line, which has no newline; a line that is empty but for a comment has none.
-// Throws Error "column C: …" where it is no such line, which may have been appended in part.
+// Throws Error "column C: …" (from 1) where it is no such line, which may have been appended in
+// part: a column is negative or beyond 2^31 − 2, or a field is, or a number is not finite.
 void add_svmlight_row(std::string_view line, RowFormat format, SvmlightRows& rows);
-
-// Throws Error "line L, column C: …" (both from 1) where the text is no such file, or a column is
-// negative or beyond 2^31 − 2, or a field is, or a number is not finite.
-// `watch` is called now and then; what it throws ends the reading.
-SvmlightRows parse_svmlight(std::string_view text, RowFormat format = RowFormat::svmlight,
-                            const std::function<void()>& watch = {});
-
-// The same of a file; Error names it.
-SvmlightRows read_svmlight(const std::string& path, RowFormat format = RowFormat::svmlight,
-                           const std::function<void()>& watch = {});
 
 }  // namespace leashed

@@ -42,16 +42,16 @@ def native(
     check_servers(synchroniser, servers)
     when = synchroniser.when
     return _core.TrainerSync(
-        synchroniser.choice(),
-        when.kind,
-        list(when.gaps),
-        [float(gap) for gap in when.gaps.values()],
-        dimension,
-        packing.owners(dimension, max(1, servers), costs),
-        servers,
-        synchroniser.parts,
-        timeout,
-        synchroniser.custom(),
-        workers,
-        synchroniser.compression,
+        machine=synchroniser.choice(),
+        pace=when.kind,
+        starts=list(when.gaps),
+        gaps=[float(gap) for gap in when.gaps.values()],
+        dimension=dimension,
+        owner=packing.owners(dimension, max(1, servers), costs),
+        servers=servers,
+        parts=synchroniser.parts,
+        timeout=timeout,
+        custom=synchroniser.custom(),
+        workers=workers,
+        compression=synchroniser.compression,
     )

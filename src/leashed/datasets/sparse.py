@@ -6,13 +6,14 @@ import os
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from leashed import _core
 from leashed.base import checks
+from leashed.base.machine import cores
 from leashed.datasets.columns import UNKNOWN, Columns
 from leashed.datasets.dataset import (
     _numeric_array,
@@ -21,10 +22,13 @@ from leashed.datasets.dataset import (
     check_y,
     number_of_classes,
 )
+from leashed.datasets.files import check_readable
+from leashed.datasets.text import FIELD_SHIFT, SparseText, read
 
 __all__ = ["SparseDataset", "read_libffm", "read_svmlight"]
 
 _LARGEST_COLUMN = 2**31 - 2
+_MOST_TOLD = 2**24  # labels, which are read as float32: larger ones could not be told apart
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -243,7 +247,7 @@ def read_svmlight(
     """Read a file in the svmlight (libsvm) format: a row a line, ``target column:value …``.
 
     Args:
-        path: The file.
+        path: The file, packed by gzip or zstd or not.
         features: Number of columns. Default: the largest column's number, + 1 if zero-based.
         zero_based: Whether columns are numbered from 0 or from 1. Default: from 0 where a column 0
             occurs; pass it for a test file that goes with a training file.
@@ -255,9 +259,8 @@ def read_svmlight(
             line and the column. Or ``features`` is too small, or targets are no labels.
     """
     path = checks.path(path)
-    targets, indptr, indices, data = _core.read_svmlight(os.fspath(path))
-    if not len(targets):
-        raise _core.NoRows(f"{path}: there is no row in it")
+    rows = _rows_in(path)
+    indices = rows.indices
     lowest = int(indices.min()) if indices.size else 1
     if zero_based is None:
         zero_based = lowest == 0
@@ -272,7 +275,7 @@ def read_svmlight(
             f"{path}: the largest column makes {found} features; features must be at least that, "
             f"got {features}"
         )
-    return _with_targets(path, targets, (indptr, indices, data, features), regression)
+    return _with_targets(path, rows, features, regression)
 
 
 def read_libffm(
@@ -301,12 +304,14 @@ def read_libffm(
             ``fields``.
     """
     paths = [checks.path(one) for one in (path, *others)]
-    files = [_core.read_libffm(os.fspath(one)) for one in paths]
+    files = [_rows_in(one, fields=True) for one in paths]
     if fields is None:
-        columns = max((1 + int(rows[2].max()) for rows, _ in files if rows[2].size), default=1)
+        columns = max(
+            (1 + int(rows.indices.max()) for rows in files if rows.indices.size), default=1
+        )
         field_of = np.zeros(columns, np.int32)
-        for (_, _, indices, _), of_entry in files:
-            field_of[indices] = of_entry
+        for rows in files:
+            field_of[rows.indices] = rows.fields
     else:
         given = _whole_array("fields", fields)
         wrong = np.flatnonzero((given < 0) | (given >= 2**31 - 1))
@@ -315,9 +320,8 @@ def read_libffm(
             raise ValueError(f"fields[{at}] must be from 0 to {2**31 - 2}, got {given[at]}")
         field_of = given.astype(np.int32)
     found = []
-    for one, ((targets, indptr, indices, data), of_entry) in zip(paths, files, strict=True):
-        if not len(targets):
-            raise _core.NoRows(f"{one}: there is no row in it")
+    for one, rows in zip(paths, files, strict=True):
+        indices, of_entry = rows.indices, rows.fields
         if indices.size and int(indices.max()) >= len(field_of):
             raise ValueError(
                 f"{one}: column {int(indices.max())} occurs, but fields has {len(field_of)} columns; "
@@ -326,32 +330,52 @@ def read_libffm(
         wrong = np.flatnonzero(field_of[indices] != of_entry)
         if wrong.size:
             entry = int(wrong[0])
-            row = int(np.searchsorted(indptr, entry, "right")) - 1
+            row = int(np.searchsorted(rows.indptr, entry, "right")) - 1
             column = int(indices[entry])
             raise ValueError(
                 f"{one}: in row {row} column {column} is of field {int(of_entry[entry])}, elsewhere "
                 f"of field {int(field_of[column])}; give the columns of each field numbers of their own"
             )
-        found.append(
-            _with_targets(one, targets, (indptr, indices, data, len(field_of)), regression)
-        )
+        found.append(_with_targets(one, rows, len(field_of), regression))
     return found, field_of
 
 
-def _with_targets(
-    path: Path,
-    targets: NDArray[np.float64],
-    rows: tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32], int],
-    regression: bool,
-) -> SparseDataset:
-    """The data set of a file's rows, whose targets are values or labels."""
-    if regression:
-        with np.errstate(over="ignore"):
-            y = targets.astype(np.float32)
-        return SparseDataset(*rows, y, 0, path.name)
+class _Rows(NamedTuple):
+    """As they stand in a file: columns by their numbers there, and of each its field, if any."""
+
+    targets: NDArray[np.float32]
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    data: NDArray[np.float32]
+    fields: NDArray[np.int32]
+
+
+def _rows_in(path: Path, *, fields: bool = False) -> _Rows:
+    text = SparseText(0, _LARGEST_COLUMN + 1, np.empty(0, np.int32) if fields else None, 0)
     try:
+        check_readable([path])
+        _, _, ((ids, indptr, data),), targets, _ = read(
+            text.open([path], threads=cores(), tells_fields=fields)
+        )
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror or error}") from error
+    except _core.Error as error:
+        of_stream = f'stream.{"libffm" if fields else "libsvm"}(path, ..., bad="skip")'
+        raise type(error)(str(error).replace('bad="skip"', of_stream)) from None
+    of_fields = (ids >> np.uint64(FIELD_SHIFT)).astype(np.int32)
+    return _Rows(targets, indptr, ids.astype(np.uint32).astype(np.int32), data, of_fields)
+
+
+def _with_targets(path: Path, rows: _Rows, features: int, regression: bool) -> SparseDataset:
+    """The data set of a file's rows, whose targets are values or labels."""
+    csr, targets = (rows.indptr, rows.indices, rows.data, features), rows.targets
+    if regression:
+        return SparseDataset(*csr, targets, 0, path.name)
+    try:
+        if np.abs(targets).max() >= _MOST_TOLD:
+            raise ValueError(f"y has a label beyond {_MOST_TOLD - 1}")
         labels = (targets > 0) if set(np.unique(targets)) <= {-1.0, 1.0} else _whole_labels(targets)
         classes = max(2, number_of_classes(labels.astype(np.int64), None)) if labels.any() else 2
     except ValueError as error:
         raise ValueError(f"{path}: {error}; pass regression=True for values") from None
-    return SparseDataset(*rows, labels.astype(np.int32), classes, path.name)
+    return SparseDataset(*csr, labels.astype(np.int32), classes, path.name)

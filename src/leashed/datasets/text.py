@@ -15,10 +15,11 @@ from leashed import _core
 from leashed.datasets.fields import Id, Label, Number, Schema
 from leashed.datasets.files import is_repeatable, name_of, open_file
 
-__all__ = ["CRITEO", "PART_BYTES", "PLACES", "Rows", "Text", "read"]
+__all__ = ["CRITEO", "FIELD_SHIFT", "PART_BYTES", "PLACES", "Rows", "SparseText", "Text", "read"]
 
 PLACES = 4  # parts, or slices, in memory beside those that threads make rows of
 PART_BYTES = 1 << 20
+FIELD_SHIFT = 32  # of ids that tell a field: where it stands above the column
 _READ = 1 << 18  # rows taken at once
 
 
@@ -53,22 +54,75 @@ class Text(NamedTuple):
     ) -> _core.RowStream:
         """The rows of files, not started yet; messages call these ``named``, by default by their paths."""
         return _core.open_delimited(
-            self.schema.native(),
-            self.separators,
-            self.header,
-            list(self.names),
-            self.quotes,
-            self.schema.classes,
-            list(named) or [name_of(file) for file in files],
-            lambda n, stopped: open_file(files[n], stopped),
-            is_repeatable(list(files)),
-            part_bytes,
-            threads,
-            threads + PLACES,
-            passes,
-            skip,
-            shuffle,
-            seed,
+            columns=self.schema.native(),
+            separators=self.separators,
+            header=self.header,
+            names=list(self.names),
+            quotes=self.quotes,
+            classes=self.schema.classes,
+            files=list(named) or [name_of(file) for file in files],
+            open=lambda n, stopped: open_file(files[n], stopped),
+            again=is_repeatable(list(files)),
+            part_bytes=part_bytes,
+            threads=threads,
+            places=threads + PLACES,
+            passes=passes,
+            skip_bad=skip,
+            window=shuffle,
+            seed=seed,
+        )
+
+
+class SparseText(NamedTuple):
+    """How files of sparse rows are written.
+
+    Attributes:
+        first: the number of the first column, which becomes 0.
+        features: columns there are.
+        fields: of libffm's files of each column its field, int32 [features]; [0]: lines may say any.
+            None: they are svmlight's.
+        classes: that labels are below, of two −1 is 0; 0: there are values.
+    """
+
+    first: int
+    features: int
+    fields: NDArray[np.int32] | None
+    classes: int
+
+    def open(
+        self,
+        files: Sequence[Path | IO[bytes]],
+        *,
+        threads: int,
+        skip: bool = False,
+        part_bytes: int = PART_BYTES,
+        passes: int = 1,
+        shuffle: int = 0,
+        seed: int = 0,
+        distinct_columns: bool = False,
+        tells_fields: bool = False,
+    ) -> _core.RowStream:
+        """The rows of files, not started yet. With ``distinct_columns`` a column that comes again in a
+        row is added to where it came first; with ``tells_fields`` ids of libffm files are
+        field · 2³² + column.
+        """
+        return _core.open_svmlight(
+            first=self.first,
+            features=self.features,
+            fields=self.fields,
+            classes=self.classes,
+            files=[name_of(file) for file in files],
+            open=lambda n, stopped: open_file(files[n], stopped),
+            again=is_repeatable(list(files)),
+            part_bytes=part_bytes,
+            threads=threads,
+            places=threads + PLACES,
+            passes=passes,
+            skip_bad=skip,
+            window=shuffle,
+            seed=seed,
+            distinct_columns=distinct_columns,
+            tells_fields=tells_fields,
         )
 
 

@@ -137,14 +137,14 @@ class SharedVector:
             "persistence": persistence,
         }
         native = _core.SharedVector.create(
-            name,
-            theta,
-            participants,
-            isinstance(discipline, Hogwild),
-            json.dumps(description),
-            rule.choice(),
-            staleness.choice(),
-            persistence,
+            name=name,
+            theta=theta,
+            participants=participants,
+            in_place=isinstance(discipline, Hogwild),
+            description=json.dumps(description),
+            rule=rule.choice(),
+            staleness=staleness.choice(),
+            persistence=persistence,
         )
         _start_janitor(name)
         return cls(native, name, config)

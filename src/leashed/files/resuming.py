@@ -13,7 +13,7 @@ from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,9 @@ from leashed.models.factorisation import FactorisationMachine
 from leashed.models.graphs import Graph
 from leashed.models.network import Model
 from leashed.models.tables import Table
-from leashed.sync import Position
+
+if TYPE_CHECKING:
+    from leashed.sync import Position
 
 __all__ = [
     "FULL_SIZE",
@@ -93,7 +95,14 @@ class Kept:
         """
         kept, nothing = cls(), np.empty(0, np.float32)
         kept.reached = _core.Resumption(
-            vectors, nothing, updates, batches, math.nan, [], nothing, (0.0, [], 0)
+            vectors=vectors,
+            last_updates=nothing,
+            updates=updates,
+            batches=batches,
+            initial_loss=math.nan,
+            staleness=[],
+            behind=nothing,
+            shrink=(0.0, [], 0),
         )
         return kept
 
@@ -475,6 +484,8 @@ def resume(
             run["batch_size"] = run.get(FULL_SIZE, run["batch_size"])
             asked["batch_size"] = config.get(FULL_SIZE, config["batch_size"])
         spans = [(span[0], span[1]) for span in run["open"]]
+        from leashed.sync import Position  # noqa: PLC0415 (seldom asked for)
+
         position = Position(run["batches"], spans, run["run"])
         resumption = _resumption(path, content, run, asked)
         if not other_data:
@@ -541,15 +552,15 @@ def _resumption(
     total, done, turn = run["decay"]
     loss = run["initial_loss"]
     return _core.Resumption(
-        np.stack(vectors),
-        tensors.get(LAST_UPDATES, nothing),
-        run["updates"],
-        run["batches"],
-        math.nan if loss is None else loss,
-        run["staleness_counts"],
-        model_file.whole(model, tensors, BEHIND) if done else nothing,
-        (total, done, turn),
-        None if run["mode"] is None else (tensors[MODE[0]], tensors[MODE[1]]),
+        vectors=np.stack(vectors),
+        last_updates=tensors.get(LAST_UPDATES, nothing),
+        updates=run["updates"],
+        batches=run["batches"],
+        initial_loss=math.nan if loss is None else loss,
+        staleness=run["staleness_counts"],
+        behind=model_file.whole(model, tensors, BEHIND) if done else nothing,
+        shrink=(total, done, turn),
+        mode=None if run["mode"] is None else (tensors[MODE[0]], tensors[MODE[1]]),
     )
 
 

@@ -167,37 +167,39 @@ class External:
         tables = [(table.name, table.dim) for table in self.tables]
         if plain:
             return _core.PythonSource(
-                self.gradient,
-                self.loss,
-                self.dimension,
-                self.features,
-                targets,
-                ends,
-                self.logits,
-                tables,
-                of_tables,
+                gradient=self.gradient,
+                loss=self.loss,
+                dimension=self.dimension,
+                features=self.features,
+                targets=targets,
+                variable_ends=ends,
+                logits=self.logits,
+                tables=tables,
+                features_of_tables=of_tables,
             )
         gradient, loss, logits = (found.get(name) or (0, 0) for name in functions)
         if not self.ids:
             return _core.ExternalSource(
-                *gradient,
-                *loss,
-                self.dimension,
-                self.features,
-                self.workspace_bytes,
-                targets,
-                ends,
+                gradient=gradient[0],
+                gradient_data=gradient[1],
+                loss=loss[0],
+                loss_data=loss[1],
+                dimension=self.dimension,
+                features=self.features,
+                workspace_bytes=self.workspace_bytes,
+                targets=targets,
+                variable_ends=ends,
             )
         return _core.ExternalRowsSource(
-            gradient,
-            loss,
-            logits,
-            self.dimension,
-            self.features,
-            self.workspace_bytes,
-            ends,
-            tables,
-            of_tables,
+            gradient=gradient,
+            loss=loss,
+            logits=logits,
+            dimension=self.dimension,
+            features=self.features,
+            workspace_bytes=self.workspace_bytes,
+            variable_ends=ends,
+            tables=tables,
+            features_of_tables=of_tables,
         )
 
     def init(self, seed: int = 0, scheme: str = "he") -> NDArray[np.float32]:

@@ -69,17 +69,17 @@ class _Arrow(Stream):
     def _open(self, threads: int, passes: int) -> _core.RowStream:
         options = self._options
         return _core.open_arrow(
-            self._schema.native(),
-            self.classes,
-            self.name,
-            self._capsule(),
-            self.repeatable,
-            threads,
-            threads + PLACES,
-            passes,
-            options.bad == "skip",
-            options.shuffle,
-            options.seed,
+            columns=self._schema.native(),
+            classes=self.classes,
+            name=self.name,
+            open=self._capsule(),
+            again=self.repeatable,
+            threads=threads,
+            places=threads + PLACES,
+            passes=passes,
+            skip_bad=options.bad == "skip",
+            window=options.shuffle,
+            seed=options.seed,
         )
 
     def _capsule(self) -> Callable[[], Any]:

@@ -9,19 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from leashed import _core
 from leashed.base import checks
 from leashed.datasets import SparseDataset
-from leashed.datasets.files import (
-    Paths,
-    check_readable,
-    is_repeatable,
-    name_of,
-    open_file,
-    paths_of,
-)
+from leashed.datasets.files import Paths, check_readable, is_repeatable, name_of, paths_of
+from leashed.datasets.text import FIELD_SHIFT, SparseText
 from leashed.stream.stream import Opened, Options, Parts
-from leashed.stream.text import PART_BYTES, PLACES
+from leashed.stream.text import PART_BYTES
 
 __all__ = ["Scanned", "SparseStream", "libffm", "libsvm", "scan_libffm", "scan_libsvm"]
 
@@ -29,7 +22,7 @@ _MOST_FEATURES = 2**31 - 1
 _MOST_CLASSES = 2**31 - 1
 _SCANNED = 1 << 16  # rows in memory
 _MOST_TOLD = 2**24  # labels, which are read as float32: larger ones could not be told apart
-_FIELD = np.uint64(32)  # bits of a column where its field stands above
+_FIELD = np.uint64(FIELD_SHIFT)
 _COLUMN = np.uint64(2**32 - 1)
 
 
@@ -54,8 +47,8 @@ def libsvm(
         for part in rows.parts(100_000): ...         # SparseDatasets, in order
         data = rows.read()                           # in memory
 
-    ``datasets.read_svmlight`` reads a plain file into memory, and finds out by itself what is said
-    here before it is read.
+    ``datasets.read_svmlight`` reads a file into memory, and finds out by itself what is said here
+    before it is read.
 
     Args:
         path: as of :func:`criteo`.
@@ -293,30 +286,21 @@ class SparseStream:
         tells_fields: bool = False,
     ) -> Opened:
         """For one use: the native stream of so many passes (0: as many as are asked for), not started
-        yet; ``beside`` so many threads that compute. With ``distinct_columns`` a column that comes
-        again in a row is added to where it came first; with ``tells_fields`` ids of libffm files are
-        field · 2³² + column.
+        yet; ``beside`` so many threads that compute. The others are ``SparseText.open``'s.
         """
         options, files = self._options, self._files
         check_readable(files)
-        threads = options.reading_threads(beside)
-        native = _core.open_svmlight(
-            self._first,
-            self.features,
-            self._fields,
-            self.classes,
-            [name_of(file) for file in files],
-            lambda n, stopped: open_file(files[n], stopped),
-            self.repeatable,
-            self._part_bytes,
-            threads,
-            threads + PLACES,
-            passes,
-            options.bad == "skip",
-            options.shuffle,
-            options.seed,
-            distinct_columns,
-            tells_fields,
+        text = SparseText(self._first, self.features, self._fields, self.classes)
+        native = text.open(
+            files,
+            threads=options.reading_threads(beside),
+            skip=options.bad == "skip",
+            part_bytes=self._part_bytes,
+            passes=passes,
+            shuffle=options.shuffle,
+            seed=options.seed,
+            distinct_columns=distinct_columns,
+            tells_fields=tells_fields,
         )
         return Opened(native)
 

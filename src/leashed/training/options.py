@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from leashed.base import checks
 from leashed.base.warning import warn
-from leashed.sync import Cluster, Synced
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -19,6 +17,7 @@ if TYPE_CHECKING:
     from leashed.metrics import Progressive
     from leashed.models.tables import Table
     from leashed.modes import Mode
+    from leashed.sync import Cluster
 
 __all__ = ["Checkpoint", "Init", "Observe", "Options", "options"]
 
@@ -170,6 +169,8 @@ def options(
     }
     for name, value in old.items():
         if name not in OLD or OLD[name][0] not in taken:
+            from difflib import get_close_matches  # noqa: PLC0415 (seldom asked for)
+
             near = get_close_matches(name, [*taken, *OLD], 1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise TypeError(f"there is no argument {name}{hint}")
@@ -188,6 +189,8 @@ def _with(whole: str, given: Any, part: str, value: object, told: str) -> Any:
     if getattr(given, part, None) not in (None, False):
         raise ValueError(f"{told}, where it is given too; leave one of the two out")
     if whole == "cluster":
+        from leashed.sync import Synced  # noqa: PLC0415 (seldom asked for)
+
         return Synced(given, cast("Any", value))
     return replace(given, **{part: value})
 

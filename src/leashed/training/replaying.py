@@ -345,14 +345,14 @@ def _start(
         return start[:dimension], None
     nothing = np.empty(0, np.float32)
     resumed = _core.Resumption(
-        start[:states].reshape(-1, dimension),
-        start[states:],
-        found.start["updates"],
-        found.start["batches"],
-        math.nan,
-        [],
-        nothing,
-        (0.0, [], 0),
+        vectors=start[:states].reshape(-1, dimension),
+        last_updates=start[states:],
+        updates=found.start["updates"],
+        batches=found.start["batches"],
+        initial_loss=math.nan,
+        staleness=[],
+        behind=nothing,
+        shrink=(0.0, [], 0),
     )
     return start[:dimension], resumed
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,8 +31,6 @@ from leashed.modes import Mode, check_batches
 from leashed.rules import Rule, check_rule
 from leashed.staleness import Policy
 from leashed.stopping import Until
-from leashed.sync import Cluster, Synchroniser
-from leashed.sync import check as check_synchronised
 from leashed.training import abilities, defaults
 from leashed.training.options import Checkpoint, Init, Observe, options
 from leashed.training.outcome import progress_of
@@ -50,6 +48,9 @@ from leashed.training.sets import (
     source_of,
     training_of,
 )
+
+if TYPE_CHECKING:
+    from leashed.sync import Cluster, Synchroniser
 
 __all__ = [
     "MAX_SEED",
@@ -388,7 +389,10 @@ def of(
     counting = None
     if observe.metrics is not None:
         counting = _counting(observe.metrics, model, data, request.train_set)
-    sync = check_synchronised(None, cluster)
+    if cluster is not None:
+        from leashed.sync import check as check_synchronised  # noqa: PLC0415 (seldom asked for)
+
+        sync = check_synchronised(None, cluster)
     if request.tables:
         _check_kept(checkpoint=checkpoint and checkpoint.path, resume=resume)
     told = request.config()

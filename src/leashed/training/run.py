@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,6 @@ from leashed.files import resuming
 from leashed.models._running import running
 from leashed.models.network import Model
 from leashed.rules import Rule, check_rule
-from leashed.sync import Session
 from leashed.training import recordings
 from leashed.training.doubts import warn_of_end, warn_of_sequences
 from leashed.training.outcome import counted, result_of, told_by
@@ -26,6 +25,9 @@ from leashed.training.request import ThreadRequest, check_discipline, threads_of
 from leashed.training.result import TrainResult
 from leashed.training.sets import batches_of, head_of, source_of, training_of
 from leashed.training.threads import candidates, fastest
+
+if TYPE_CHECKING:
+    from leashed.sync import Session
 
 __all__ = ["mean_loss", "run", "train_passes"]
 

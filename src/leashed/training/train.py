@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
@@ -14,7 +14,6 @@ from leashed.modes import Mode
 from leashed.rules import Rule
 from leashed.staleness import Policy
 from leashed.stopping import Until
-from leashed.sync import Cluster
 from leashed.training import request
 from leashed.training.options import Checkpoint, Init, Observe
 from leashed.training.outcome import Progress, progress_of, result_of, told_by  # noqa: F401
@@ -33,6 +32,9 @@ from leashed.training.sets import (  # noqa: F401
     sets_of,
     source_of,
 )
+
+if TYPE_CHECKING:
+    from leashed.sync import Cluster
 
 # (What is imported and not used here lay here before.)
 __all__ = ["Progress", "train"]
