@@ -97,7 +97,5 @@ def test_train_says_what_goes_with_what() -> None:
     data = lsh.datasets.synthetic_digits(n=64, test=1).train
     mlp = lsh.models.mlp(784, [4], 10)
     until = lsh.until(epochs=1)
-    with pytest.raises(ValueError, match="sync needs cluster"):
-        lsh.train(mlp, data, until=until, sync=sync.MA())
     with pytest.raises(TypeError, match=r"cluster must come from leashed.cluster.join\(\)"):
         lsh.train(mlp, data, until=until, cluster=3)  # type: ignore[arg-type]

@@ -69,7 +69,7 @@ def _dlrm() -> tuple[Any, Any, dict[str, Any]]:
     )
     rule = lsh.Adagrad(dlrm.LR)
     tables = lsh.tables.of(model.tables, rule=rule)
-    how = {"rule": rule, "tables": tables, "batch_size": _BATCH}
+    how = {"rule": rule, "init": lsh.Init(tables=tables), "batch_size": _BATCH}
     return model, lsh.ClickDataset.from_arrays(x, ids, y), how
 
 

@@ -466,7 +466,7 @@ import leashed as lsh
 
 when = lsh.sync.every(iterations=5) if sys.argv[3] == "foreground" else lsh.sync.background()
 cluster = lsh.cluster.join(
-    servers=0, backend="gloo", rank=int(sys.argv[1]), size=2, rendezvous="127.0.0.1", folder=sys.argv[2],
+    sync=lsh.sync.MA(when=when), servers=0, backend="gloo", rank=int(sys.argv[1]), size=2, rendezvous="127.0.0.1", folder=sys.argv[2],
     timeout=60.0,
 )
 lsh.train(
@@ -475,7 +475,6 @@ lsh.train(
     until=lsh.until(epochs=2),
     batch_size=16,
     threads=1,
-    sync=lsh.sync.MA(when=when),
     cluster=cluster,
 )
 """
@@ -544,7 +543,7 @@ else:
 sums(everybody, 4).close()
 
 when = lsh.sync.every(iterations=5) if sys.argv[2] == "foreground" else lsh.sync.background()
-cluster = lsh.cluster.join(servers=0, backend="mpi", timeout=60.0)
+cluster = lsh.cluster.join(sync=lsh.sync.MA(when=when), servers=0, backend="mpi", timeout=60.0)
 try:
     lsh.cluster.join(servers=0, backend="mpi", rank=world.rank, size=world.size + 1, rendezvous="127.0.0.1")
     raise SystemExit("it was not refused")
@@ -556,7 +555,6 @@ result = lsh.train(
     until=lsh.until(epochs=4),
     batch_size=16,
     threads=1,
-    sync=lsh.sync.MA(when=when),
     cluster=cluster,
 )
 with open(f"{sys.argv[1]}/{cluster.index}", "w") as file:

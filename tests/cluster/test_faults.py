@@ -321,10 +321,10 @@ def together(
         def one(index: int, until: lsh.Until) -> None:
             settings = {"threads": 1, "batch_size": 8, "rule": lsh.SGD(0.02), **train}
             run.results[index] = lsh.train(
-                MODEL, MODEL_DATA, until=until, sync=sync, observe=lsh.Observe(every=1000.0), **settings,
+                MODEL, MODEL_DATA, until=until, observe=lsh.Observe(every=1000.0), **settings,
                 cluster=Cluster(
                     index, trainers, servers, address, KEY, timeout=TIMEOUT, grace=GRACE,
-                    transport="tcp",
+                    transport="tcp", sync=sync,
                 ),
             )  # fmt: skip
 

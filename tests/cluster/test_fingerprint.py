@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -132,10 +133,10 @@ def test_who_is_another_thing_than_the_run_is_turned_away_and_the_run_goes_on(
 
     with inside.run(tmp_path, MODEL.dimension, servers=1, **terms) as run:
 
-        def train(index: int, **given: Any) -> lsh.TrainResult:
+        def train(index: int, sync: lsh.sync.Synchroniser, **given: Any) -> lsh.TrainResult:
             return lsh.train(
                 MODEL, TRAIN, until=lsh.until(epochs=100), batch_size=BATCH, threads=1,
-                rule=lsh.SGD(0.01), cluster=run.cluster(index), **given,
+                rule=lsh.SGD(0.01), cluster=dataclasses.replace(run.cluster(index), sync=sync), **given,
             )  # fmt: skip
 
         def progress(_: object) -> None:

@@ -68,14 +68,11 @@ def run(model: Any, data: ClickDataset, **changes: Any) -> lsh.TrainResult:
         "threads": 1,
         "batch_size": BATCH,
         "seed": SEED,
-        "init": GRAPH.init(SEED),
-        "tables": tables.of(
-            GRAPH.tables,
-            rule=changes.get("rule", lsh.SGD(0.1)),
-            init=tables.normal(0.4),
-            seed=SEED,
-        ),
     }
+    if "init" not in changes:
+        rule = changes.get("rule", lsh.SGD(0.1))
+        made = tables.of(GRAPH.tables, rule=rule, init=tables.normal(0.4), seed=SEED)
+        arguments["init"] = lsh.Init(GRAPH.init(SEED), made)
     return lsh.train(model, data, **{**arguments, **changes})
 
 
@@ -507,8 +504,8 @@ def test_a_cfunc_of_the_dense_type_is_refused_by_name() -> None:
         ({"data": (np.ones((9, 3)), np.ones(9))}, TypeError, "data must be a ClickDataset where"),
         ({"validation": 3}, TypeError, "validation must be a ClickDataset where"),
         ({"cluster": object()}, ValueError, "cluster is not for models that read tables"),
-        ({"tables": {}}, ValueError, "tables must be items, others; got none"),
-        ({"rule": lsh.Momentum(0.1), "tables": None}, TypeError, "Momentum would have to move"),
+        ({"init": lsh.Init(tables={})}, ValueError, "tables must be items, others; got none"),
+        ({"rule": lsh.Momentum(0.1), "init": "he"}, TypeError, "Momentum would have to move"),
     ],
 )
 def test_a_wrong_argument_is_named(

@@ -106,7 +106,7 @@ wanted = model.predict(result.parameters, data.test, result.tables)
 
 def predicts():
     np.testing.assert_array_equal(model.predict(result.parameters, data.test, result.tables), wanted)
-    lsh.train(model, data, threads=2, tables=result.tables, until=lsh.until(updates=5))
+    lsh.train(model, data, threads=2, init=lsh.Init(tables=result.tables), until=lsh.until(updates=5))
     return 0
 
 for _ in range(3):
@@ -132,7 +132,9 @@ def looks():
 def progress(_):
     ended.append(child_of(looks, os._exit))
 
-lsh.train(model, data, tables=tables, threads=2, until=lsh.until(updates=20), progress=progress)
+lsh.train(
+    model, data, init=lsh.Init(tables=tables), threads=2, until=lsh.until(updates=20), observe=progress
+)
 assert ended and set(ended) == {3}, ended
 assert child_of(lambda: len(tables["c0"].lookup([1]))) == 1
 """,
