@@ -71,8 +71,7 @@ class Run:
                 batch_size=16,
                 threads=1,
                 seed=index,
-                sync=self.synchronisers[index],
-                cluster=Place(self, index),
+                cluster=Place(self, index, self.synchronisers[index]),
             )
 
         threads = [threading.Thread(target=work, args=(k,)) for k in range(len(results))]
@@ -125,6 +124,7 @@ class Place(contextlib.AbstractContextManager):
 
     run: Run
     index: int
+    sync: Synchroniser | None = None
     cut_short: str | None = None
 
     def session(self, *_: object, total: int | None, **__: object) -> Place:
