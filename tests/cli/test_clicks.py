@@ -15,7 +15,7 @@ from table_files import rows_in
 
 import leashed as lsh
 from leashed import cli
-from leashed.cli.clicks import MODELS
+from leashed.training.problems.clicks import MODELS
 from leashed.files import folders
 
 HEADER = ",".join(
