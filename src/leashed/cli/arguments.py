@@ -119,7 +119,8 @@ def given(options: argparse.Namespace, kind: type[Any]) -> dict[str, Any]:
             value = tuple(dict.fromkeys(value))
         if value is not None:
             found[name] = value
-    renew(found, lambda line: tell(f"leashed: {line}"), "--")
+    if old:
+        renew(found, lambda line: tell(f"leashed: {line}"), "--")
     return found
 
 
