@@ -120,7 +120,8 @@ def test_a_run_without_its_loss_has_status_1(capsys):
         (["bench", "scaling", "--resume"], "--resume goes with --output"),
         (["bench", "scaling", "--minutes", "0"], "minutes must"),
         (["bench", "scaling", "--pixels", "256"], "invalid choice"),
-        (["bench", "scaling", "--algorithm", "LSH"], "algorithm must be among"),
+        (["bench", "scaling", "--algorithm", "LSH"], "'LSH' is unknown; choose one of sequential"),
+        (["bench", "scaling", "--algorithm", "leashed:persistence=7"], "algorithm must be among"),
         (["report", "/no/such/file"], "/no/such/file: No such file"),
         (["bogus"], "invalid choice"),
         ([], "required"),
@@ -176,7 +177,7 @@ def test_arguments_override_a_preset():
 
 def test_the_short_form_is_a_presets_own():
     options = cli._parser().parse_args(
-        ["bench", "scaling", "--preset", "S1", "--short", "--algorithm", "SEQ,LSH_psinf"]
+        ["bench", "scaling", "--preset", "S1", "--short", "--algorithm", "sequential,leashed"]
     )
     plan = scaling._plan(options)
     assert (plan.preset, plan.short, plan.lr) == ("S1", True, studies.SHORT["S1"].lr)
@@ -185,7 +186,7 @@ def test_the_short_form_is_a_presets_own():
 
 # Runs that end at once, each of them.
 QUICK = ["bench", "scaling", "--threads", "1", "--batch-size", "16", "--epsilon", "0.99"]
-QUICK += ["--algorithm", "SEQ,HOG", "--seconds", "20"]
+QUICK += ["--algorithm", "sequential,hogwild", "--seconds", "20"]
 
 
 def test_what_runs_and_for_how_long_is_told_before(capsys):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 import pytest
 
 import leashed as lsh
 from leashed import cli, modes
+from leashed.cli import scaling
 from leashed.cli.arguments import add_fields, given
 from leashed.training import spelled
 from leashed.training.job import Job
@@ -133,6 +133,16 @@ def test_a_mode_from_python_is_told_too() -> None:
         assert spelled.mode_of("gba:m=8:iota=2") == modes.GBA(m=8, iota=2)
 
 
+def test_the_papers_names_are_disciplines(capsys: pytest.CaptureFixture[str]) -> None:
+    now = scaling._algorithms("sequential,leashed,leashed:persistence=1")
+    assert capsys.readouterr().err == ""
+    assert scaling._algorithms("SEQ,LSH_psinf,LSH_ps1") == now == ("SEQ", "LSH_ps∞", "LSH_ps1")
+    told = "SEQ,LSH_psinf,LSH_ps1 is spelled --algorithm sequential,leashed,leashed:persistence=1"
+    assert told in capsys.readouterr().err
+    for made in (lsh.Hogwild(copy=False), lsh.Leashed(3), lsh.Locked()):
+        assert spelled.discipline_of(spelled.word_of(made)) == made
+
+
 def test_simulate_takes_both(capsys: pytest.CaptureFixture[str]) -> None:
     common = ["simulate", "--workers", "2", "--epochs", "0.5"]
     assert cli.main([*common, "--modes", "gba:m=2,iota=1,asp:term=30"]) == 0
@@ -145,7 +155,7 @@ def test_simulate_takes_both(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--term 30 is spelled --modes gba:m=2,iota=1,term=30,asp:term=30 now" in old.err
 
 
-def test_a_plan_and_a_command_have_the_same_fields(tmp_path: Path) -> None:
+def test_a_plan_and_a_command_have_the_same_fields() -> None:
     """Whatever a cluster takes is an option of its command, and a field of a plan."""
     from leashed.cluster import plan as plans  # noqa: PLC0415 (an extra)
 

@@ -40,6 +40,7 @@ __all__ = [
     "staleness_of",
     "term_of",
     "with_settings",
+    "word_of",
 ]
 
 T = TypeVar("T")
@@ -209,6 +210,15 @@ def discipline_of(text: str, before: str = "--") -> Discipline:
     """
     option = before + "discipline"
     return made(DISCIPLINE_WORDS, option, _now(option, text))()
+
+
+def word_of(discipline: Discipline) -> str:
+    """What ``discipline_of`` makes it of."""
+    name, plain = next(
+        (name, made) for name, made in DISCIPLINES.items() if type(made) is type(discipline)
+    )
+    others = {key: value for key, value in vars(discipline).items() if value != vars(plain)[key]}
+    return with_settings(name, others)
 
 
 def mode_of(text: str, option: str = "--mode") -> Mode:
