@@ -113,6 +113,27 @@ def test_sparse_rows_are_trained_on(model, told, given, tmp_path, capsys, monkey
     assert report.get("test_accuracy", 1.0) > 0.6
 
 
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("rules", "total", "complete"),
+    [
+        (["--updates", "5"], None, range(10, 11)),  # each trainer's own
+        (["--epochs", "1000", "--loss-fraction", "0.8"], 27_000, range(2, 27_000)),
+        (["--loss", "0.6", "--evaluate-every", "0.01"], None, range(2, 1_000_000)),
+        (["--divergence", "2", "--lr", "1000"], None, range(2, 1_000_000)),
+    ],
+)
+def test_stop_rules_of_each_trainer(rules, total, complete, tmp_path):
+    written.rows(tmp_path / "rows.svm", 0)
+    data = ["--data", str(tmp_path / "rows.svm"), "--test", str(tmp_path / "rows.svm")]
+    given = [*data, "--model", "logistic_regression", "--batch-size", "15", "--lr", "0.1", *rules]
+    assert cli.main(["cluster", "up", *given, "--run", str(tmp_path / "run")]) == 0
+    report = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert report["state"] == "ended"
+    assert report["ledger"]["total"] == total
+    assert report["ledger"]["complete"] in complete
+
+
 def up(folder: Path, tmp_path: Path, *given: str) -> subprocess.Popen[str]:
     """A run of two trainers."""
     return subprocess.Popen(

@@ -41,6 +41,7 @@ def add_fields(
     kind: type[Any],
     only: Sequence[str] = (),
     leave: Collection[str] = (),
+    hidden: Collection[str] = (),
     groups: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """The options that fields of a dataclass are which are made by ``option``, and ``--full`` where
@@ -51,6 +52,7 @@ def add_fields(
         kind: the dataclass.
         only: these fields, in this order. Default: all.
         leave: but not these.
+        hidden: what is never taken, so that whoever gives it is told why, and the help is not.
         groups: what the help says of each group.
     """
     known = {item.name: item for item in dataclasses.fields(kind) if item.metadata}
@@ -61,11 +63,11 @@ def add_fields(
             larger.append(f"{item.name.replace('_', ' ')} {about['full']:,}")
         if not about["command"] or item.name in leave:
             continue
-        if (group := about["group"]) not in made:
+        shown = item.name not in hidden
+        if (group := about["group"] if shown else "") not in made:
             made[group] = parser.add_argument_group(group, groups.get(group))
-        made[group].add_argument(
-            f"--{item.name.replace('_', '-')}", help=_help(item), **_argument(item)
-        )
+        told = _help(item) if shown else argparse.SUPPRESS
+        made[group].add_argument(f"--{item.name.replace('_', '-')}", help=told, **_argument(item))
     if larger:
         parser.add_argument(
             "--full", action="store_true", help=f"{', '.join(larger)}, which takes long"

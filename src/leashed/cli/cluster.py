@@ -233,7 +233,7 @@ def _add_up(actions: Commands) -> None:
         metavar="PORT|HOST:PORT",
         help="offer metrics on this port of 127.0.0.1, or at this address",
     )
-    add_fields(parser, Train, leave=plans.ALONE, groups=GROUPS)
+    add_fields(parser, Train, hidden=plans.ALONE, groups=GROUPS)
     parser.add_argument(
         "--run",
         type=Path,
