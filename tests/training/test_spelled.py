@@ -118,6 +118,8 @@ def test_a_setting_in_both_spellings_is_refused(arguments: list[str], names: str
         ),
         (lambda: spelled.mode_of("gba:n=2"), "--mode gba:n=2: gba has no 'n'; it has m, iota"),
         (lambda: spelled.mode_of("ssp"), "--mode ssp: missing"),
+        (lambda: spelled.mode_of("gba:m=2,m=3"), "--mode: m is given twice in 'm=2,m=3'"),
+        (lambda: spelled.term_of("gba:term=2,term=3"), "--mode: term is given twice"),
         (lambda: spelled.mode_of("gba:m"), "--mode takes key=value"),
     ],
 )

@@ -162,7 +162,7 @@ def renew(given: MutableMapping[str, Any], told: Callable[[str], object], before
             raise ValueError(
                 f"{before}{setting} goes with {before}{old.name}; give that too, or leave it out"
             )
-        texts = listed(text) if name == "modes" else [text]
+        texts = listed(text) if name == "modes" else [str(text)]
         for one in texts:
             if setting in settings(before + name, one.partition(":")[2]):
                 raise ValueError(
@@ -228,16 +228,15 @@ def mode_of(text: str, option: str = "--mode") -> Mode:
         ValueError: it describes none; the message says what is wrong.
     """
     name, colon, rest = _now(option, text).partition(":")
-    own = [each for each in rest.split(",") if not each.startswith(_TERM)]
+    own = [each for each in rest.split(",") if not each.strip().startswith(_TERM)]
     return made(MODE_WORDS, option, f"{name}{colon}{','.join(own)}")()
 
 
 def term_of(text: str | None, option: str = "--mode") -> float | None:
     """The term of leases that it says, ``gba:m=8,term=30``; None: it says none."""
-    told = [
-        each for each in modern(text or "").partition(":")[2].split(",") if each.startswith(_TERM)
-    ]
-    return settings(option, told[-1])["term"] if told else None
+    rest = modern(text or "").partition(":")[2].split(",")
+    told = [each for each in rest if each.strip().startswith(_TERM)]
+    return settings(option, ",".join(told)).get("term")
 
 
 _TERM = "term="
@@ -345,7 +344,9 @@ def settings(option: str, text: str) -> dict[str, bool | int | float]:
         key, equals, value = part.partition("=")
         if not equals:
             raise ValueError(f"{option} takes key=value,..., not {part!r}")
-        found[key.strip()] = _number(option, value.strip())
+        if (key := key.strip()) in found:
+            raise ValueError(f"{option}: {key} is given twice in {text!r}; give it once")
+        found[key] = _number(option, value.strip())
     return found
 
 
