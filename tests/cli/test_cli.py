@@ -38,9 +38,9 @@ def test_train_prints_a_summary(capsys):
         (["--discipline", "synchronous", "--threads", "2"], "SYNC"),
         (["--discipline", "locked", "--threads", "2"], "ASYNC"),
         (["--discipline", "hogwild", "--threads", "2"], "HOG"),
-        (["--discipline", "hogwild-direct", "--threads", "2"], "HOG_direct"),
-        (["--persistence", "3", "--threads", "2"], "LSH_ps3"),
-        (["--discipline", "leashed", "--persistence", "inf"], "LSH_ps∞"),
+        (["--discipline", "hogwild:copy=false", "--threads", "2"], "HOG_direct"),
+        (["--discipline", "leashed:persistence=3", "--threads", "2"], "LSH_ps3"),
+        (["--discipline", "leashed:persistence=inf"], "LSH_ps∞"),
     ],
 )
 def test_every_discipline_has_a_name(arguments, label, capsys):
@@ -92,13 +92,23 @@ def test_a_run_without_its_loss_has_status_1(capsys):
         (["train", "--threads", "two"], "argument --threads"),
         (["train", "--lr", "-1"], "lr must"),
         (["train", "--lr", "nan"], "lr must"),
-        (["train", "--persistence", "some"], "neither inf nor"),
-        (["train", "--persistence", "-1"], "persistence must"),
-        (["train", "--discipline", "hogwild", "--persistence", "1"], "goes with leashed"),
+        (["train", "--discipline", "leashed:persistence=some"], "'some' is neither a number"),
+        (["train", "--discipline", "leashed:persistence=-1"], "persistence must"),
+        (
+            ["train", "--discipline", "hogwild:persistence=1"],
+            "hogwild has no 'persistence'; it has copy",
+        ),
+        (
+            ["train", "--discipline", "locked", "--mode", "asp"],
+            "discipline is not for runs with a mode",
+        ),
         (["train", "--discipline", "sequential", "--threads", "2"], "threads must be 1"),
-        (["train", "--discipline", "other"], "invalid choice"),
+        (
+            ["train", "--discipline", "other"],
+            "--discipline 'other' is unknown; choose one of sequential",
+        ),
         (["train", "--term", "3"], "--term goes with --mode"),
-        (["train", "--mode", "asp", "--term", "0"], "term must be greater than 0"),
+        (["train", "--mode", "asp:term=0"], "term must be greater than 0"),
         (["train", "--data", "/no/such/folder"], "/no/such/folder"),
         (["train", "--epochs", "0"], "epochs must"),
         (["train", "--updates", "5", "--output", "/no/such/folder/x"], "/no/such/folder/x"),
@@ -110,7 +120,8 @@ def test_a_run_without_its_loss_has_status_1(capsys):
         (["bench", "scaling", "--resume"], "--resume goes with --output"),
         (["bench", "scaling", "--minutes", "0"], "minutes must"),
         (["bench", "scaling", "--pixels", "256"], "invalid choice"),
-        (["bench", "scaling", "--algorithm", "LSH"], "algorithm must be among"),
+        (["bench", "scaling", "--algorithm", "LSH"], "'LSH' is unknown; choose one of sequential"),
+        (["bench", "scaling", "--algorithm", "leashed:persistence=7"], "algorithm must be among"),
         (["report", "/no/such/file"], "/no/such/file: No such file"),
         (["bogus"], "invalid choice"),
         ([], "required"),
@@ -166,7 +177,7 @@ def test_arguments_override_a_preset():
 
 def test_the_short_form_is_a_presets_own():
     options = cli._parser().parse_args(
-        ["bench", "scaling", "--preset", "S1", "--short", "--algorithm", "SEQ,LSH_psinf"]
+        ["bench", "scaling", "--preset", "S1", "--short", "--algorithm", "sequential,leashed"]
     )
     plan = scaling._plan(options)
     assert (plan.preset, plan.short, plan.lr) == ("S1", True, studies.SHORT["S1"].lr)
@@ -175,7 +186,7 @@ def test_the_short_form_is_a_presets_own():
 
 # Runs that end at once, each of them.
 QUICK = ["bench", "scaling", "--threads", "1", "--batch-size", "16", "--epsilon", "0.99"]
-QUICK += ["--algorithm", "SEQ,HOG", "--seconds", "20"]
+QUICK += ["--algorithm", "sequential,hogwild", "--seconds", "20"]
 
 
 def test_what_runs_and_for_how_long_is_told_before(capsys):

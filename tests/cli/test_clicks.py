@@ -15,8 +15,8 @@ from table_files import rows_in
 
 import leashed as lsh
 from leashed import cli
-from leashed.cli.clicks import MODELS
 from leashed.files import folders
+from leashed.training.problems.clicks import MODELS
 
 HEADER = ",".join(
     ["Id", "Label", *(f"I{i}" for i in range(1, 14)), *(f"C{i}" for i in range(1, 27))]

@@ -121,20 +121,20 @@ def test_arguments_become_a_plan():
         [
             "cluster", "up", "--trainers", "4", "--sync-ps", "2", "--sync",
             "bmuf:alpha=0.5,nesterov=true", "--when", "every:iterations=5", "--threads", "3",
-            "--rule", "adam:beta1=0.8", "--lr", "0.01", "--persistence", "2", "--seconds", "9",
+            "--rule", "adam:beta1=0.8", "--lr", "0.01", "--discipline", "leashed:persistence=2",
+            "--seconds", "9",
             "--data", "folder", "--output", "best", "--transport", "tcp", "--compression", "int8",
             "--ports", "7000", "--prometheus", "0.0.0.0:9100",
         ]
     )  # fmt: skip
     plan = cluster._plan(options)
     assert (plan.cluster.ports, plan.cluster.metrics_address) == (7000, ("0.0.0.0", 9100))
-    assert plan.sync == plans.Sync(
-        "bmuf", {"alpha": 0.5, "nesterov": True}, {"iterations": 5}, "int8"
-    )
+    assert plan.sync == plans.Sync("bmuf:alpha=0.5,nesterov=true", "every:iterations=5", "int8")
+    assert plan.sync == plans.Sync("bmuf:alpha=0.5,nesterov=true", {"iterations": 5}, "int8")
     assert (plan.cluster.trainers, plan.cluster.sync_ps, plan.cluster.transport) == (4, 2, "tcp")
     assert plan.train == plans.Train(
         data=str(Path("folder").absolute()),
-        persistence=2,
+        discipline="leashed:persistence=2",
         rule="adam:beta1=0.8",
         lr=0.01,
         threads=3,
@@ -155,10 +155,15 @@ def test_arguments_become_a_plan():
         (["up", "--prometheus", "x"], "cluster.prometheus must be 'host:port'"),
         (["up", "--when", "often"], "sync.when must be"),
         (["up", "--when", "every:hours=5"], "sync.when must be"),
-        (["up", "--when", "every:iterations=x"], "--when: 'x' is neither"),
-        (["up", "--sync", "easgd:alpha"], "--sync takes key=value"),
-        (["up", "--sync", "gba"], "sync.kind must be one of easgd"),
+        (["up", "--when", "every:iterations=x"], "sync.when: 'x' is neither"),
+        (["up", "--sync", "easgd:alpha"], "sync.kind takes key=value"),
+        (["up", "--sync", "gba"], "sync.kind 'gba' is unknown; choose one of easgd"),
         (["up", "--sync-ps", "0"], "cluster.sync_ps must be at least 1 with easgd"),
+        (["up", "--mode", "gba"], "cluster is not for runs with a mode, since"),
+        (["up", "--stream", "--model", "fm"], "cluster is not for streams, since"),
+        (["up", "--model", "dlrm"], "cluster is not for models that are graphs, since"),
+        (["up", "--rows", "5"], "train.rows goes with train.model dlrm"),
+        (["up", "--model", "fm"], "train.model fm takes train.data FILE of sparse rows"),
         (["up", "--rule", "sdg"], "train.rule 'sdg' is unknown"),
         (["up", "--batch-size", "100000"], "batch_size must be at most the 256 examples"),
         (["up", "--data", "/no/such/folder"], "/no/such/folder"),

@@ -264,7 +264,7 @@ def test_rows_are_predicted_part_after_part(
     assert train(*read, "--rule", "adagrad", "--save", tmp_path / "kept") == 0
     told: list[tuple[Any, list[str]]] = []
     for part in (1000, 7):
-        monkeypatch.setattr("leashed.cli.files._PART", part)
+        monkeypatch.setattr("leashed.training.problems.files._PART", part)
         capsys.readouterr()
         assert cli.main(["evaluate", str(tmp_path / "kept"), *read, "--json"]) == 0
         values = json.loads(capsys.readouterr().out)

@@ -428,7 +428,7 @@ def test_streams_from_training_to_predictions_are_as_from_memory(
 
     loss, accuracy = found[0].model.evaluate(found[0].parameters, rows)
     said = found[0].model.predict(found[0].parameters, rows)
-    monkeypatch.setattr("leashed.cli.files._PART", 100)
+    monkeypatch.setattr("leashed.training.problems.files._PART", 100)
     values = evaluated(capsys, str(saved[0]), "--data", pattern)
     assert values["examples"] == ROWS
     assert values["loss"] == pytest.approx(loss, rel=1e-12)

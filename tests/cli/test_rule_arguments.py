@@ -9,8 +9,10 @@ import pytest
 
 import leashed as lsh
 from leashed import cli, rules, schedules, staleness
-from leashed.cli import rule_arguments
+from leashed.cli.arguments import add_fields, given
 from leashed.studies import combinations
+from leashed.training import spelled
+from leashed.training.job import Job
 
 
 @pytest.fixture(autouse=True)
@@ -22,10 +24,10 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def parsed(*arguments: str) -> argparse.Namespace:
+def parsed(*arguments: str) -> Job:
     parser = argparse.ArgumentParser()
-    rule_arguments.add_rule(parser)
-    return parser.parse_args(arguments)
+    add_fields(parser, Job)
+    return Job(**given(parser.parse_args(arguments), Job))
 
 
 @pytest.mark.parametrize(
@@ -57,13 +59,13 @@ def parsed(*arguments: str) -> argparse.Namespace:
     ],
 )  # fmt: skip
 def test_rules(arguments: list[str], rule: lsh.Rule) -> None:
-    assert rule_arguments.rule_of(parsed(*arguments)) == rule
+    assert spelled.rule_of(parsed(*arguments)) == rule
 
 
 @pytest.mark.parametrize("name", rules.RULES)
 def test_every_rule_has_a_name_there(name: str) -> None:
     kind = rules.RULES[name]
-    assert rule_arguments.rule_of(parsed("--rule", name)) == kind(kind.LR)
+    assert spelled.rule_of(parsed("--rule", name)) == kind(kind.LR)
     assert getattr(lsh, kind.__name__) is kind
     assert kind.__name__ in lsh.__all__
     assert kind.__name__ in combinations.RULES
@@ -81,14 +83,14 @@ def test_every_rule_has_a_name_there(name: str) -> None:
     ],
 )  # fmt: skip
 def test_policies(arguments: list[str], policy: staleness.Policy) -> None:
-    assert rule_arguments.staleness_of(parsed(*arguments)) == policy
+    assert spelled.staleness_of(parsed(*arguments)) == policy
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--rule", "magic"], "--rule 'magic' is unknown; choose one of sgd"),
-        (["--rule", "adam:beta=1"], "--rule adam:beta=1: .*unexpected keyword argument 'beta'"),
+        (["--rule", "adam:beta=1"], "--rule adam:beta=1: adam has no 'beta'; it has beta1, beta2"),
         (["--rule", "adam:beta1"], "--rule takes key=value,..., not 'beta1'"),
         (["--rule", "adam:beta1=high"], "--rule: 'high' is neither a number"),
         (["--rule", "adam:beta1=1"], "beta1 must be less than 1"),

@@ -91,14 +91,13 @@ def _over(file: Path) -> bool:
 
 def command(file: Path) -> Callable[[str, int], list[str]]:
     """What starts a role, by its name and index, with the plan in that file."""
-    from leashed import datasets  # noqa: PLC0415
     from leashed.cluster import plan as plans  # noqa: PLC0415
     from leashed.cluster import supervisor  # noqa: PLC0415
 
     plan = plans.read(file)
     cluster = plan.cluster
     if not (cluster.run / "wait").exists():
-        model = plan.train.build(datasets.synthetic_digits().train)
+        model = plan.train.problem().model
         for index in range(cluster.trainers):
             model.init(index).astype("<f4").tofile(cluster.run / f"trainer-{index}.made")
 

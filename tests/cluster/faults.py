@@ -277,9 +277,8 @@ def _check_ledger(report: dict[str, Any]) -> None:
 
 def _check_results(played: Played) -> None:
     report, plan = played.report, played.plan
-    data = plan.train.load()
-    model = plan.train.build(data.train)
-    before = model.evaluate(model.init(plan.train.seed), data.test)[0]
+    model, _, test = plan.train.problem()
+    before = model.evaluate(model.init(plan.train.seed), test)[0]
     found = outcome.replicas(played.folder, model.dimension)
     finished = [m["index"] for m in report["members"] if m["role"] == "trainer" and m["finished"]]
     for index in finished:
@@ -287,7 +286,7 @@ def _check_results(played: Played) -> None:
         if index not in found:
             assert counted["batches_used"] == 0, f"trainer {index} gave nothing"
     assert found, "no trainer has handed in anything"
-    after = {index: model.evaluate(theta, data.test)[0] for index, theta in found.items()}
+    after = {index: model.evaluate(theta, test)[0] for index, theta in found.items()}
     for index, loss in after.items():
         assert math.isfinite(loss), f"trainer {index}: loss {loss}"
         # (Who came back shortly before the end, with nobody to take parameters from, has few.)

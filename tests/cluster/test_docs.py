@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
+from cluster import written
 
 pytest.importorskip("msgspec")
 
@@ -61,6 +62,8 @@ def needed(program: str) -> None:
 def test_on_one_machine(line: str, tmp_path: Path) -> None:
     if "gloo" in line:
         pytest.importorskip("torch")
+    if "rows.svm" in line:
+        written.rows(tmp_path / "rows.svm", 0)
     printed = run(line, tmp_path)
     if "elp" in line:
         assert "128" in printed

@@ -638,9 +638,8 @@ def test_own_bytes_are_the_kernels(kind: str, tmp_path: Path) -> None:
             to_servers, to_trainers = link.payload()
     report = faults.outcome.read_report(folder)
     assert report is not None
-    data = plan.train.load().train
     over = ["trainer-1"] if kind == "ma" else ["trainer-0", "trainer-1"]
-    results = len(over) * 4 * plan.train.build(data).dimension
+    results = len(over) * 4 * plan.train.problem().model.dimension
     counted = [report["summaries"][name] for name in over]
     out, back = (sum(each[way] for each in counted) for way in ("bytes_out", "bytes_in"))
     assert out == pytest.approx(to_servers - results, rel=0.02)

@@ -114,6 +114,31 @@ def test_who_knows_less_compares_less() -> None:
     assert version.endswith("and 0.0.1 in the run. Give all processes of a run the same")
 
 
+@pytest.mark.parametrize(
+    ("model", "other", "names"),
+    [
+        (lsh.models.fm(9, 2), lsh.models.fm(9, 3), ["factors is 3 here, and 2 in the run"]),
+        (lsh.models.fm(9), lsh.models.fm(9, l2=0.5), ["l2 is 0.5 here, and 0.0 in the run"]),
+        (lsh.models.fm(9), lsh.models.fm(8), ["features is 8 here, and 9 in the run"]),
+        (
+            lsh.models.logistic_regression(9, l2=0.5),
+            lsh.models.logistic_regression(9),
+            ["l2 is 0.0 here, and 0.5 in the run"],
+        ),
+        (
+            lsh.models.linear_svm(9),
+            lsh.models.fm(9),
+            ["model is fm here, and linear_svm in the run"],
+        ),
+    ],
+)
+def test_which_field_of_a_model_differs(model: Any, other: Any, names: list[str]) -> None:
+    told = str(differing(of_model(model), of_model(other)))
+    for name in names:
+        assert name in told
+    assert differing(of_model(model), of_model(model)) is None
+
+
 def test_words_are_short_enough_to_be_told() -> None:
     deep = lsh.models.mlp(784, [8] * 200, 10)
     told = {**of_model(deep), **of_data(TRAIN), **of_data(SPARSE)}

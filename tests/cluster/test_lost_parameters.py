@@ -290,7 +290,6 @@ def test_all_trainers_are_gone_at_once(kind: str, kept: bool, killed: bool, tmp_
     # Those who were there at the end have all but what was kept.
     assert trained >= (ledger["lost"] if kept else ledger["total"])
     assert not any(file.exists() for file in files)
-    data = plan.train.load()
-    model = plan.train.build(data.train)
+    model, _, test = plan.train.problem()
     for parameters in faults.outcome.replicas(tmp_path / "run", model.dimension).values():
-        assert model.evaluate(parameters, data.test)[1] > 0.9
+        assert model.evaluate(parameters, test)[1] > 0.9

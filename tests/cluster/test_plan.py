@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 
 import pytest
+from cluster import written
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,6 +40,7 @@ def drawn(draw):
     )
     kind, known = draw(kinds)
     settings = st.fixed_dictionaries({}, optional=known)
+    spelt = settings.map(lambda given: spelled.with_settings(kind, given))
     paths = st.text("ab\"\\' é\x7f🙂.", min_size=1, max_size=8).map(lambda name: HERE / f"x{name}")
     cluster = st.builds(
         Cluster,
@@ -56,19 +58,28 @@ def drawn(draw):
     train = st.builds(
         Train,
         data=st.just("digits") | paths.map(str),
-        model=st.sampled_from(["mlp", "cnn", "lenet"]),
-        persistence=st.none() | st.integers(0, 9) | st.just(math.inf),
+        model=st.sampled_from(["mlp", "cnn", "lenet", "logistic_regression", "fm"]),
+        test=st.none() | paths.map(str),
+        format=st.sampled_from([None, "libsvm", "libffm", "criteo"]),
+        zero_based=st.booleans(),
+        hash_bits=st.none() | st.integers(1, 20),
+        factors=st.none() | st.integers(1, 20),
+        l2=st.none() | POSITIVE,
+        evaluate_every=st.none() | POSITIVE,
+        loss=st.none() | POSITIVE,
+        updates=st.none() | st.integers(1, 1000),
+        discipline=st.none() | st.sampled_from(["leashed:persistence=2", "hogwild:copy=false"]),
         rule=st.sampled_from(["sgd", "adam:beta1=0.8,amsgrad=true"]),
         lr=st.none() | POSITIVE,
         schedule=st.sampled_from([(), ("cosine:total=1000", "warmup:steps=5")]),
         staleness=st.sampled_from(["none", "power:k=2"]),
-        threads=st.integers(1, 8),
+        threads=st.integers(1, 8) | st.just("auto"),
         epochs=st.none() | POSITIVE,
         seconds=st.none() | POSITIVE,
         seed=st.integers(0, 2**31),
         output=st.sampled_from(plans.OUTPUTS),
     )
-    sync = st.builds(Sync, kind=st.just(kind), settings=settings, when=when)
+    sync = st.builds(Sync, kind=spelt, when=when)
     return Plan(draw(cluster), draw(sync), draw(train))
 
 
@@ -129,26 +140,97 @@ def test_there_are_as_many_sync_servers_as_are_needed():
 
 def test_a_synchroniser_is_made_of_its_words():
     assert Sync("none").synchroniser() is None
-    words = Sync("bmuf", {"eta": 0.5}, {"iterations": {"0": 5, "100": 30}})
+    words = Sync("bmuf:eta=0.5", {"iterations": {"0": 5, "100": 30}})
     gaps = lsh.sync.every(iterations={0: 5, 100: 30})
     assert words.synchroniser() == lsh.sync.BMUF(eta=0.5, when=gaps)
     assert Sync().synchroniser() == lsh.sync.EASGD()
-    assert Sync("diloco", {"iterations": 9}).synchroniser() == lsh.sync.diloco(iterations=9)
+    assert Sync("diloco:iterations=9").synchroniser() == lsh.sync.diloco(iterations=9)
 
 
 def test_the_words_make_what_they_make_on_the_command_line():
-    train = Train(rule="adam:beta1=0.8", lr=0.1, staleness="power:k=2", persistence=3)
+    train = Train(
+        rule="adam:beta1=0.8", lr=0.1, staleness="power:k=2", discipline="leashed:persistence=3"
+    )
     assert spelled.rule_of(train) == lsh.Adam(0.1, 0.8)
     assert spelled.staleness_of(train) == lsh.staleness.power(2)
-    assert spelled.discipline_of(train.discipline, train.persistence) == lsh.Leashed(3)
+    assert spelled.discipline_of(train.discipline) == lsh.Leashed(3)
+
+
+def test_what_was_spelled_otherwise_goes_on_with_a_warning():
+    text = (
+        "[sync]\nkind = 'bmuf:momentum=0.5'\neta = 0.5\nnesterov = true\nwhen = {iterations = 5}\n"
+        "[train]\ndiscipline = 'leashed'\npersistence = 2\n"
+    )
+    with pytest.warns(RuntimeWarning) as told:
+        plan = plans.parse(text, HERE)
+    assert plan.sync == Sync("bmuf:momentum=0.5,eta=0.5,nesterov=true", "every:iterations=5")
+    assert plan.sync.synchroniser() == lsh.sync.BMUF(
+        eta=0.5, momentum=0.5, nesterov=True, when=lsh.sync.every(iterations=5)
+    )
+    assert plan.train.discipline == "leashed:persistence=2"
+    assert [str(each.message) for each in told] == [
+        'sync.eta, sync.nesterov: spelled kind = "bmuf:momentum=0.5,eta=0.5,nesterov=true" now',
+        'sync.when = { iterations = 5 } is spelled when = "every:iterations=5" now',
+        'train.persistence = 2 is spelled train.discipline = "leashed:persistence=2" now',
+    ]
+    assert plans.parse(plan.text(), HERE) == plan  # and is written as it is spelled now
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        (
+            "[sync]\nkind = 'easgd:alpha=0.5'\nalpha = 0.2",
+            "sync.alpha and sync.kind easgd:alpha=0.5",
+        ),
+        (
+            "[train]\ndiscipline = 'leashed:persistence=1'\npersistence = 2",
+            'train.persistence = 2 and train.discipline = "leashed:persistence=1"',
+        ),
+    ],
+)
+def test_a_setting_in_both_spellings_is_refused(text, names):
+    with pytest.raises(ValueError, match=f"{names} both give .*; give the second alone"):
+        plans.parse(text, HERE)
+
+
+def test_files_of_rows(tmp_path):
+    written.rows(tmp_path / "rows.svm", 0)
+    written.rows(tmp_path / "test.svm", 1, count=50)
+    lines = "[train]\ndata = 'rows.svm'\nmodel = '{}'\nbatch_size = 15\nepochs = 2\n"
+
+    def of(model: str, more: str = "") -> plans.Train:
+        return plans.parse(lines.format(model) + more, tmp_path).train
+
+    model, data, test = of("fm", "test = 'test.svm'\nfactors = 3\nl2 = 0.5").problem()
+    assert model == lsh.models.fm(30, 3, l2=0.5)
+    assert (len(data), len(test)) == (400, 50)
+    train = of("linear_svm")
+    model, data, test = train.problem()
+    assert model == lsh.models.linear_svm(30, 2)
+    assert (len(data), len(test)) == (320, 80)
+    assert train.batches(data) == 2 * math.ceil(320 / 15)
+    for more, why in (
+        ("hash_bits = 3", "train.hash_bits goes with train.format criteo or csv"),
+        ("factors = 3", "train.factors goes with train.model fm or ffm"),
+        ("bad = 'skip'", "train.bad goes with train.stream, or train.format criteo"),
+        ("schema = 'no'\nformat = 'libsvm'", "train.schema is of train.format csv, not of libsvm"),
+    ):
+        with pytest.raises(ValueError, match=why):
+            of("linear_svm", more).problem()
+    with pytest.raises(ValueError, match=r"train\.model fm takes train\.data FILE"):
+        Train(model="fm").problem()
+    with pytest.raises(ValueError, match=r"train\.l2 goes with train\.model linear_regression"):
+        Train(l2=0.1).problem()
 
 
 def test_data_and_network(digits):
     train = Train(batch_size=64, epochs=1.5)
-    assert train.build(digits).dimension == 134_794
-    assert train.batches(len(digits)) == math.ceil(1.5 * 1000 / 64)
-    assert Train(seconds=1.0).batches(len(digits)) is None
-    assert len(train.load().train) > 0
+    model, data, test = train.problem()
+    assert model.dimension == 134_794
+    assert min(len(data), len(test)) > 0
+    assert train.batches(digits) == math.ceil(1.5 * 1000 / 64)
+    assert Train(seconds=1.0).batches(digits) is None
 
 
 @pytest.mark.parametrize(
@@ -158,7 +240,16 @@ def test_data_and_network(digits):
         ("[other]\na = 1", "other is unknown; a plan has the tables"),
         ("sync = 1", "sync must be a table"),
         ("[cluster]\ntrainer = 2", "cluster.trainer is unknown; it may have master, trainers"),
-        ("[train]\nmode = 'gba'", "train.mode is unknown"),
+        ("[train]\nmode = 'gba'", "cluster is not for runs with a mode, since"),
+        ("[train]\nstream = true", "cluster is not for streams, since"),
+        ("[train]\ndays = ['a']", "cluster is not for streams, since"),
+        ("[train]\nmodel = 'dlrm'", "cluster is not for models that are graphs, since"),
+        ("[train]\nfactors = 'x'", "train.factors must be a whole number"),
+        ("[train]\nl2 = 'x'", "train.l2 must be a number"),
+        ("[train]\nzero_based = 1", "train.zero_based must be True or False"),
+        ("[train]\nformat = 'xml'", "train.format must be one of libsvm, libffm, criteo, csv"),
+        ("[train]\nthreads = 'some'", "train.threads must be a whole number"),
+        ("[sync]\nkind = 'none:alpha=1'", "sync.kind none:alpha=1: none has no 'alpha'"),
         ("[cluster]\ntrainers = 0", "cluster.trainers must be at least 1"),
         ("[cluster]\ntrainers = 2.5", "cluster.trainers must be a whole number"),
         ("[cluster]\ntrainers = true", "cluster.trainers must be a whole number"),
@@ -180,10 +271,13 @@ def test_data_and_network(digits):
         ("[cluster]\nmaster = '10.0.0.1:7002'\nports = 7000", "cluster.ports: 7000 to 7002 are"),
         ("[cluster]\nprometheus = 7000\nports = 7000", "cluster.ports: 7000 to 7002 are"),
         ("[sync]\nkind = 3", "sync.kind must be a text"),
-        ("[sync]\nkind = 'x'", "sync.kind must be one of easgd, ma, bmuf, diloco, none, got 'x'"),
-        ("[sync]\nalpha = 2", "sync.alpha must be from 0 to 1"),
-        ("[sync]\neta = 1", "sync.kind easgd: "),
-        ("[sync]\nkind = 'diloco'\nwhen = {seconds = 1}", "sync.kind diloco: "),
+        (
+            "[sync]\nkind = 'x'",
+            "sync.kind 'x' is unknown; choose one of easgd, ma, bmuf, diloco, none",
+        ),
+        ("[sync]\nkind = 'easgd:alpha=2'", "sync.alpha must be from 0 to 1"),
+        ("[sync]\nkind = 'easgd:eta=1'", "sync.kind easgd:eta=1: easgd has no 'eta'; it has "),
+        ("[sync]\nkind = 'diloco'\nwhen = 'every:seconds=1'", "sync.kind diloco: "),
         ("[sync]\nwhen = {iterations = {5 = 5}}", "sync.when: iterations must tell the gap from"),
         ("[sync]\nwhen = {iterations = {x = 5}}", "sync.when: "),
         ("[cluster]\nsync_ps = 0", "cluster.sync_ps must be at least 1 with easgd"),
@@ -192,13 +286,16 @@ def test_data_and_network(digits):
         ("[sync]\nwhen = 'often'", "sync.when must be"),
         ("[sync]\nwhen = {iterations = 5, seconds = 1}", "sync.when must be"),
         ("[sync]\nwhen = {hours = 5}", "sync.when must be"),
-        ("[sync]\nwhen = {iterations = 0}", "sync.when: iterations must be at least 1"),
-        ("[sync]\nwhen = {seconds = 0}", "sync.when: seconds must be greater than 0"),
+        ("[sync]\nwhen = 'every:iterations=0'", "sync.when: iterations must be at least 1"),
+        ("[sync]\nwhen = 'every:seconds=0'", "sync.when: seconds must be greater than 0"),
         ("[sync]\ncompression = 'zip'", "sync.compression must be one of none, bfloat16, int8"),
         ("[train]\ndata = 5", "train.data must be a text"),
         ("[train]\nmodel = 'rnn'", "train.model must be one of mlp, cnn, lenet"),
         ("[train]\ndiscipline = 'other'", "train.discipline 'other' is unknown; choose one of"),
-        ("[train]\ndiscipline = 'locked'\npersistence = 1", "train.persistence goes with leashed"),
+        (
+            "[train]\ndiscipline = 'locked:persistence=1'",
+            "train.discipline locked:persistence=1: locked has no",
+        ),
         ("[train]\nrule = 'sdg'", "train.rule 'sdg' is unknown"),
         ("[train]\nrule = 'adam:beta9=1'", "train.rule adam:beta9=1: "),
         ("[train]\nstaleness = 'x'", "train.staleness 'x' is unknown"),

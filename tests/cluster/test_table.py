@@ -16,6 +16,7 @@ import leashed as lsh
 from leashed import cli
 from leashed.cluster import history, outcome, table, traffic
 from leashed.cluster.plan import Plan, Train
+from leashed.training.problems.problem import Problem
 
 
 def test_a_row_per_trainer_and_one_for_all():
@@ -234,7 +235,8 @@ def test_a_damaged_report_is_told(tmp_path):
 def test_a_run_without_results_has_no_model(tmp_path):
     data = lsh.datasets.synthetic_digits(n=256)
     plan = Plan(train=Train(batch_size=50, threads=2))
-    found = outcome.conclude(REPORT, tmp_path, plan, data, {}, {})
+    problem = Problem(plan.train.problem().model, data.train, data.test)
+    found = outcome.conclude(REPORT, tmp_path, plan, problem, {}, {})
     assert (found["model"], found["sync"]) == ("mlp", "S-EASGD")
     assert f"mlp on {data.train.name}, sync S-EASGD" in table.render(found)
     assert found["elp"] == 50 * 2 * 2
@@ -246,11 +248,12 @@ def test_a_run_without_results_has_no_model(tmp_path):
 def test_who_was_given_up_is_named(tmp_path):
     data = lsh.datasets.synthetic_digits(n=256)
     plan = Plan(train=Train(batch_size=50))
+    problem = Problem(plan.train.problem().model, data.train, data.test)
     given_up = {"trainer-1": "ended with status 75 after 3 restarts: no room"}
-    found = outcome.conclude(REPORT, tmp_path, plan, data, {"trainer-1": 3}, given_up)
+    found = outcome.conclude(REPORT, tmp_path, plan, problem, {"trainer-1": 3}, given_up)
     assert found["reason"] == f"{REPORT['reason']}; given up: trainer-1"
     assert "trainer-1 ended with status 75 after 3 restarts: no room" in table.render(found)
-    again = outcome.conclude(found, tmp_path, plan, data, found["restarts"], found["given_up"])
+    again = outcome.conclude(found, tmp_path, plan, problem, found["restarts"], found["given_up"])
     assert again == found
 
 

@@ -19,6 +19,7 @@ from cluster import written
 
 import leashed as lsh
 from leashed import cli
+from leashed.cluster import plan as plans
 from leashed.cluster import table
 from leashed.cluster.measures import counted, lives
 
@@ -78,6 +79,59 @@ def test_two_trainers_train_every_batch_once(sync, tmp_path, capsys):
     page = tmp_path / "page.html"
     assert cli.main(["report", str(folder), "-o", str(page)]) == 0
     assert page.stat().st_size > 10_000
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("model", "told", "given"),
+    [
+        ("logistic_regression", "test accuracy", ["--output", "best", "--sync", "ma"]),
+        ("linear_regression", "test loss", ["--output", "best", "--threads", "auto"]),
+        ("fm", "test accuracy", ["--factors", "2", "--sync", "easgd:alpha=0.3"]),
+    ],
+)
+def test_sparse_rows_are_trained_on(model, told, given, tmp_path, capsys, monkeypatch):
+    """Relative paths are those of where the command is given."""
+    monkeypatch.chdir(tmp_path)
+    for name, seed in (("rows.svm", 0), ("test.svm", 1)):
+        written.rows(tmp_path / name, seed)
+    arguments = ["--data", "rows.svm", "--test", "test.svm", "--model", model, "--l2", "1e-5"]
+    arguments += ["--lr", "0.1", "--batch-size", "15", "--epochs", "8", *given]
+    assert cli.main(["cluster", "up", *arguments, "--run", "run"]) == 0
+    report = check(tmp_path / "run")
+    assert report["ledger"]["total"] == 8 * 27  # passes of ⌈400 / 15⌉ batches
+    plan = plans.read(tmp_path / "run" / "plan.toml")
+    assert (plan.train.data, plan.train.l2) == (str(tmp_path / "rows.svm"), 1e-5)
+    found, parameters = lsh.load(tmp_path / "run" / "output.safetensors")
+    problem = plan.train.problem()
+    assert found == problem.model
+    assert found.evaluate(parameters, problem.test)[0] == report["test_loss"]
+    begun = found.evaluate(found.init(0), problem.test)[0]
+    assert report["test_loss"] < (0.9 if model == "linear_regression" else 1.0) * begun
+    assert told in capsys.readouterr().out
+    assert ("test_accuracy" in report) == (model != "linear_regression")
+    assert report.get("test_accuracy", 1.0) > 0.6
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("rules", "total", "complete"),
+    [
+        (["--updates", "5"], None, range(10, 11)),  # each trainer's own
+        (["--epochs", "1000", "--loss-fraction", "0.8"], 27_000, range(2, 27_000)),
+        (["--loss", "0.6", "--evaluate-every", "0.01"], None, range(2, 1_000_000)),
+        (["--divergence", "2", "--lr", "1000"], None, range(2, 1_000_000)),
+    ],
+)
+def test_stop_rules_of_each_trainer(rules, total, complete, tmp_path):
+    written.rows(tmp_path / "rows.svm", 0)
+    data = ["--data", str(tmp_path / "rows.svm"), "--test", str(tmp_path / "rows.svm")]
+    given = [*data, "--model", "logistic_regression", "--batch-size", "15", "--lr", "0.1", *rules]
+    assert cli.main(["cluster", "up", *given, "--run", str(tmp_path / "run")]) == 0
+    report = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert report["state"] == "ended"
+    assert report["ledger"]["total"] == total
+    assert report["ledger"]["complete"] in complete
 
 
 def up(folder: Path, tmp_path: Path, *given: str) -> subprocess.Popen[str]:

@@ -45,7 +45,7 @@ COMMANDS: dict[str, tuple[list[str], list[str], str]] = {
     ),
     "scaling": (
         ["bench", "scaling", "--threads", "1", "--batch-size", "16", "--epsilon", "0.99",
-         "--algorithm", "SEQ,HOG", "--repeats", "1", "--seconds", "20"],
+         "--algorithm", "sequential,hogwild", "--repeats", "1", "--seconds", "20"],
         ["--seconds", "10"],
         "seconds",
     ),

@@ -192,7 +192,7 @@ def test_a_record_is_refused(tmp_path) -> None:
 
 def test_the_command(capsys) -> None:
     command = ["train", "--model", "dlrm", "--rows", "100", "--epochs", "1", "--threads", "2"]
-    assert main([*command, "--mode", "gba:m=2:divide_by_containing=1"]) == 0
+    assert main([*command, "--mode", "gba:m=2,divide_by_containing=1"]) == 0
     told = capsys.readouterr().out
     assert "GBA, m = 2" in told
     assert "row updates" in told

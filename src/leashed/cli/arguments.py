@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import errno
-import math
-import os
+import dataclasses
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from leashed.cli.progress import tell
 from leashed.datasets import Split
-from leashed.training.spelled import DISCIPLINE_WORDS, data_of
+from leashed.training.problems.files import existing
+from leashed.training.spelled import OLD, data_of, renew
 
 T = TypeVar("T")
 
@@ -35,8 +36,98 @@ def listed(kind: Callable[[str], T]) -> Callable[[str], tuple[T, ...]]:
     return parse
 
 
+def add_fields(
+    parser: Arguments,
+    kind: type[Any],
+    only: Sequence[str] = (),
+    leave: Collection[str] = (),
+    hidden: Collection[str] = (),
+    groups: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """The options that fields of a dataclass are which are made by ``option``, and ``--full`` where
+    one has a value for it. What is not given is None: ``given`` has the others.
+
+    Args:
+        parser: that is given them.
+        kind: the dataclass.
+        only: these fields, in this order. Default: all.
+        leave: but not these.
+        hidden: what is never taken, so that whoever gives it is told why, and the help is not.
+        groups: what the help says of each group.
+    """
+    known = {item.name: item for item in dataclasses.fields(kind) if item.metadata}
+    larger, made = [], {"": parser}
+    for item in [known[name] for name in only or known]:
+        about = item.metadata
+        if about["full"] is not None:
+            larger.append(f"{item.name.replace('_', ' ')} {about['full']:,}")
+        if not about["command"] or item.name in leave:
+            continue
+        shown = item.name not in hidden
+        if (group := about["group"] if shown else "") not in made:
+            made[group] = parser.add_argument_group(group, groups.get(group))
+        told = _help(item) if shown else argparse.SUPPRESS
+        made[group].add_argument(f"--{item.name.replace('_', '-')}", help=told, **_argument(item))
+    if larger:
+        parser.add_argument(
+            "--full", action="store_true", help=f"{', '.join(larger)}, which takes long"
+        )
+    for name, old in OLD.items():
+        if old.name in known and old.name not in leave and (not only or old.name in only):
+            parser.add_argument(f"--{name}", help=argparse.SUPPRESS)
+
+
+def _help(item: dataclasses.Field[Any]) -> str:
+    """What is told of an option, and its default."""
+    told, default = str(item.metadata["told"]), item.default
+    if default is None or default is False or default == ():
+        return told.replace("%", "%%")
+    shown = ",".join(map(str, default)) if isinstance(default, tuple) else default
+    return f"{told}{' ' if told else ''}(default: {shown})".replace("%", "%%")
+
+
+def _argument(item: dataclasses.Field[Any]) -> dict[str, Any]:
+    """What argparse is told of a field besides."""
+    about = item.metadata
+    if item.default is False:
+        return {"action": "store_true", "default": None}
+    given = {"choices": about["choices"], **about["argument"]}
+    if "type" not in given:
+        kind = re.match(r"(tuple\[)?(\w+)", str(item.type))
+        assert kind is not None
+        one = _KINDS[kind[2]]
+        several = kind[1] and not given.keys() & {"action", "nargs"}
+        given["type"] = listed(one) if several else one
+    return given
+
+
+_KINDS: Mapping[str, Callable[[str], Any]] = {"int": int, "float": float, "str": str, "Path": Path}
+
+
+def given(options: argparse.Namespace, kind: type[Any]) -> dict[str, Any]:
+    """The fields of a dataclass that options have, or ``--full`` has, spelled as they are now: of
+    others there is a line on standard error.
+    """
+    found: dict[str, Any] = {}
+    known = {item.name: item.metadata for item in dataclasses.fields(kind) if item.metadata}
+    old = {name: {"command": True} for name, it in OLD.items() if hasattr(options, it.name)}
+    for name, about in {**old, **known}.items():
+        value = getattr(options, name, None) if about["command"] else None
+        if value is None and getattr(options, "full", False):
+            value = about.get("full")
+        if isinstance(value, list):
+            value = tuple(value)
+        elif isinstance(value, tuple):
+            value = tuple(dict.fromkeys(value))
+        if value is not None:
+            found[name] = value
+    if old:
+        renew(found, lambda line: tell(f"leashed: {line}"), "--")
+    return found
+
+
 def add_data(parser: Arguments) -> None:
-    """The argument ``--data``."""
+    """The argument ``--data``, of dense data."""
     parser.add_argument(
         "--data",
         metavar="FOLDER",
@@ -52,40 +143,6 @@ def load_data(options: argparse.Namespace) -> Split:
         OSError, ValueError: the folder or a file in it is missing or wrong.
     """
     return data_of(None if options.data is None else str(existing(options.data)))
-
-
-def existing(path: str | os.PathLike[str]) -> Path:
-    """FileNotFoundError where nothing has that name."""
-    found = Path(path)
-    if not found.exists():
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-    return found
-
-
-def add_discipline(parser: Arguments) -> None:
-    """The arguments that ``spelled.discipline_of`` takes."""
-    parser.add_argument(
-        "--discipline",
-        choices=list(DISCIPLINE_WORDS),
-        default="leashed",
-        help="default: %(default)s",
-    )
-    parser.add_argument(
-        "--persistence",
-        type=persistence,
-        metavar="inf|K",
-        help="with leashed: drop a gradient after more than K failed attempts (default: inf)",
-    )
-
-
-def persistence(value: str) -> float:
-    """An argument type: a bound T_p."""
-    if value == "inf":
-        return math.inf
-    try:
-        return int(value)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{value!r} is neither inf nor a whole number") from None
 
 
 def explain(error: Exception) -> str:

@@ -11,13 +11,12 @@ import sys
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from leashed.cli.arguments import add_data, add_discipline
+from leashed.cli.arguments import add_fields, given
 from leashed.cli.progress import Line, bar
-from leashed.cli.rule_arguments import add_rule
 from leashed.cluster import collectives, leftovers, opening, outcome, role
 from leashed.cluster import plan as plans
 from leashed.cluster.ending import LINE
@@ -35,10 +34,8 @@ from leashed.cluster.supervisor import (
 )
 from leashed.cluster.table import line as told
 from leashed.cluster.table import render
-from leashed.datasets import Split
-from leashed.models._parameters import INITIALISATIONS
-from leashed.studies.scaling import MODELS
-from leashed.training import spelled
+from leashed.training.job import GROUPS
+from leashed.training.problems.problem import Problem
 
 if TYPE_CHECKING:
     from leashed.cli.arguments import Commands
@@ -145,10 +142,10 @@ def _report(options: argparse.Namespace) -> int:
             f"the run in {options.folder} goes on; see how with: leashed cluster status"
         )
     plan = plans.read(options.folder / _FILE if options.plan is None else options.plan)
-    data = plan.train.load()
+    problem = plan.train.problem()
     known = report.get("restarts", {}), report.get("given_up", {})
     # (A master that was killed may be started again, and the others read there whether it is over.)
-    whole = outcome.conclude(report, options.folder, plan, data, *known)
+    whole = outcome.conclude(report, options.folder, plan, problem, *known)
     print(render({**whole, "state": state}))
     if "output" in whole:
         print(f"its model is in {options.folder / outcome.MODEL}")
@@ -223,26 +220,6 @@ def _add_up(actions: Commands) -> None:
         help="what trainers sum with where there are no sync servers: leashed (the own ring) or gloo "
         "(needs torch); default: %(default)s",
     )
-    add_data(here)
-    here.add_argument("--model", choices=MODELS, default="mlp", help="default: %(default)s")
-    add_discipline(here)
-    here.add_argument(
-        "--threads", type=int, default=1, help="workers of each trainer; default: %(default)s"
-    )
-    here.add_argument("--batch-size", type=int, default=64, help="default: %(default)s")
-    here.add_argument(
-        "--epochs", type=float, help="passes over the data, of all trainers together (default: 10)"
-    )
-    here.add_argument("--seconds", type=float, help="so much time instead, or at most")
-    here.add_argument("--seed", type=int, default=0, help="default: %(default)s")
-    here.add_argument("--init", choices=INITIALISATIONS, default="he", help="default: %(default)s")
-    here.add_argument(
-        "--output",
-        choices=plans.OUTPUTS,
-        default="first",
-        help="the model that comes out: the first trainer's, the average of all, or the best on the "
-        "test set; default: %(default)s",
-    )
     here.add_argument(
         "--ports",
         type=int,
@@ -256,7 +233,7 @@ def _add_up(actions: Commands) -> None:
         metavar="PORT|HOST:PORT",
         help="offer metrics on this port of 127.0.0.1, or at this address",
     )
-    add_rule(parser)
+    add_fields(parser, Train, hidden=plans.ALONE, groups=GROUPS)
     parser.add_argument(
         "--run",
         type=Path,
@@ -274,30 +251,29 @@ def _add_up(actions: Commands) -> None:
     parser.add_argument(
         "--view", action="store_true", help="show all trainers while they train (needs rich)"
     )
-    parser.set_defaults(command=_up, given=lambda options: _given(parser, options))
+    parser.set_defaults(command=_up, beside=lambda options: _beside(parser, options))
 
 
-def _given(parser: argparse.ArgumentParser, options: argparse.Namespace) -> list[str]:
+def _beside(parser: argparse.ArgumentParser, options: argparse.Namespace) -> list[str]:
     """The arguments beside ``--plan`` that it has an answer to."""
-    beside = {"plan", "keep", "view", "command", "given"}
+    own = {"plan", "keep", "view", "command", "beside"}
     return [
         "--" + name.replace("_", "-")
         for name, value in vars(options).items()
-        if name not in beside and value != parser.get_default(name)
+        if name not in own and value != parser.get_default(name)
     ]
 
 
 def _up(options: argparse.Namespace) -> int:
-    if options.plan is not None and (given := options.given(options)):
-        raise ValueError(f"--plan has all that is run: leave out {', '.join(given)}")
+    if options.plan is not None and (others := options.beside(options)):
+        raise ValueError(f"--plan has all that is run: leave out {', '.join(others)}")
     plan = _plan(options) if options.plan is None else plans.read(options.plan)
     _check_extras(plan, view=options.view)
-    data = plan.train.load()
-    plan.train.build(data.train)
+    problem = plan.train.problem()
     try:
         with _folder(plan, options) as folder:
             plan = replace(plan, cluster=replace(plan.cluster, run=folder))
-            status = _train(plan, data, view=options.view)
+            status = _train(plan, problem, view=options.view)
             options.keep |= status == INTERRUPTED and (folder / outcome.MODEL).exists()
             return status
     except ChildProcessError as error:
@@ -318,7 +294,7 @@ def _check_extras(plan: Plan, *, view: bool) -> None:
         importlib.import_module("leashed.cluster.prometheus")
 
 
-def _train(plan: Plan, data: Split, *, view: bool) -> int:
+def _train(plan: Plan, problem: Problem, *, view: bool) -> int:
     """Run a plan in its folder, and print what came of it."""
     cluster = plan.cluster
     plans.write(cluster.run / _FILE, plan)
@@ -333,7 +309,7 @@ def _train(plan: Plan, data: Split, *, view: bool) -> int:
             report |= {"state": how, "reason": str(failed or "told to end")}
         try:
             ends = supervisor.counts(), supervisor.given_up()
-            whole = outcome.conclude(report, cluster.run, plan, data, *ends)
+            whole = outcome.conclude(report, cluster.run, plan, problem, *ends)
             print(render(whole))
         except (OSError, ValueError) as error:
             if failed is None:
@@ -388,11 +364,9 @@ def _supervised(
 
 def _plan(options: argparse.Namespace) -> Plan:
     """The plan that the arguments describe."""
-    kind, _, settings = options.sync.partition(":")
-    others = {field.name for field in fields(Train)} - {"data"}
-    words = Sync(
-        kind, spelled.settings("--sync", settings), _when(options.when), options.compression
-    )
+    words = Sync(options.sync, options.when, options.compression)
+    train = given(options, Train)
+    train |= {name: str(Path(train[name]).absolute()) for name in plans.PATHS if name in train}
     return Plan(
         Cluster(
             trainers=options.trainers,
@@ -403,20 +377,12 @@ def _plan(options: argparse.Namespace) -> Plan:
             prometheus=options.prometheus,
         ),
         words,
-        Train(
-            data=plans.DIGITS if options.data is None else str(Path(options.data).absolute()),
-            **{name: getattr(options, name) for name in others},
-        ),
+        Train(**train),
     )
 
 
 def _port(text: str) -> int | str:
     return int(text) if text.isdecimal() else text
-
-
-def _when(text: str) -> str | dict[str, float]:
-    name, _, rest = text.partition(":")
-    return {**spelled.settings("--when", rest)} if name == "every" else text
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from leashed import simulation
 from leashed.base.table import duration, number
 from leashed.cli import study
-from leashed.cli.arguments import add_data, listed, load_data, persistence
+from leashed.cli.arguments import add_data, listed, load_data
 from leashed.cli.progress import tell
 from leashed.simulation.virtual_time import Costs
 from leashed.studies.contention import Contention
@@ -45,10 +45,7 @@ def add(benchmarks: Commands) -> None:
         help="seconds of a gradient and of an update, in place of measuring them",
     )
     parser.add_argument("--batch-size", type=int, default=512, help="default: %(default)s")
-    study.add_fields(parser, Contention, leave=("persistence",))
-    parser.add_argument(
-        "--persistence", type=listed(persistence), help="bounds T_p (default: inf,1,0)"
-    )
+    study.add_fields(parser, Contention)
     parser.add_argument(
         "--virtual", action="store_true", help="not on real threads, where they would be"
     )

@@ -8,20 +8,18 @@ import sys
 from typing import TYPE_CHECKING
 
 from leashed.base import checks
-from leashed.cli import clicks
 from leashed.cli.arguments import listed
-from leashed.cli.files import expanded, stream_of
 from leashed.cli.progress import Line, describe
-from leashed.cli.rule_arguments import rule_of, staleness_of
-from leashed.disciplines import Discipline
 from leashed.files import checkpoint, folders
 from leashed.metrics import progressive
-from leashed.modes import Mode
 from leashed.report import days as report
 from leashed.training.continual import Continual, continual
 from leashed.training.days import Day, to_json
+from leashed.training.job import Job
 from leashed.training.options import Checkpoint, Init, Observe
 from leashed.training.outcome import Progress
+from leashed.training.problems import clicks
+from leashed.training.problems.files import expanded, stream_of
 
 if TYPE_CHECKING:
     from leashed.cli.arguments import Arguments
@@ -46,15 +44,7 @@ _ELSEWHERE = {
 
 
 def add_days(parser: Arguments) -> None:
-    """The argument ``--days``."""
-    parser.add_argument(
-        "--days",
-        nargs="+",
-        metavar="FILES",
-        help="in place of --data: train on one file after the other, those of a pattern by name, each "
-        "once, after the model of the file before has predicted it. --checkpoint FOLDER has the state: "
-        "the same command goes on, also after a kill, and with files that have come since",
-    )
+    """What goes with ``--days``."""
     parser.add_argument(
         "--click-share",
         type=listed(float),
@@ -65,12 +55,14 @@ def add_days(parser: Arguments) -> None:
     )
 
 
-def train(options: argparse.Namespace, discipline: Discipline, mode: Mode | None) -> int:
+def train(job: Job, options: argparse.Namespace) -> int:
     """The command with ``--days``."""
-    _check_options(options)
-    files = expanded(options.days)
-    rule, staleness = rule_of(options, of_clicks=True), staleness_of(options)
-    model = clicks.build(options.model, options)
+    assert job.days is not None
+    _check_options(job, options)
+    files = expanded(job.days)
+    choices = job.choices()
+    model = clicks.build(job.model, job)
+    tables = clicks.make_tables(model, job, choices["rule"], choices["staleness"])
     run = options.checkpoint.resolve()
     for name, kind in (("save", "folder"), ("output", "file"), ("report", "file")):
         path = getattr(options, name)
@@ -94,16 +86,9 @@ def train(options: argparse.Namespace, discipline: Discipline, mode: Mode | None
 
     result = continual(
         model,
-        {name: stream_of(path, options) for name, path in files.items()},
+        {name: stream_of(path, job) for name, path in files.items()},
         folder=options.checkpoint,
-        rule=rule,
-        discipline=discipline if mode is None else None,
-        mode=mode,
-        staleness=staleness,
-        threads=options.threads,
-        batch_size=options.batch_size,
-        seed=options.seed,
-        init=Init(options.init, clicks.make_tables(model, options, rule, staleness)),
+        **{**choices, "init": Init(job.init, tables)},
         checkpoint=Checkpoint(
             every=options.checkpoint_every,
             updates=options.checkpoint_updates,
@@ -111,7 +96,7 @@ def train(options: argparse.Namespace, discipline: Discipline, mode: Mode | None
         ),
         observe=Observe(
             progress,
-            every=options.evaluate_every,
+            every=job.evaluate_every,
             metrics=progressive(options.gauc) if options.progressive or options.gauc else None,
         ),
         finished=finished,
@@ -127,17 +112,17 @@ def train(options: argparse.Namespace, discipline: Discipline, mode: Mode | None
     return _STATUS[result.outcome]
 
 
-def _check_options(options: argparse.Namespace) -> None:
-    if options.model not in clicks.MODELS:
+def _check_options(job: Job, options: argparse.Namespace) -> None:
+    if not job.of_clicks:
         raise ValueError(f"--days goes with --model {', '.join(clicks.MODELS)}")
     for name, why in _ELSEWHERE.items():
         if getattr(options, name) is not None:
             raise ValueError(f"--{name.replace('_', '-')} does not go with --days: {why}")
-    if options.stream:
+    if job.stream:
         raise ValueError("--stream goes with --data; files of --days always are")
     if options.checkpoint is None:
         raise ValueError("--days takes --checkpoint FOLDER, where the state lies between days")
-    if options.threads == "auto":
+    if job.threads == "auto":
         raise ValueError("--threads auto does not go with --days: give a number")
     checks.writable(options.output)
     checks.drawable(options.report)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leashed.base import checks
-from leashed.cli.rule_arguments import policy_of
 from leashed.staleness import POLICIES
+from leashed.training.spelled import policy_of
 
 if TYPE_CHECKING:
     from leashed.cli.arguments import Commands

@@ -19,12 +19,14 @@ from numpy.typing import NDArray
 from leashed import metrics
 from leashed.base import atomic, checks
 from leashed.base.table import number, pairs
-from leashed.cli import clicks, files, sparse
+from leashed.cli.arguments import add_fields, given
 from leashed.datasets import ClickDataset, Dataset, SparseDataset
 from leashed.files.checkpoint import Loaded, load_whole
 from leashed.models.factorisation import FactorisationMachine
 from leashed.models.graphs import Graph
 from leashed.models.network import Model
+from leashed.training.problems import clicks, files, sparse
+from leashed.training.problems.problem import ProblemWords
 from leashed.training.spelled import data_of
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ _LINES = 1 << 16  # of text that are made at once
 _CHUNK = 1 << 20  # bytes that are copied at once
 _RANKED = 1 << 22  # rows at most whose AUC is that of all pairs, which are kept for it
 _OF_FILES = ("schema", "bad")  # options of files of clicks
+_OF_ROWS = ("format", "zero_based", *_OF_FILES)
 _GENERATED = (None, clicks.WORD)  # what --data is where it names no file of clicks
 
 
@@ -85,11 +88,7 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
         f"MNIST's, whose test set is taken, or {clicks.WORD!r} from a seed "
         "(default: the test set that 'leashed train' has for such a model)",
     )
-    parser.add_argument("--format", choices=sparse.FORMATS, help="of a file, as of 'leashed train'")
-    parser.add_argument(
-        "--zero-based", action="store_true", help="libsvm: columns are numbered from 0, not 1"
-    )
-    files.add_files(parser)
+    add_fields(parser, ProblemWords, _OF_ROWS)
     parser.add_argument("--seed", type=int, help="of generated clicks (default: 0)")
     parser.add_argument("--rows", type=int, help="the first so many (default: all)")
 
@@ -105,7 +104,7 @@ def _parts(
         most = checks.whole("--rows", most)
     if isinstance(found.model, Graph) and found.model.readers and options.data not in _GENERATED:
         _refuse(options, "a file of clicks", "format", "zero_based", "seed")
-        return clicks.parts(options.data, options, most)
+        return clicks.parts(options.data, _words(options), most)
     if _names_rows(found.model, options):
         return _sparse(found.model, options, most)
     data = _read(found, options, most)
@@ -143,16 +142,22 @@ def _names_rows(model: Model | FactorisationMachine | Graph, options: argparse.N
 def _sparse(
     model: Model | FactorisationMachine | Graph, options: argparse.Namespace, most: int | None
 ) -> Iterator[SparseDataset]:
-    path = sparse.named(options.data)
+    path, words = sparse.named(options.data), _words(options)
     fmt = sparse.format_of(path, options.format, options.schema)
     wrong = [] if fmt == "libsvm" else ["zero_based"]
     _refuse(options, f"a file of the format {fmt}", "seed", *wrong)
     if fmt in ("criteo", "csv"):
-        return sparse.hashed_parts(path, options, model.features, most)
+        return sparse.hashed_parts(path, words, model.features, most)
     _ = model.sparse
     fields = model.fields if isinstance(model, FactorisationMachine) else None
-    rows = sparse.stream_of(str(path), fmt, options, model.features, model.classes, fields)
+    rows = sparse.stream_of(str(path), fmt, words, model.features, model.classes, fields)
     return files.parts_of(rows, most)
+
+
+def _words(options: argparse.Namespace) -> ProblemWords:
+    """How files of rows are read."""
+    found = given(options, ProblemWords)
+    return ProblemWords(**{name: found[name] for name in _OF_ROWS if name in found})
 
 
 def _refuse(options: argparse.Namespace, data: str, *names: str) -> None:

@@ -18,6 +18,7 @@ from leashed.report.scaling import Scaling
 from leashed.studies import scaling
 from leashed.studies.plan import PIXELS
 from leashed.studies.runs import Run
+from leashed.training import spelled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from leashed.datasets import Dataset
 
 _PLAN = scaling.Plan()
+_WORDS = {label: spelled.word_of(made) for label, made in scaling.DISCIPLINES.items()}
 
 
 def add(benchmarks: Commands) -> None:
@@ -53,8 +55,9 @@ def add(benchmarks: Commands) -> None:
     plan.add_argument("--model", type=listed(str), help=_help(_PLAN.model))
     plan.add_argument(
         "--algorithm",
-        type=listed(_algorithm),
-        help=f"of {', '.join(_PLAN.algorithm)} (inf for ∞); default: all",
+        type=_algorithms,
+        metavar="NAME[:...],...",
+        help=f"of {', '.join(_WORDS.values())}; default: all",
     )
     plan.add_argument("--threads", type=listed(int), help=_help(_PLAN.threads))
     plan.add_argument(
@@ -114,8 +117,15 @@ def _help(default: object) -> str:
     return f"default: {shown}"
 
 
-def _algorithm(name: str) -> str:
-    return name.replace("inf", "∞")
+def _algorithms(text: str) -> tuple[str, ...]:
+    """Their names in the paper, of disciplines as they are spelled everywhere, or of these names."""
+    words = [_WORDS.get(one.replace("inf", "∞"), one) for one in spelled.listed(text)]
+    if (now := ",".join(words)) != text.replace(" ", ""):
+        tell(f"leashed: --algorithm {text} is spelled --algorithm {now} now")
+    try:
+        return tuple(spelled.discipline_of(one).label for one in words)
+    except (TypeError, ValueError) as error:
+        raise argparse.ArgumentTypeError(str(error).removeprefix("--discipline ")) from None
 
 
 def _plan(options: argparse.Namespace) -> scaling.Plan:

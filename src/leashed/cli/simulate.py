@@ -5,24 +5,26 @@ from __future__ import annotations
 import argparse
 import math
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from leashed import simulation
 from leashed.base import checks
+from leashed.base.options import option
 from leashed.base.table import MISSING, duration, number, text
-from leashed.cli import clicks
-from leashed.cli.problem import add_files, add_problem, problem_of
-from leashed.cli.progress import Line
-from leashed.cli.rule_arguments import add_rule, rule_of, staleness_of
-from leashed.models.graphs import Graph
+from leashed.cli.arguments import add_fields, given
+from leashed.cli.progress import Line, tell
 from leashed.modes import Mode
 from leashed.simulation.network import Network
 from leashed.simulation.sharding import Sharding
 from leashed.simulation.virtual_time import Cluster, Simulation, check_shards, simulate
 from leashed.stopping import Until
+from leashed.training.job import GROUPS, Job
 from leashed.training.options import Init
+from leashed.training.problems import clicks
+from leashed.training.problems.problem import problem_of
 from leashed.training.result import TrainResult
-from leashed.training.spelled import MODE_WORDS, mode_of, termed
+from leashed.training.spelled import MODE_WORDS, listed, mode_of, renew
 
 if TYPE_CHECKING:
     from leashed.cli.arguments import Commands
@@ -48,6 +50,21 @@ _NOTE = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Asked(Job):
+    """What is asked of each mode."""
+
+    batch_size: int = option(32, "examples of a gradient")
+    epochs: float = option(1.0, "passes over the training set")
+
+
+# Of a training on threads, or in place of which there are --modes.
+_LEFT_OUT = (
+    *("days", "discipline", "mode", "threads", "init", "evaluate_every"),
+    *("loss_fraction", "loss", "updates", "seconds", "divergence"),
+)
+
+
 def add(commands: Commands) -> None:
     """Add the command."""
     parser = commands.add_parser(
@@ -57,7 +74,6 @@ def add(commands: Commands) -> None:
         "a gradient takes them, how many are slow. Gradients are real, time is virtual; the table "
         "has throughput, staleness, drops and what was learnt.",
     )
-    add_problem(parser)
     cluster = parser.add_argument_group("cluster")
     cluster.add_argument("--workers", type=int, default=16, help="default: %(default)s")
     cluster.add_argument(
@@ -95,16 +111,15 @@ def add(commands: Commands) -> None:
     _add_members(parser)
     parser.add_argument(
         "--modes",
-        metavar="MODE[:NAME=VALUE…],…",
-        help=f"of {', '.join(MODE_WORDS)} (default: {_DEFAULT}; with several servers those that have "
-        f"any: {_SERVED}; of models of clicks those that push gradients: {_GRADIENTS})",
+        metavar="NAME[:...],...",
+        help=f"of {', '.join(MODE_WORDS)}, such as gba:m=8,iota=4,ssp:s=2; with term=SECONDS a batch "
+        "that has not come back by then goes to another worker (default: "
+        f"{_DEFAULT}; with several servers those that have any: {_SERVED}; of models of clicks those "
+        f"that push gradients: {_GRADIENTS})",
     )
-    parser.add_argument("--epochs", type=float, default=1.0, help="default: %(default)s")
-    parser.add_argument("--batch-size", type=int, default=32, help="default: %(default)s")
-    parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
-    add_rule(parser, clicks=True)
-    add_files(parser)
-    parser.set_defaults(command=_simulate, days=None)
+    parser.add_argument("--term", help=argparse.SUPPRESS)
+    add_fields(parser, _Asked, leave=_LEFT_OUT, groups=GROUPS)
+    parser.set_defaults(command=_simulate)
 
 
 def _add_network(parser: argparse.ArgumentParser) -> None:
@@ -156,21 +171,15 @@ def _add_members(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="until the server knows of a crash (default: the time of a gradient)",
     )
-    members.add_argument(
-        "--term",
-        type=float,
-        metavar="SECONDS",
-        help="until a batch that has not come back goes to another (default: never)",
-    )
 
 
 def parse_modes(words: str) -> list[Mode]:
-    """The modes that such words stand for: ``gba:m=8:iota=2,asp``.
+    """The modes that such words stand for: ``gba:m=8,iota=2,asp``.
 
     Raises:
         ValueError: a name or a number is wrong; the message names it.
     """
-    return [mode_of(word, "--modes") for word in words.split(",")]
+    return [mode_of(word, "--modes") for word in listed(words)]
 
 
 def _sharding(options: argparse.Namespace) -> Sharding | None:
@@ -211,44 +220,42 @@ def _cluster(options: argparse.Namespace) -> Cluster:
 
 
 def _simulate(options: argparse.Namespace) -> int:
-    reads_rows = options.model in clicks.MODELS
+    job = _Asked(**given(options, _Asked))
     shards = _sharding(options)
-    default = _GRADIENTS if reads_rows else _DEFAULT if shards is None else _SERVED
-    chosen = parse_modes(options.modes or default)
+    default = _GRADIENTS if job.of_clicks else _DEFAULT if shards is None else _SERVED
+    words = {"modes": options.modes or default, "term": options.term}
+    renew(words, lambda line: tell(f"leashed: {line}"), "--")
+    several = listed(words["modes"])
+    chosen = [mode_of(one, "--modes") for one in several]
     for mode in chosen:
         check_shards(shards, mode)
     cluster = _cluster(options)
-    rule, staleness = rule_of(options, of_clicks=reads_rows), staleness_of(options)
-    problem = problem_of(options)
+    choices = job.choices()
+    how = {name: choices[name] for name in ("rule", "staleness", "batch_size", "seed")}
+    problem = problem_of(job)
     detection = options.compute if options.detection is None else options.detection
     line, rows = Line(sys.stderr), []
     for number_of, mode in enumerate(chosen):
         line.show(repr(mode))
-        if options.stream and number_of:
-            problem = problem_of(options)  # whose rows are read anew
-        model = problem.model
+        if job.stream and number_of:
+            problem = problem_of(job)  # whose rows are read anew
         played = simulate(
-            model,
+            problem.model,
             problem.train,
             validation=problem.test,
             cluster=cluster,
-            mode=termed(mode, options.term),
-            until=Until(epochs=options.epochs),
-            rule=rule,
-            staleness=staleness,
-            batch_size=options.batch_size,
-            seed=options.seed,
+            mode=mode,
+            until=Until(epochs=job.epochs),
+            **how,
             detection=detection,
             shards=shards,
-            init=Init(tables=clicks.make_tables(model, options, rule, staleness))
-            if isinstance(model, Graph)
-            else "he",
+            init=Init(tables=clicks.make_tables(problem.model, job, how["rule"], how["staleness"])),
         )
         rows.append(_row(mode, played))
         if played.result.reason == "interrupted":
             break
     line.clear()
-    print(text([*_HEADER, "AUC" if reads_rows else "accuracy"], rows))
+    print(text([*_HEADER, "AUC" if job.of_clicks else "accuracy"], rows))
     print(f"\n{_NOTE}{_SERVERS_NOTE if shards else ''}")
     return 130 if played.result.reason == "interrupted" else 0
 

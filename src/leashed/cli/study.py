@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leashed.base import checks
-from leashed.cli.arguments import add_data, listed, load_data
+from leashed.cli.arguments import add_data, add_fields, given, load_data
 from leashed.cli.progress import Line, describe, tell
 from leashed.cluster.shadowsync.figure5 import Figure5
 from leashed.cluster.shadowsync.quality import Sweep, Table2
@@ -31,7 +30,7 @@ from leashed.studies.study import Kept, Part, Ran, Record, Study, read, run
 from leashed.studies.tune import Search
 
 if TYPE_CHECKING:
-    from leashed.cli.arguments import Arguments, Commands
+    from leashed.cli.arguments import Commands
 
 __all__ = [
     "STUDIES",
@@ -95,45 +94,6 @@ def _command(options: argparse.Namespace) -> int:
     kind: type[Study] = options.kind
     kept, study = kept_of(options), kind(**given(options, kind))
     return perform(study, options, kept, load_data(options) if kind.DATA else None)
-
-
-def add_fields(parser: Arguments, kind: type[Study], leave: Sequence[str] = ()) -> None:
-    """The options that a study's fields are, but those in ``leave``, and ``--full`` where a field has
-    a value for it.
-    """
-    larger = []
-    for item in dataclasses.fields(kind):  # type: ignore[arg-type]
-        about = item.metadata
-        if about.get("full") is not None:
-            larger.append(f"{item.name.replace('_', ' ')} {about['full']:,}")
-        if not about or not about["command"] or item.name in leave:
-            continue
-        default: Any = item.default
-        several = isinstance(default, tuple)
-        one: Any = type(default[0] if several else default)
-        shown = ",".join(map(str, default)) if several else str(default)
-        parser.add_argument(
-            f"--{item.name.replace('_', '-')}",
-            type=listed(one) if several else one,
-            choices=about["choices"],
-            help=f"{about['told']} (default: {shown})",
-        )
-    if larger:
-        parser.add_argument(
-            "--full", action="store_true", help=f"{', '.join(larger)}, which takes long"
-        )
-
-
-def given(options: argparse.Namespace, kind: type[Study]) -> dict[str, Any]:
-    """A study's fields that options have, or ``--full`` has."""
-    found = {}
-    for item in dataclasses.fields(kind):  # type: ignore[arg-type]
-        value = getattr(options, item.name, None) if item.metadata.get("command") else None
-        if value is None and getattr(options, "full", False):
-            value = item.metadata.get("full")
-        if value is not None:
-            found[item.name] = tuple(dict.fromkeys(value)) if isinstance(value, tuple) else value
-    return found
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

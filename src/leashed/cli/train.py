@@ -12,27 +12,24 @@ from typing import TYPE_CHECKING, Any
 
 from leashed.base import checks
 from leashed.base.table import pairs
-from leashed.cli import clicks, days, files, sparse
-from leashed.cli.arguments import add_discipline
-from leashed.cli.problem import add_files, add_problem, problem_of
+from leashed.cli import days
+from leashed.cli.arguments import add_fields, given
 from leashed.cli.progress import Line, bar, completed, describe
-from leashed.cli.rule_arguments import add_rule, rule_of, staleness_of
 from leashed.datasets import ClickDataset
-from leashed.disciplines import Leashed
 from leashed.files import checkpoint, folders
 from leashed.metrics import progressive
-from leashed.models._parameters import INITIALISATIONS
 from leashed.models.factorisation import FactorisationMachine
 from leashed.models.graphs import Graph
 from leashed.models.network import Model
 from leashed.report.facts import facts
-from leashed.stopping import Until
 from leashed.stream import SparseStream, Stream
 from leashed.training import defaults
+from leashed.training.job import GROUPS, UNTIL, Job
 from leashed.training.options import Checkpoint, Init, Observe
 from leashed.training.outcome import Progress
+from leashed.training.problems import clicks, files, sparse
+from leashed.training.problems.problem import problem_of
 from leashed.training.result import TrainResult
-from leashed.training.spelled import MODE_WORDS, discipline_of, mode_of, termed
 from leashed.training.train import train
 
 if TYPE_CHECKING:
@@ -46,58 +43,14 @@ def add(commands: Commands) -> None:
     parser = commands.add_parser(
         "train",
         help="train a model",
-        description="Train a model. Exit status: 0; 1 if it ended without the loss asked for, or "
+        description=f"Train a model, without a stop rule for {_EPOCHS:g} epochs; of models of clicks, and "
+        "with --stream, for one. Exit status: 0; 1 if it ended without the loss asked for, or "
         "crashed; 2 for a wrong argument; 130 after Ctrl-C, which stops all threads and keeps the state reached.",
     )
-    add_problem(parser)
-    add_discipline(parser)
-    parser.add_argument(
-        "--mode",
-        metavar="NAME[:KEY=VALUE…]",
-        help="in place of a discipline: workers of a parameter server, or peers; of "
-        f"{', '.join(MODE_WORDS)}, such as gba:m=8:iota=4",
-    )
-    parser.add_argument(
-        "--term",
-        type=float,
-        metavar="SECONDS",
-        help="with --mode: until a batch that has not come back goes to another worker (default: never)",
-    )
-    parser.add_argument(
-        "--threads",
-        type=_threads,
-        help='a number, or "auto": as many as are fastest here (default: all processors)',
-    )
-    parser.add_argument(
-        "--batch-size",
-        type=int,
-        help=f"default: with --resume that of then; else {defaults.BATCH_SIZE}, or all rows of fewer; "
-        "of models of clicks without a stop rule, and without --stream, so few that the epoch makes "
-        f"{defaults.LEAST_UPDATES:,} updates",
-    )
-    parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
-    parser.add_argument(
-        "--init", choices=INITIALISATIONS, default="he", help="default: %(default)s"
-    )
-    parser.add_argument(
-        "--evaluate-every",
-        type=float,
-        metavar="SECONDS",
-        help="between evaluations of the loss (default: so that they take a tenth of a thread)",
-    )
-    add_rule(parser, clicks=True)
-    days.add_days(add_files(parser))
-    until = parser.add_argument_group(
-        "stop rules",
-        f"the first to hold ends the run (default: --epochs {_EPOCHS:g}; of models of clicks, and with "
-        "--stream, one)",
-    )
-    until.add_argument("--loss-fraction", type=float, help="loss at most this times the initial")
-    until.add_argument("--loss", type=float, help="loss at most this")
-    until.add_argument("--updates", type=int, help="so many updates published")
-    until.add_argument("--epochs", type=float, help="so many passes over the training set")
-    until.add_argument("--seconds", type=float, help="so much time")
-    until.add_argument("--divergence", type=float, help="loss at least this times the initial")
+    default = f"default: --epochs {_EPOCHS:g}; of models of clicks, and with --stream, one"
+    groups = {**GROUPS, UNTIL: f"{GROUPS[UNTIL]} ({default})"}
+    add_fields(parser, Job, groups=groups)
+    days.add_days(parser)
     parser.add_argument(
         "--json-lines",
         action="store_true",
@@ -169,47 +122,25 @@ def add(commands: Commands) -> None:
     parser.set_defaults(command=_train)
 
 
-def _threads(text: str) -> int | str:
-    return text if text == "auto" else int(text)
-
-
-def _until(options: argparse.Namespace) -> Until | None:
-    """None: as models of clicks have it."""
-    rules = {item.name: getattr(options, item.name) for item in dataclasses.fields(Until)}
-    if all(value is None for value in rules.values()):
-        if options.model in clicks.MODELS:
-            return None
-        rules["epochs"] = 1.0 if options.stream else _EPOCHS
-    return Until(**rules)
-
-
 def _train(options: argparse.Namespace) -> int:
-    discipline = discipline_of(options.discipline, options.persistence)
-    mode = termed(None if options.mode is None else mode_of(options.mode), options.term)
-    if mode is not None and discipline != Leashed():
-        raise ValueError(
-            "--discipline and --persistence do not go with --mode; give one of the two"
-        )
+    job = Job(**given(options, Job))
     _check_outputs(options)
-    if options.days is not None:
-        sparse.refuse(options, test=True)
-        return days.train(options, discipline, mode)
+    if job.days is not None:
+        sparse.refuse(job, test=True)
+        return days.train(job, options)
     if options.click_share is not None:
         raise ValueError("--click-share goes with --days; give that too, or leave it out")
-    of_clicks = options.model in clicks.MODELS
-    until = _until(options)
-    rule, staleness = rule_of(options, of_clicks=of_clicks), staleness_of(options)
+    until = job.until(None if job.of_clicks else 1.0 if job.stream else _EPOCHS)
+    choices = job.choices()
     checks.writable(options.output)
     checks.drawable(options.report)
     for path in (options.save, options.checkpoint):
-        if not of_clicks:
+        if not job.of_clicks:
             checks.writable(path)
         elif path is not None:
             folders.prepare(path)
-    model, rows, test = problem_of(options)
-    given = (
-        clicks.make_tables(model, options, rule, staleness) if isinstance(model, Graph) else None
-    )
+    model, rows, test = problem_of(job)
+    tables = clicks.make_tables(model, job, choices["rule"], choices["staleness"])
     end = defaults.end(model, until)
     assert end is not None
     line = Line(sys.stderr)
@@ -228,17 +159,10 @@ def _train(options: argparse.Namespace) -> int:
         rows,
         validation=test,
         until=until,
-        discipline=discipline if mode is None else None,
-        mode=mode,
-        rule=rule,
-        staleness=staleness,
-        threads=options.threads,
-        batch_size=options.batch_size,
-        seed=options.seed,
-        init=Init(options.init, given),
+        **{**choices, "init": Init(job.init, tables)},
         observe=Observe(
             progress,
-            every=options.evaluate_every,
+            every=job.evaluate_every,
             metrics=progressive(options.gauc) if options.progressive or options.gauc else None,
             record=options.record,
         ),
@@ -264,12 +188,12 @@ def _train(options: argparse.Namespace) -> int:
 
 def _check_outputs(options: argparse.Namespace) -> None:
     taken: dict[Path, str] = {}
-    for name, given in (
+    for name, read in (
         ("data", [options.data]),
         ("test", [options.test]),
         ("days", options.days or []),
     ):
-        taken |= dict.fromkeys(files.read_for(given), f"--{name} reads")
+        taken |= dict.fromkeys(files.read_for(read), f"--{name} reads")
     for name in ("checkpoint", "save", "record", "output", "report"):
         path = getattr(options, name)
         if path is None:
@@ -286,11 +210,11 @@ def _report(path: Path, result: TrainResult) -> None:
 
 
 def _kept(options: argparse.Namespace) -> Checkpoint | None:
-    given = {name: getattr(options, f"checkpoint_{name}") for name in ("every", "updates")}
-    given["incremental"] = options.incremental
+    how = {name: getattr(options, f"checkpoint_{name}") for name in ("every", "updates")}
+    how["incremental"] = options.incremental
     if options.checkpoint is not None:
-        return Checkpoint(options.checkpoint, **given)
-    for name, value in given.items():
+        return Checkpoint(options.checkpoint, **how)
+    for name, value in how.items():
         if value:
             option = "--incremental" if name == "incremental" else f"--checkpoint-{name}"
             raise ValueError(f"{option} goes with --checkpoint, which names what is written")

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING
 
 from leashed.base.table import duration
 from leashed.cli import study
-from leashed.cli.arguments import add_data, listed, load_data
+from leashed.cli.arguments import add_data, add_fields, given, listed, load_data
 from leashed.cli.progress import tell
-from leashed.models._parameters import INITIALISATIONS
-from leashed.studies.plan import MODELS
 from leashed.studies.study import Record
 from leashed.studies.tune import BATCH_SIZES, Search, trial_of
 
@@ -31,24 +29,12 @@ def add(commands: Commands) -> None:
         f"{study.STATUSES}",
     )
     add_data(parser)
-    parser.add_argument("--model", choices=MODELS, default="mlp", help="default: %(default)s")
-    parser.add_argument(
-        "--loss-fraction",
-        type=float,
-        default=0.1,
-        help="ε, the share of the initial loss to reach; default: %(default)s",
-    )
-    parser.add_argument("--seconds", type=float, default=60.0, help="budget; default: %(default)s")
-    parser.add_argument("--threads", type=int, help="the most to try; default: all processors")
+    add_fields(parser, Search)
     parser.add_argument(
         "--batch-size",
         type=listed(int),
         default=BATCH_SIZES,
-        help=f"those to try, separated by commas; default: {','.join(map(str, BATCH_SIZES))}",
-    )
-    parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
-    parser.add_argument(
-        "--init", choices=INITIALISATIONS, default="he", help="default: %(default)s"
+        help=f"those to try, separated by commas (default: {','.join(map(str, BATCH_SIZES))})",
     )
     study.add_arguments(parser)
     parser.set_defaults(command=_tune)
@@ -56,10 +42,7 @@ def add(commands: Commands) -> None:
 
 def _tune(options: argparse.Namespace) -> int:
     kept, data = study.kept_of(options), load_data(options).train
-    names = ("model", "loss_fraction", "seconds", "threads", "seed", "init")
-    asked = Search(
-        batch_sizes=options.batch_size, **{name: getattr(options, name) for name in names}
-    )
+    asked = Search(batch_sizes=options.batch_size, **given(options, Search))
 
     def ended(record: Record, _: str) -> None:
         trial = trial_of(record)

@@ -37,6 +37,7 @@ _LONGEST = 160  # characters that are told as they are
 _SAMPLED = 4096  # rows of data that are looked at, at most
 _READ = 16 << 20  # bytes of them
 _DIGITS = 12  # of a digest
+_OF_FILES = ("format", "version", "name")
 
 
 def of_job(name: str) -> Fingerprint:
@@ -84,10 +85,14 @@ def of_trainer(
 
 
 def of_model(model: model_file.BuiltIn | External) -> Fingerprint:
-    """Of what is trained: as files describe it."""
+    """Of what is trained: each field as files describe it."""
     told = model_file.description(model)
-    layers = {key: word for key, word in told.items() if key not in ("format", "version", "name")}
-    return {"model": _short(told["name"]), "layers": _short(json.dumps(layers, sort_keys=True))}
+    if (machine := told.pop("factorisation", None)) is not None:
+        fields = json.loads(machine)
+        told |= {key: json.dumps(value) for key, value in fields.items() if key != "k"}
+        told["factors"] = str(fields["k"])
+    own = {key: _short(word) for key, word in told.items() if key not in _OF_FILES}
+    return {"model": _short(told["name"]), **own}
 
 
 def of_data(data: Any) -> Fingerprint:

@@ -14,10 +14,10 @@ from leashed.cluster import traffic
 from leashed.cluster.measures import counted
 from leashed.cluster.plan import Plan
 from leashed.cluster.supervisor import REPORT, read_report
-from leashed.datasets import Dataset, Split
 from leashed.files import checkpoint
-from leashed.models.network import Model
+from leashed.files.model_file import BuiltIn
 from leashed.studies.elp import Parallelism
+from leashed.training.problems.problem import Problem
 
 __all__ = ["MODEL", "choose", "conclude", "read_report", "replicas", "together"]
 
@@ -41,22 +41,23 @@ def replicas(folder: Path, dimension: int) -> dict[int, NDArray[np.float32]]:
 
 
 def choose(
-    output: str, found: Mapping[int, NDArray[np.float32]], model: Model, test: Dataset
+    output: str, found: Mapping[int, NDArray[np.float32]], model: BuiltIn, test: Any
 ) -> tuple[str, NDArray[np.float32]]:
     """The output of a run, and in words which it is.
 
     Args:
         output: ``"first"`` (shadowsync, section 4), ``"average"``, or ``"best"`` on ``test``, whose
-            accuracy there is then that of a choice among several.
+            accuracy there, or loss where there are no classes, is then that of a choice among several.
         found: the trainers' parameters, at least one.
-        model: the network.
+        model: that was trained.
         test: the test set.
     """
     if output == "average":
         mean = np.mean([each.astype(np.float64) for each in found.values()], axis=0)
         return f"average of {len(found)} trainers", mean.astype(np.float32)
     if output == "best":
-        best = max(found, key=lambda index: model.evaluate(found[index], test)[1])
+        told = {index: model.evaluate(each, test) for index, each in found.items()}
+        best = max(found, key=lambda index: told[index][1] if test.classes else -told[index][0])
         return f"trainer {best}, the best of {len(found)} on the test set", found[best]
     first = min(found)
     return f"trainer {first}", found[first]
@@ -98,7 +99,7 @@ def conclude(
     report: Mapping[str, Any],
     folder: Path,
     plan: Plan,
-    data: Split,
+    problem: Problem,
     restarts: Mapping[str, int],
     given_up: Mapping[str, str],
 ) -> dict[str, Any]:
@@ -116,7 +117,7 @@ def conclude(
     whole = {
         **report,
         "model": train.model,
-        "data": data.train.name,
+        "data": problem.train.name,
         "sync": "none" if synchroniser is None else synchroniser.label,
         "restarts": dict(restarts),
         "given_up": dict(given_up),
@@ -125,9 +126,9 @@ def conclude(
     if lost := sorted(given_up.keys() - report.get("given_up", {}).keys()):
         said = f"{report['reason']}; " if report["reason"] else ""
         whole["reason"] = f"{said}given up: {', '.join(lost)}"
-    if trainers:
+    if trainers and isinstance(train.threads, int):  # not as many as are fastest at each
         whole["elp"] = Parallelism("", train.batch_size, train.threads, trainers).elp
-    model = train.build(data.train)
+    model = problem.model
     summaries = report["summaries"]
     handed_in = {
         index: each
@@ -137,7 +138,7 @@ def conclude(
     found = together(handed_in, summaries)
     chosen: tuple[str, NDArray[np.float32]] | None
     if found:
-        output, parameters = choose(train.output, found, model, data.test)
+        output, parameters = choose(train.output, found, model, problem.test)
         if others := sorted(handed_in.keys() - found.keys()):
             names = ", ".join(f"trainer {index}" for index in others)
             output += f" (not of {names}: not in step, or gone, at the end)"
@@ -148,8 +149,10 @@ def conclude(
         chosen = reached.find(folder, plan, model)
     if chosen is not None:
         whole["output"], parameters = chosen
-        whole["train_loss"] = model.evaluate(parameters, data.train)[0]
-        whole["test_accuracy"] = model.evaluate(parameters, data.test)[1]
+        whole["train_loss"] = model.evaluate(parameters, problem.train)[0]
+        whole["test_loss"], accuracy, *_ = model.evaluate(parameters, problem.test)
+        if problem.test.classes:
+            whole["test_accuracy"] = accuracy
         checkpoint.save(folder / MODEL, model, parameters)
     beside = folder / f"{REPORT}.new"
     beside.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")

@@ -9,9 +9,8 @@ machine. Paths in it are relative to its folder.
     sync_ps = 2
 
     [sync]
-    kind = "easgd"
-    alpha = 0.5
-    when = { iterations = 5 }
+    kind = "easgd:alpha=0.5"
+    when = "every:iterations=5"
 
     [train]
     model = "cnn"
@@ -24,22 +23,24 @@ import dataclasses
 import json
 import math
 import os
+import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from leashed import sync
 from leashed.base import checks
+from leashed.base.options import option
+from leashed.base.warning import warn
 from leashed.cluster import collectives, opening
-from leashed.datasets import Dataset, Split
-from leashed.models._parameters import INITIALISATIONS
-from leashed.models.network import Model
-from leashed.stopping import Until, batches_in
-from leashed.studies.scaling import MODELS, build_model
-from leashed.training import spelled
+from leashed.stopping import Until
+from leashed.training import abilities, spelled
+from leashed.training.job import UNTIL, Job, threads_of
+from leashed.training.problems.problem import Problem, problem_of
 from leashed.training.request import MAX_SEED, MAX_THREADS
+from leashed.training.sets import drawn
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -212,14 +213,14 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Sync:
-    """How trainers synchronise. In the file ``settings`` stand beside the others, by their names.
+    """How trainers synchronise.
 
     Args:
-        kind: name of the synchroniser, as ``leashed.sync`` has it, or ``"none"``.
-        settings: its arguments: numbers, true and false. What is not given has its default.
+        kind: the synchroniser, ``NAME:key=value,…`` with a name that ``leashed.sync`` has, or ``"none"``.
+            What is not given has its default.
         when: ``"background"``: a thread of its own, as fast as it goes; or in the foreground,
-            ``{"iterations": n}`` or ``{"seconds": s}``. A gap that changes is a table of gaps by the
-            iteration from which each holds: ``{"iterations": {"0": 5, "1000": 30}}``.
+            ``"every:iterations=5"`` or ``"every:seconds=2"``. A gap that changes is a table of gaps by
+            the iteration from which each holds: ``{"iterations": {"0": 5, "1000": 30}}``.
         compression: of what goes over the network: ``"none"``, ``"bfloat16"`` or ``"int8"``.
 
     Raises:
@@ -227,19 +228,22 @@ class Sync:
     """
 
     kind: str = "easgd"
-    settings: Mapping[str, float] = field(default_factory=dict)
     when: str | Mapping[str, Any] = _BACKGROUND
     compression: str = "none"
 
     def __post_init__(self) -> None:
         _text("sync.kind", self.kind)
-        for name, value in self.settings.items():
-            if not name.isidentifier():
-                raise ValueError(f"sync.{name} is unknown: no synchroniser has such a setting")
-            if not isinstance(value, bool):
-                checks.real(f"sync.{name}", value)
+        if isinstance(when := self.when, Mapping) and not any(
+            isinstance(gap, Mapping) for gap in when.values()
+        ):
+            object.__setattr__(self, "when", spelled.with_settings("every", when))
         _choice("sync.compression", self.compression, sync.COMPRESSIONS)
         self.synchroniser()
+
+    @property
+    def name(self) -> str:
+        """The synchroniser's, without its settings."""
+        return self.kind.partition(":")[0]
 
     def synchroniser(self) -> sync.Synchroniser | None:
         """What is named; None: ``"none"``.
@@ -248,34 +252,36 @@ class Sync:
             TypeError, ValueError: there is no such synchroniser, or it has no such setting.
         """
         when = self._timing()
-        if self.kind == "none":
-            return None
-        if self.kind not in sync.SYNCHRONISERS:
-            known = ", ".join([*sync.SYNCHRONISERS, "none"])
-            raise ValueError(f"sync.kind must be one of {known}, got {self.kind!r}")
-        settings: dict[str, Any] = {**self.settings, "compression": self.compression}
+        known: Mapping[str, Callable[..., sync.Synchroniser | None]] = {
+            **sync.SYNCHRONISERS,
+            "none": _none,
+        }
+        given: dict[str, Any] = {"compression": self.compression}
         if self.when != _BACKGROUND:  # a preset has a time of its own
-            settings["when"] = when
+            given["when"] = when
+        make = spelled.made(known, "sync.kind", self.kind)
         try:
-            return sync.SYNCHRONISERS[self.kind](**settings)
-        except TypeError as error:
-            raise TypeError(f"sync.kind {self.kind}: {error}") from None
+            return make(**given)
         except ValueError as error:
+            if str(error).startswith("sync."):
+                raise
             raise ValueError(f"sync.{error}") from None
 
     def _timing(self) -> sync.When:
         if self.when == _BACKGROUND:
             return sync.background()
+        name, _, rest = self.when.partition(":") if isinstance(self.when, str) else ("", "", "")
+        given: Any = spelled.settings("sync.when", rest) if name == "every" else self.when
         if (
-            not isinstance(self.when, Mapping)
-            or len(self.when) != 1
-            or not self.when.keys() <= {"iterations", "seconds"}
+            not isinstance(given, Mapping)
+            or len(given) != 1
+            or not given.keys() <= {"iterations", "seconds"}
         ):
             raise ValueError(
-                'sync.when must be "background", {iterations = n} or {seconds = s}, '
+                'sync.when must be "background", "every:iterations=N" or "every:seconds=S", '
                 f"got {self.when!r}"
             )
-        ((kind, gap),) = self.when.items()
+        ((kind, gap),) = given.items()
         try:
             # The keys of a table of TOML are texts.
             steps = {int(at): each for at, each in gap.items()} if isinstance(gap, Mapping) else gap
@@ -284,28 +290,17 @@ class Sync:
             raise type(error)(f"sync.when: {error}") from None
 
 
-@dataclass(frozen=True)
-class Train:
+@dataclass(frozen=True, kw_only=True)
+class Train(Job):
     """What is trained, as ``leashed train`` has it, and in the same words.
 
     Args:
-        data: ``"digits"`` (synthetic), or a folder with the four IDX files of MNIST.
-        model: name of the network.
-        discipline: by which the threads of a trainer share its parameters.
-        persistence: T_p of ``leashed``; None: its default.
-        rule: ``NAME:key=value,…``.
-        lr: step size; None: the rule's default.
-        schedule: of the step size, each ``NAME:key=value,…``.
-        swap: None, or SWAP's settings.
-        staleness: ``NAME:key=value,…``.
-        stage_aware: None, or λ.
+        data: ``"digits"`` (synthetic), a folder with the four IDX files of MNIST, or a file of rows.
         threads: worker threads of each trainer.
         batch_size: examples per gradient.
         epochs: passes over the data, of all trainers together.
-        seconds: so much time. Of ``epochs`` and ``seconds`` the first to hold ends the run; where
-            neither is given that is 10 epochs.
-        seed: of the initial parameters and of the batches.
-        init: initialisation.
+        seconds: so much time. Of ``epochs`` and the other stop rules, each trainer's own, the first to
+            hold ends the run, or this trainer; where none is given it ends after 10 epochs.
         output: the model that comes out: the ``"first"`` trainer's, the ``"average"`` of all, or the
             ``"best"`` on the test set.
 
@@ -313,70 +308,114 @@ class Train:
         TypeError, ValueError: a value is wrong; the message names it.
     """
 
-    data: str = DIGITS
-    model: str = "mlp"
-    discipline: str = "leashed"
-    persistence: float | None = None
-    rule: str = "sgd"
-    lr: float | None = None
-    schedule: Sequence[str] = ()
-    swap: str | None = None
-    staleness: str = "none"
-    stage_aware: float | None = None
-    threads: int = 1
-    batch_size: int = 64
-    epochs: float | None = None
-    seconds: float | None = None
-    seed: int = 0
-    init: str = "he"
-    output: str = "first"
+    data: str = option(
+        DIGITS,
+        "folder with the four IDX files of MNIST or Fashion-MNIST, plain or .gz, or a file of rows",
+        metavar="PATH",
+    )
+    threads: int | str = option(1, 'of each trainer: a number, or "auto"', type=threads_of)
+    batch_size: int = option(64, "examples of a gradient")
+    epochs: float | None = option(
+        None, "passes over the data, of all trainers together (default: 10)", group=UNTIL
+    )
+    output: str = option(
+        "first",
+        "the model that comes out: the first trainer's, the average of all, or the best on the "
+        "test set",
+        choices=OUTPUTS,
+    )
 
     def __post_init__(self) -> None:
-        if isinstance(self.schedule, str) or not isinstance(self.schedule, Sequence):
-            raise TypeError(f"train.schedule must be a list of texts, got {self.schedule!r}")
-        schedule = tuple(_text("train.schedule", each) for each in self.schedule)
+        given: Any = self.schedule
+        if isinstance(given, str) or not isinstance(given, Sequence):
+            raise TypeError(f"train.schedule must be a list of texts, got {given!r}")
+        schedule = tuple(_text("train.schedule", each) for each in given)
         object.__setattr__(self, "schedule", schedule)
-        for name in ("data", "discipline", "rule", "staleness"):
-            _text(f"train.{name}", getattr(self, name))
-        if self.swap is not None:
-            _text("train.swap", self.swap)
-        _choice("train.model", self.model, MODELS)
-        _choice("train.init", self.init, INITIALISATIONS)
-        _choice("train.output", self.output, OUTPUTS)
-        checks.whole("train.threads", self.threads, 1, MAX_THREADS)
+        for item in dataclasses.fields(self):
+            if (value := getattr(self, item.name)) is not None:
+                if (check := _CHECKS.get(str(item.type).partition(" ")[0])) is not None:
+                    check(f"train.{item.name}", value)
+                if (choices := item.metadata["choices"]) is not None:
+                    _choice(f"train.{item.name}", value, tuple(choices))
+        if self.threads != "auto":
+            checks.whole("train.threads", self.threads, 1, MAX_THREADS)
         checks.whole("train.batch_size", self.batch_size)
         checks.whole("train.seed", self.seed, 0, MAX_SEED)
-        if self.epochs is None and self.seconds is None:
-            object.__setattr__(self, "epochs", _EPOCHS)
-        Until(epochs=self.epochs, seconds=self.seconds)
-        spelled.discipline_of(self.discipline, self.persistence, "train.")
-        spelled.rule_of(self, "train.")
-        spelled.staleness_of(self, "train.")
+        abilities.check(
+            {
+                "cluster": True,
+                "mode": self.mode,
+                "stream": self.stream or self.days is not None,
+                "graph": self.of_clicks,
+            }
+        )
+        until = self.until(_EPOCHS)
+        assert until is not None
+        object.__setattr__(self, "epochs", until.epochs)
+        self.choices("train.")
 
-    def load(self) -> Split:
-        """The data set.
+    def problem(self) -> Problem:
+        """The model, and the data to train on and to test.
 
         Raises:
-            OSError, ValueError: a folder or a file in it is missing or wrong, or a batch is larger than
-                the training set.
+            OSError, TypeError, ValueError: a file is missing or wrong, words do not go together, or a
+                batch is larger than the training set.
         """
-        data = spelled.data_of(None if self.data == DIGITS else self.data)
-        if self.batch_size > len(data.train):
+        try:
+            found = problem_of(
+                dataclasses.replace(self, data=None) if self.data == DIGITS else self  # type: ignore[arg-type]
+            )
+        except (TypeError, ValueError) as error:
+            raise type(error)(re.sub(r"--([a-z0-9-]+)", _in_plan, str(error))) from None
+        if self.batch_size > len(found.train):
             raise ValueError(
-                f"train.batch_size must be at most the {len(data.train)} examples of the data, "
+                f"train.batch_size must be at most the {len(found.train)} examples of the data, "
                 f"got {self.batch_size}"
             )
-        return data
+        return found
 
-    def build(self, data: Dataset) -> Model:
-        """The network for a data set."""
-        return build_model(self.model, data)
+    def within(self, folder: Path) -> Train:
+        """With the files that it names in that folder."""
+        paths = {name: getattr(self, name) for name in PATHS}
+        there: dict[str, Any] = {
+            name: str(folder / path) for name, path in paths.items() if path not in (None, DIGITS)
+        }
+        return dataclasses.replace(self, **there)
 
-    def batches(self, examples: int) -> int | None:
-        """Of the whole run, over a training set of so many examples; None: without end."""
+    def batches(self, data: Any) -> int | None:
+        """Of the whole run, over that training set; None: without end."""
         if self.epochs is None:
             return None
-        return batches_in(self.epochs, examples, self.batch_size)
+        whole = Until(epochs=self.epochs).rules(drawn(data, self.batch_size), self.batch_size)
+        return int(whole["batches"])
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise TypeError(f"{name} must be a text, got {value!r}")
+    return value
+
+
+def _whole(name: str, value: object) -> object:
+    return value if value == "auto" else checks.whole(name, value, 0)
+
+
+_CHECKS: Mapping[str, Callable[[str, Any], object]] = {
+    "str": _text,
+    "int": _whole,
+    "float": checks.real,
+    "bool": checks.flag,
+}
+
+PATHS = ("data", "test", "schema")
+"""Fields of :class:`Train` that are paths."""
+
+ALONE = ("days", "stream", "features", "rows", "table_mib", "admit_after", "evict", "mode")
+"""Fields of :class:`Train` that a cluster has no use for."""
+
+
+def _in_plan(option: re.Match[str]) -> str:
+    return f"train.{option[1].replace('-', '_')}"
 
 
 @dataclass(frozen=True)
@@ -396,7 +435,7 @@ class Plan:
             raise ValueError("cluster.require_sync needs a synchroniser, and sync.kind is none")
         if servers_of(self.sync) > self.cluster.sync_ps:
             raise ValueError(
-                f"cluster.sync_ps must be at least 1 with {self.sync.kind}, which needs sync servers; "
+                f"cluster.sync_ps must be at least 1 with {self.sync.name}, which needs sync servers; "
                 "or choose ma or bmuf"
             )
         made = self.sync.synchroniser()
@@ -408,7 +447,6 @@ class Plan:
         lines: list[str] = []
         for table in ("cluster", "sync", "train"):
             values = _fields(getattr(self, table))
-            values.update(values.pop("settings", {}))
             lines += [f"[{table}]"]
             lines += [f"{key} = {_toml(value)}" for key, value in values.items()]
             lines += [""]
@@ -436,19 +474,41 @@ def parse(text: str, folder: Path) -> Plan:
             raise ValueError(f"{name} is unknown; a plan has the tables cluster, sync and train")
         if not isinstance(table, dict):
             raise TypeError(f"{name} must be a table, got {table!r}")
-    settings = dict(tables.get("sync", {}))
-    own = {key: settings.pop(key) for key in ("kind", "when", "compression") if key in settings}
-    words = Sync(settings=settings, **own)
+    words = _filled(Sync, "sync", {"sync": _renewed_sync(tables.get("sync", {}))})
     given = {"sync_ps": servers_of(words), **tables.get("cluster", {})}
     cluster = _filled(Cluster, "cluster", {"cluster": given})
+    spelled.renew(tables.setdefault("train", {}), warn, "train.")
     train = _filled(Train, "train", tables)
     key = None if cluster.key is None else folder / cluster.key
-    data = train.data if train.data == DIGITS else str(folder / train.data)
     return Plan(
-        dataclasses.replace(cluster, run=folder / cluster.run, key=key),
-        words,
-        dataclasses.replace(train, data=data),
+        dataclasses.replace(cluster, run=folder / cluster.run, key=key), words, train.within(folder)
     )
+
+
+def _renewed_sync(table: Mapping[str, Any]) -> dict[str, Any]:
+    """``[sync]`` as it is spelled now: settings were fields beside ``kind``, and gaps a table."""
+    own = {key: table[key] for key in ("kind", "when", "compression") if key in table}
+    settings = {key: value for key, value in table.items() if key not in own}
+    kind = _text("sync.kind", own.get("kind", Sync.kind))
+    there = spelled.settings("sync.kind", kind.partition(":")[2])
+    for key, value in settings.items():
+        if not key.isidentifier():
+            raise ValueError(f"sync.{key} is unknown: no synchroniser has such a setting")
+        if not isinstance(value, bool):
+            checks.real(f"sync.{key}", value)
+        if key in there:
+            raise ValueError(
+                f"sync.{key} and sync.kind {kind} both give {key}; give the second alone"
+            )
+    if settings:
+        own["kind"] = spelled.with_settings(kind, settings)
+        warn(f'sync.{", sync.".join(settings)}: spelled kind = "{own["kind"]}" now')
+    if isinstance(when := own.get("when"), Mapping):
+        words = Sync(kind="none", when=when).when
+        if isinstance(words, str):
+            own["when"] = words
+            warn(f'sync.when = {_toml(when)} is spelled when = "{words}" now')
+    return own
 
 
 def read(path: str | os.PathLike[str]) -> Plan:
@@ -482,7 +542,8 @@ def _filled(kind: type[T], name: str, tables: Mapping[str, Any]) -> T:
 
 def _fields(table: Any) -> dict[str, Any]:
     """What a table has that is not None, by name."""
-    named = {item.name: getattr(table, item.name) for item in dataclasses.fields(table)}
+    names = [item.name for item in dataclasses.fields(table) if item.name not in ALONE]
+    named = {name: getattr(table, name) for name in names}
     return {name: value for name, value in named.items() if value is not None}
 
 
@@ -502,10 +563,9 @@ def _toml(value: Any) -> str:
     return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _text(name: str, value: Any) -> str:
-    if not isinstance(value, str) or not value:
-        raise TypeError(f"{name} must be a text, got {value!r}")
-    return value
+def _none(*, when: sync.When | None = None, compression: str = "none") -> None:
+    """No synchroniser: what others take says nothing."""
+    del when, compression
 
 
 def _choice(name: str, value: Any, choices: tuple[str, ...]) -> None:

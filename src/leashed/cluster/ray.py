@@ -203,5 +203,5 @@ class _Process:
         report = outcome.read_report(folder)
         if report is None:
             raise ChildProcessError(f"the master has reported nothing: see {folder / 'master.log'}")
-        data = self._plan.train.load()
-        return json.dumps(outcome.conclude(report, folder, self._plan, data, *json.loads(ends)))
+        problem = self._plan.train.problem()
+        return json.dumps(outcome.conclude(report, folder, self._plan, problem, *json.loads(ends)))

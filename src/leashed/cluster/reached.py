@@ -13,14 +13,15 @@ from numpy.typing import NDArray
 from leashed.cluster import journal, packing, server
 from leashed.cluster.plan import Plan
 from leashed.files import model_file
-from leashed.models.network import Model
 
 __all__ = ["find"]
 
 _SAID = ": no trainer has handed in its parameters"
 
 
-def find(folder: Path, plan: Plan, model: Model) -> tuple[str, NDArray[np.float32]] | None:
+def find(
+    folder: Path, plan: Plan, model: model_file.BuiltIn
+) -> tuple[str, NDArray[np.float32]] | None:
     """The parameters [d] that a run without results has reached, and in words which they are: w^PS where
     the snapshots in the folder have all of it, else those of the trainer whose file there has the most
     batches in it; None: there is nothing of either.

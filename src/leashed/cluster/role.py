@@ -126,9 +126,8 @@ def _master(plan: Plan, *, comes_back: bool) -> dict[str, Any]:
     from leashed.cluster.history import Recorder  # noqa: PLC0415
 
     cluster, train = plan.cluster, plan.train
-    data = train.load().train
-    model = train.build(data)
-    total = train.batches(len(data))
+    model, data, _ = train.problem()
+    total = train.batches(data)
     terms = master.Terms(
         total=total,
         batch_size=train.batch_size,

@@ -49,7 +49,7 @@ def run(plan: Plan, index: int) -> None:
     cluster, train = plan.cluster, plan.train
     host, port = cluster.address
     serve(
-        train.build(train.load().train).dimension,
+        train.problem().model.dimension,
         cluster.sync_ps,
         index,
         master=master_address(cluster.run, cluster.master if port else None),

@@ -209,7 +209,10 @@ def facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     if "output" in report:
         known.append(("output", str(report["output"])))
         known.append(("train loss", number(report["train_loss"], 4)))
-        known.append(("test accuracy", f"{100.0 * report['test_accuracy']:.2f}%"))
+        if "test_loss" in report:  # of older runs there is none
+            known.append(("test loss", number(report["test_loss"], 4)))
+        if "test_accuracy" in report:
+            known.append(("test accuracy", f"{100.0 * report['test_accuracy']:.2f}%"))
     return known
 
 

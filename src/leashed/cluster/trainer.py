@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 from leashed.cluster.member import master_address
 from leashed.cluster.session import Cluster, everywhere, is_local
 from leashed.files import resuming
-from leashed.stopping import Until
-from leashed.training import spelled
-from leashed.training.options import Checkpoint
+from leashed.training.options import Checkpoint, Observe
 from leashed.training.train import train
 
 if TYPE_CHECKING:
@@ -34,19 +32,15 @@ def run(plan: Plan, index: int) -> str | None:
     cluster, words = plan.cluster, plan.train
     kept = cluster.run / f"trainer-{index}.kept"
     keeps = math.isfinite(cluster.keep)
-    data = words.load()
+    problem = words.problem()
     host, port = cluster.address
     result = train(
-        words.build(data.train),
-        data,
-        until=Until(epochs=words.epochs, seconds=words.seconds),
-        discipline=spelled.discipline_of(words.discipline, words.persistence, "train."),
-        rule=spelled.rule_of(words, "train."),
-        staleness=spelled.staleness_of(words, "train."),
-        threads=words.threads,
-        batch_size=words.batch_size,
-        seed=words.seed,
-        init=words.init,
+        problem.model,
+        problem.train,
+        validation=problem.test,
+        until=words.until(None),
+        **words.choices("train."),
+        observe=Observe(every=words.evaluate_every),
         checkpoint=Checkpoint(kept, every=cluster.keep) if keeps else None,
         resume=resuming.Left(kept),
         cluster=Cluster(

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from leashed import models
 from leashed._core import default_isa
 from leashed.base import checks
 from leashed.base.machine import cores, cpu_model
 from leashed.datasets import Dataset
 from leashed.disciplines import Discipline, Hogwild, Leashed, Locked, Sequential, Synchronous
 from leashed.models._parameters import INITIALISATIONS
-from leashed.models.network import Model
 from leashed.simulation.virtual_time import Costs
 from leashed.studies.runs import ALGORITHMS, Run
 from leashed.studies.study import digest
+from leashed.training.problems.problem import NETWORKS as MODELS
+from leashed.training.problems.problem import build_model
 from leashed.training.request import MAX_SEED, MAX_THREADS
 
 __all__ = [
@@ -45,26 +45,8 @@ DISCIPLINES: dict[str, Discipline] = {
 }
 """The paper's algorithms by their names, and SYNC."""
 
-MODELS = ("mlp", "cnn", "lenet")
-
 PIXELS = (1, 255)
 """What white may be."""
-
-
-def build_model(name: str, data: Dataset) -> Model:
-    """The named network for a data set: ``mlp`` (Table II), ``cnn`` (Table III) or ``lenet``.
-
-    Raises:
-        ValueError: the name is unknown, or the network needs images and ``data`` has none.
-    """
-    if name == "mlp":
-        return models.mlp(data.features, [128, 128, 128], data.classes)
-    if name not in MODELS:
-        raise ValueError(f"model must be one of {', '.join(MODELS)}, got {name!r}")
-    if data.image_shape is None:
-        raise ValueError(f"model {name} needs images, but {data.name} has no image_shape")
-    build = models.cnn if name == "cnn" else models.lenet
-    return build(data.image_shape, data.classes)
 
 
 @dataclass(frozen=True)

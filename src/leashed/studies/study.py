@@ -20,6 +20,7 @@ import numpy as np
 
 from leashed import _core
 from leashed.base.machine import cores, cpu_model
+from leashed.base.options import option
 from leashed.base.table import Table
 from leashed.datasets import Dataset, Split
 from leashed.studies.packed import SUFFIX, is_packed, parsed, unpacked
@@ -52,33 +53,8 @@ T = TypeVar("T")
 _LOOKED_AT = 1024  # examples
 Record = dict[str, Any]
 Data = Split | Dataset | None
-Check = Callable[[str, Any], object]
 GoOn = Callable[[object], None]
 """What a run calls now and then: raises KeyboardInterrupt when others have ended it."""
-
-
-def option(
-    default: Any,
-    told: str,
-    check: Check | None = None,
-    *,
-    full: Any = None,
-    choices: Iterable[str] | None = None,
-    command: bool = True,
-) -> Any:
-    """A field of a study, and the option of its command.
-
-    Args:
-        default: its value; of a tuple the option takes several, separated by commas.
-        told: in the command's help.
-        check: is called with its name and value, of a tuple with each, and raises TypeError or
-            ValueError where it is wrong.
-        full: its value with ``--full``. Default: ``default``.
-        choices: what it may be. Default: anything that ``check`` takes.
-        command: whether the command has it, too.
-    """
-    about = {"told": told, "check": check, "full": full, "choices": choices, "command": command}
-    return dataclasses.field(default=default, metadata=about)
 
 
 class Part(NamedTuple):

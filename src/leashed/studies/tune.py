@@ -15,12 +15,13 @@ from leashed.base.machine import cores
 from leashed.base.table import Table, duration
 from leashed.datasets import Dataset, Split
 from leashed.disciplines import Discipline, Hogwild, Leashed, Locked, Sequential, Synchronous
+from leashed.models._parameters import INITIALISATIONS
 from leashed.models.network import Model
 from leashed.rules import SGD
 from leashed.stopping import Until
-from leashed.studies.plan import build_model
-from leashed.studies.study import Data, Part, Record, Study, left
+from leashed.studies.study import Data, Part, Record, Study, left, option
 from leashed.training.doubts import ends_are_told
+from leashed.training.problems.problem import NETWORKS, build_model
 from leashed.training.train import train
 
 __all__ = ["Candidate", "Search", "Trial", "Tuning", "trial_of", "tune"]
@@ -320,13 +321,13 @@ class Search(Study):
     NAME: ClassVar[str] = "tune"
     TITLE: ClassVar[str] = "What reaches a loss soonest"
 
-    model: str = "mlp"
-    loss_fraction: float = 0.1
-    seconds: float = 60.0
-    threads: int | None = None
-    batch_sizes: tuple[int, ...] = BATCH_SIZES
-    seed: int = 0
-    init: str = "he"
+    model: str = option("mlp", "what is trained", choices=NETWORKS)
+    loss_fraction: float = option(0.1, "ε, the share of the initial loss to reach")
+    seconds: float = option(60.0, "budget")
+    threads: int | None = option(None, "the most to try (default: all processors)")
+    batch_sizes: tuple[int, ...] = option(BATCH_SIZES, "those to try", command=False)
+    seed: int = option(0, "of the first trials")
+    init: str = option("he", "initialisation", choices=INITIALISATIONS)
 
     def conditions(self, data: Data) -> Record:
         found = super().conditions(data)

@@ -1,18 +1,20 @@
 """What words stand for: the command line's arguments are such words, and a plan's file has them too.
 
-``NAME:key=value,…`` makes a rule, a schedule or a staleness policy of the function or class of that
-name.
+``NAME:key=value,…`` makes a rule, a schedule, a staleness policy, a discipline, a mode or a
+synchroniser of the function or class of that name. What was spelled otherwise is in ``OLD``, and in
+``modern``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
-from typing import Any, Protocol, TypeVar
+import inspect
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from leashed import datasets, modes, schedules, staleness
+from leashed.base.warning import warn
 from leashed.datasets import Split
-from leashed.disciplines import DISCIPLINES, Discipline, Hogwild, Leashed
+from leashed.disciplines import DISCIPLINES, Discipline
 from leashed.modes import Mode
 from leashed.rules import RULES, SWAP, Rule
 from leashed.schedules import Schedule
@@ -22,16 +24,22 @@ from leashed.training import defaults
 __all__ = [
     "DISCIPLINE_WORDS",
     "MODE_WORDS",
+    "OLD",
     "SCHEDULES",
     "RuleWords",
     "data_of",
     "discipline_of",
+    "listed",
+    "made",
     "mode_of",
+    "modern",
     "policy_of",
+    "renew",
     "rule_of",
     "settings",
     "staleness_of",
-    "termed",
+    "with_settings",
+    "word_of",
 ]
 
 T = TypeVar("T")
@@ -44,9 +52,8 @@ SCHEDULES: Mapping[str, Callable[..., Schedule]] = {
 }
 
 
-DISCIPLINE_WORDS: Mapping[str, Discipline] = {
-    **DISCIPLINES,
-    "hogwild-direct": Hogwild(copy=False),
+DISCIPLINE_WORDS: Mapping[str, type[Discipline]] = {
+    name: type(made) for name, made in DISCIPLINES.items()
 }
 
 
@@ -94,58 +101,132 @@ def data_of(folder: str | None) -> Split:
     return datasets.synthetic_digits() if folder is None else datasets.mnist(folder)
 
 
-def discipline_of(name: str, persistence: float | None, before: str = "--") -> Discipline:
-    """The discipline of that name.
+class Old(NamedTuple):
+    """A setting that was an argument of its own: by which one it is told now, of what where that is
+    not given (None: it has to be).
+    """
+
+    name: str
+    default: str | None
+
+
+OLD: Mapping[str, Old] = {
+    "persistence": Old("discipline", "leashed"),
+    "term": Old("mode", None),
+}
+"""By the argument's name, which is the setting's too."""
+
+_RENAMED = {"hogwild-direct": "hogwild:copy=false"}
+
+
+def modern(text: str) -> str:
+    """``NAME:key=value,…`` of what may be spelled as it was: ``NAME:key=value:key=value``."""
+    name, colon, rest = text.strip().partition(":")
+    return _RENAMED.get(name, f"{name}{colon}{rest.replace(':', ',')}")
+
+
+def listed(text: str) -> list[str]:
+    """Several, between commas: ``gba:m=8,iota=2,asp`` are two, since no name has a ``=``."""
+    found: list[str] = []
+    for part in map(str.strip, text.split(",")):
+        if found and "=" in part and ":" not in part.partition("=")[0]:
+            found[-1] += f",{part}"
+        else:
+            found.append(part)
+    return found
+
+
+def renew(given: MutableMapping[str, Any], told: Callable[[str], object], before: str) -> None:
+    """Spells what is given by name as it is spelled now; ``told`` is called with a line of each that
+    was not. ``modes`` are several, each of which has the settings of ``mode``.
+
+    Raises:
+        ValueError: a setting is given in both ways, or without what it is a setting of.
+    """
+
+    def as_now(name: str, texts: list[str], was: str) -> None:
+        given[name] = ",".join(texts)
+        told(f"{was} is spelled {_option(before, name, given[name])} now")
+
+    for name in ("discipline", "mode", "modes"):
+        if isinstance(text := given.get(name), str):
+            several = listed(text) if name == "modes" else [text.strip()]
+            if (texts := [modern(one) for one in several]) != several:
+                as_now(name, texts, _option(before, name, text))
+    for setting, old in OLD.items():
+        if (value := given.pop(setting, None)) is None:
+            continue
+        name = f"{old.name}s" if given.get(f"{old.name}s") else old.name
+        if (text := given.get(name) or old.default) is None:
+            raise ValueError(
+                f"{before}{setting} goes with {before}{old.name}; give that too, or leave it out"
+            )
+        texts = listed(text) if name == "modes" else [str(text)]
+        for one in texts:
+            if setting in settings(before + name, one.partition(":")[2]):
+                raise ValueError(
+                    f"{_option(before, setting, value)} and {_option(before, name, one)} both give "
+                    f"{setting}; give the second alone"
+                )
+        as_now(name, [_with(one, setting, value) for one in texts], _option(before, setting, value))
+
+
+def _option(before: str, name: str, value: object) -> str:
+    """As who has written it would write it again: on a command line, or in a file of TOML."""
+    if before == "--":
+        return f"{before}{name} {value}"
+    return f'{before}{name} = "{value}"' if isinstance(value, str) else f"{before}{name} = {value}"
+
+
+def _with(text: str, setting: str, value: object) -> str:
+    told = str(value).lower() if isinstance(value, bool) else value
+    return f"{text}{',' if ':' in text else ':'}{setting}={told}"
+
+
+def with_settings(text: str, values: Mapping[str, object]) -> str:
+    """``NAME:key=value,…`` and further settings."""
+    for setting, value in values.items():
+        text = _with(text, setting, value)
+    return text
+
+
+def _now(option: str, text: str) -> str:
+    """``modern``, with a warning where that is another."""
+    if (now := modern(text)) != text.strip():
+        warn(f"{option} {text} is spelled {option} {now} now")
+    return now
+
+
+def discipline_of(text: str, before: str = "--") -> Discipline:
+    """The discipline that ``NAME:key=value,…`` describes: ``leashed:persistence=1``.
 
     Args:
-        name: of ``DISCIPLINE_WORDS``.
-        persistence: T_p, for ``leashed`` alone; None: the discipline's default.
+        text: a name of ``DISCIPLINE_WORDS``, and settings.
         before: what errors put before their names.
 
     Raises:
         TypeError, ValueError: there is none; the message says which argument is wrong.
     """
-    found = _choose(DISCIPLINE_WORDS, before + "discipline", name)
-    if persistence is None:
-        return found
-    if name != "leashed":
-        raise ValueError(f"{before}persistence goes with leashed, not with {name}")
-    return Leashed(persistence)
+    option = before + "discipline"
+    return made(DISCIPLINE_WORDS, option, _now(option, text))()
 
 
-def termed(mode: Mode | None, term: float | None) -> Mode | None:
-    """The mode, its leases with that term; ValueError where there is none."""
-    if term is None:
-        return mode
-    if mode is None:
-        raise ValueError("--term goes with --mode; give that too, or leave it out")
-    return replace(mode, term=term)
+def word_of(discipline: Discipline) -> str:
+    """What ``discipline_of`` makes it of."""
+    name, plain = next(
+        (name, made) for name, made in DISCIPLINES.items() if type(made) is type(discipline)
+    )
+    others = {key: value for key, value in vars(discipline).items() if value != vars(plain)[key]}
+    return with_settings(name, others)
 
 
 def mode_of(text: str, option: str = "--mode") -> Mode:
-    """The mode of training that ``NAME:key=value:…`` describes: ``gba:m=8:iota=2``.
+    """The mode of training that ``NAME:key=value,…`` describes: ``gba:m=8,iota=2,term=30``.
 
     Raises:
         ValueError: it describes none; the message says what is wrong.
     """
-    name, *parts = text.strip().split(":")
-    kind = _choose(MODE_WORDS, option, name)
-    known = [item.name for item in fields(kind)]
-    given: dict[str, Any] = {}
-    for part in parts:
-        key, _, value = part.partition("=")
-        if key not in known:
-            raise ValueError(
-                f"{option}: {name} has no {key!r}; it has {', '.join(known) or 'no settings'}"
-            )
-        try:
-            given[key] = float(value) if "." in value or "e" in value else int(value)
-        except ValueError:
-            raise ValueError(f"{option}: {key} of {name} must be a number, got {value!r}") from None
-    try:
-        return kind(**given)
-    except TypeError as error:
-        raise ValueError(f"{option} {name}: {_plain(error)}") from None
+    return made(MODE_WORDS, option, _now(option, text))()
 
 
 def rule_of(words: RuleWords, before: str = "--", *, of_clicks: bool = False) -> Rule:
@@ -165,12 +246,12 @@ def rule_of(words: RuleWords, before: str = "--", *, of_clicks: bool = False) ->
     step = default.lr if words.rule is None else kind.LR
     lr: float | Schedule = step if words.lr is None else words.lr
     for text in words.schedule:
-        schedule = _made(SCHEDULES, before + "schedule", text)
+        schedule = made(SCHEDULES, before + "schedule", text)
         try:
             lr = schedule(lr)
         except TypeError as error:
             raise ValueError(f"{before}schedule {text}: {error}") from None
-    rule = _made(RULES, before + "rule", named)(lr)
+    rule = made(RULES, before + "rule", named)(lr)
     if words.swap is None:
         return rule
     swap: Callable[..., Rule] = SWAP
@@ -198,7 +279,7 @@ def policy_of(text: str, option: str = "--staleness") -> Policy:
     Raises:
         ValueError: it describes none; the message says what is wrong.
     """
-    return _made(POLICIES, option, text)()
+    return made(POLICIES, option, text)()
 
 
 def _choose(known: Mapping[str, T], option: str, name: str) -> T:
@@ -207,15 +288,26 @@ def _choose(known: Mapping[str, T], option: str, name: str) -> T:
     return known[name]
 
 
-def _made(known: Mapping[str, Callable[..., T]], option: str, text: str) -> Callable[..., T]:
-    """What ``text`` names, with its settings, for the arguments that are left to be called with."""
+def made(known: Mapping[str, Callable[..., T]], option: str, text: str) -> Callable[..., T]:
+    """What ``text`` names, with its settings, for the arguments that are left to be called with.
+
+    Raises:
+        ValueError: there is none of that name, or it has no such setting; the message says what there
+            is. So does what is called.
+    """
     name, _, rest = text.partition(":")
     make = _choose(known, option, name)
     given = settings(option, rest)
+    has = [name for name in inspect.signature(make).parameters if name != "lr"]
+    if unknown := [key for key in given if key not in has]:
+        raise ValueError(
+            f"{option} {text}: {name} has no {unknown[0]!r}; it has "
+            f"{', '.join(has) or 'no settings'}"
+        )
 
-    def call(*args: Any) -> T:
+    def call(*args: Any, **named: Any) -> T:
         try:
-            return make(*args, **given)
+            return make(*args, **given, **named)
         except TypeError as error:
             raise ValueError(f"{option} {text}: {_plain(error)}") from None
 
@@ -239,7 +331,9 @@ def settings(option: str, text: str) -> dict[str, bool | int | float]:
         key, equals, value = part.partition("=")
         if not equals:
             raise ValueError(f"{option} takes key=value,..., not {part!r}")
-        found[key.strip()] = _number(option, value.strip())
+        if (key := key.strip()) in found:
+            raise ValueError(f"{option}: {key} is given twice in {text!r}; give it once")
+        found[key] = _number(option, value.strip())
     return found
 
 

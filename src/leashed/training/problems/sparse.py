@@ -1,34 +1,32 @@
-"""Models of sparse rows on the command line, and the files that have such rows."""
+"""Models of sparse rows that words describe, and the files that have such rows."""
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from glob import has_magic
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from numpy.typing import ArrayLike, NDArray
 
 from leashed import datasets, models, stream
-from leashed.cli import files
-from leashed.cli.arguments import existing
+from leashed.base.options import option
 from leashed.datasets import SparseDataset
 from leashed.datasets.files import is_repeatable, paths_of
 from leashed.models.factorisation import FactorisationMachine
 from leashed.models.network import Model
 from leashed.stream import SparseStream, Stream
-
-if TYPE_CHECKING:
-    from leashed.cli.arguments import Arguments
+from leashed.training.problems import files
+from leashed.training.problems.files import FileWords, existing
 
 __all__ = [
     "FORMATS",
     "MODELS",
     "Rows",
+    "SparseWords",
     "Streamed",
-    "add_sparse",
     "build",
     "format_of",
     "hashed_parts",
@@ -61,6 +59,7 @@ _ENDINGS = {
     ".csv": "criteo",
 }
 _PACKED = (".gz", ".zst")
+_GROUP = "models of sparse rows"
 _TEST_SHARE = 5  # one row of so many is kept for testing
 _BITS = 18
 
@@ -83,41 +82,36 @@ class Streamed(NamedTuple):
     fields: NDArray[Any] | None
 
 
-def add_sparse(parser: Arguments) -> None:
-    """The arguments of models of sparse rows."""
-    parser.add_argument(
-        "--format",
+@dataclass(frozen=True, kw_only=True)
+class SparseWords(FileWords):
+    """What is asked of models of sparse rows."""
+
+    format: str | None = option(
+        None,
+        "of the files (default: csv with --schema, else by their names' ends: .svm, .libsvm; .ffm; "
+        ".tsv, .csv of Criteo's)",
+        group=_GROUP,
         choices=FORMATS,
-        help="of the files (default: csv with --schema, else by their names' ends: .svm, .libsvm; "
-        ".ffm; .tsv, .csv of Criteo's)",
     )
-    parser.add_argument(
-        "--test",
-        type=Path,
-        metavar="FILE",
-        help="rows to test (default: the last fifth of --data; with --stream none)",
-    )
-    parser.add_argument(
-        "--features",
-        type=int,
-        metavar="N",
-        help="libsvm with --stream: columns there are (default: as many as the files have, which are "
+    features: int | None = option(
+        None,
+        "libsvm with --stream: columns there are (default: as many as the files have, which are "
         "read once before for that)",
+        group=_GROUP,
+        metavar="N",
     )
-    parser.add_argument(
-        "--zero-based", action="store_true", help="libsvm: columns are numbered from 0, not 1"
-    )
-    parser.add_argument(
-        "--hash-bits",
-        type=int,
+    zero_based: bool = option(False, "libsvm: columns are numbered from 0, not 1", group=_GROUP)
+    hash_bits: int | None = option(
+        None,
+        f"of Criteo's files and CSV: ids go into 2^B columns (default: {_BITS})",
+        group=_GROUP,
         metavar="B",
-        help=f"of Criteo's files and CSV: ids go into 2^B columns (default: {_BITS})",
     )
-    parser.add_argument("--factors", type=int, metavar="K", help="of fm (default: 8), ffm (4)")
-    parser.add_argument("--l2", type=float, help="penalty λ (default: 0)")
+    factors: int | None = option(None, "of fm (default: 8), ffm (4)", group=_GROUP, metavar="K")
+    l2: float | None = option(None, "penalty λ (default: 0)", group=_GROUP)
 
 
-def format_of(path: Path, given: str | None, schema: Path | None) -> str:
+def format_of(path: Path, given: str | None, schema: str | None) -> str:
     """The format of a file, or of the first that a pattern has; ValueError where nothing tells."""
     if schema is not None:
         if given not in (None, "csv"):
@@ -140,43 +134,43 @@ def named(given: str) -> Path:
     return Path(given) if has_magic(given) else existing(given)
 
 
-def _files_of(options: argparse.Namespace) -> tuple[Path, str]:
+def _files_of(words: SparseWords) -> tuple[Path, str]:
     """What ``--data`` names, and its format."""
-    if options.data is None:
-        raise ValueError(f"--model {options.model} takes --data FILE of sparse rows")
-    path = named(options.data) if options.stream else existing(options.data)
-    if options.test is not None:
-        existing(options.test)
-    fmt = format_of(path, options.format, options.schema)
-    if fmt not in _HASHED and options.hash_bits is not None:
+    if words.data is None:
+        raise ValueError(f"--model {words.model} takes --data FILE of sparse rows")
+    path = named(words.data) if words.stream else existing(words.data)
+    if words.test is not None:
+        existing(words.test)
+    fmt = format_of(path, words.format, words.schema)
+    if fmt not in _HASHED and words.hash_bits is not None:
         raise ValueError(f"--hash-bits goes with --format {' or '.join(_HASHED)}")
-    if fmt != "libsvm" and options.zero_based:
+    if fmt != "libsvm" and words.zero_based:
         raise ValueError("--zero-based goes with --format libsvm")
-    if options.features is not None and not (options.stream and fmt == "libsvm"):
+    if words.features is not None and not (words.stream and fmt == "libsvm"):
         raise ValueError("--features goes with --stream and --format libsvm")
     return path, fmt
 
 
-def load(options: argparse.Namespace) -> Rows:
+def load(words: SparseWords) -> Rows:
     """The rows of ``--data`` and ``--test``.
 
     Raises:
         OSError, ValueError: a file is missing or wrong, or there is none.
     """
-    path, fmt = _files_of(options)
-    if options.bad is not None and fmt not in _HASHED:
+    path, fmt = _files_of(words)
+    if words.bad is not None and fmt not in _HASHED:
         raise ValueError(f"--bad goes with --stream, or --format {' or '.join(_HASHED)}")
-    regression = options.model == "linear_regression"
+    regression = words.model == "linear_regression"
     fields = None
     if fmt == "libffm":
-        files = [path] if options.test is None else [path, options.test]
+        files = [path] if words.test is None else [path, words.test]
         found, fields = datasets.read_libffm(*files, regression=regression)
         train, *tests = found
     else:
-        train = read(path, fmt, options, regression=regression)
+        train = read(path, fmt, words, regression=regression)
         tests = []
-        if options.test is not None:
-            tests = [read(options.test, fmt, options, train.features, regression=regression)]
+        if words.test is not None:
+            tests = [read(words.test, fmt, words, train.features, regression=regression)]
     if tests:
         return Rows(train, tests[0], fields)
     if len(train) < 2:
@@ -184,22 +178,22 @@ def load(options: argparse.Namespace) -> Rows:
     return Rows(*train.split(test=max(1, len(train) // _TEST_SHARE)), fields)
 
 
-def streamed(options: argparse.Namespace) -> Streamed:
+def streamed(words: SparseWords) -> Streamed:
     """The files that ``--data`` names, read while they are trained on, and the rows of ``--test``.
 
     Raises:
         OSError, ValueError: a file is missing or wrong, or ``--data`` names none, or none that can
             be read twice where that is needed.
     """
-    path, fmt = _files_of(options)
+    path, fmt = _files_of(words)
     if fmt in _HASHED:
         raise ValueError(
             f"--stream of a file of the format {fmt} goes with models of clicks, not with "
-            f"{options.model}; leave it out, or write libsvm or libffm"
+            f"{words.model}; leave it out, or write libsvm or libffm"
         )
-    regression = options.model == "linear_regression"
-    features, fields, classes = options.features, None, 0 if regression else 2
-    if features is None or options.model == "softmax_regression":
+    regression = words.model == "linear_regression"
+    features, fields, classes = words.features, None, 0 if regression else 2
+    if features is None or words.model == "softmax_regression":
         if not is_repeatable(paths_of(str(path))):
             remedy = "--features N, or a file" if fmt == "libsvm" and features is None else "a file"
             raise ValueError(
@@ -208,7 +202,7 @@ def streamed(options: argparse.Namespace) -> Streamed:
         found = (
             stream.scan_libffm(str(path))
             if fmt == "libffm"
-            else stream.scan_libsvm(str(path), zero_based=options.zero_based)
+            else stream.scan_libsvm(str(path), zero_based=words.zero_based)
         )
         features = found.features if features is None else features
         fields = found.fields
@@ -217,34 +211,34 @@ def streamed(options: argparse.Namespace) -> Streamed:
             raise ValueError(
                 f"{path} has targets that are no labels; give --model linear_regression"
             )
-    rows = stream_of(path, fmt, options, features, classes, fields)
+    rows = stream_of(path, fmt, words, features, classes, fields)
     test = None
-    if options.test is not None:
+    if words.test is not None:
         known = () if fields is None else tuple(fields.tolist())
-        test = read(options.test, fmt, options, features, regression=regression, fields=known)
+        test = read(words.test, fmt, words, features, regression=regression, fields=known)
     return Streamed(rows, test, fields)
 
 
 def stream_of(
     path: str | Path,
     fmt: str,
-    options: argparse.Namespace,
+    words: SparseWords,
     features: int,
     classes: int,
     fields: ArrayLike | None,
 ) -> SparseStream:
     """The rows of files of that format, libsvm or libffm; a pattern is its files by name."""
-    bad = "fail" if options.bad is None else options.bad
+    bad = "fail" if words.bad is None else words.bad
     if fmt == "libffm":
         known = features if fields is None else fields
         return stream.libffm(path, known, classes=classes, bad=bad)
-    return stream.libsvm(path, features, zero_based=options.zero_based, classes=classes, bad=bad)
+    return stream.libsvm(path, features, zero_based=words.zero_based, classes=classes, bad=bad)
 
 
 def read(
-    path: Path,
+    path: str | Path,
     fmt: str,
-    options: argparse.Namespace,
+    words: SparseWords,
     features: int | None = None,
     *,
     regression: bool = False,
@@ -252,11 +246,11 @@ def read(
 ) -> SparseDataset:
     """The rows of a file, of so many columns where that is known."""
     if fmt in _HASHED:
-        clicks = files.stream_of(path, options)
+        clicks = files.stream_of(path, words)
         if features is not None:
             bits = _bits(clicks, features)
         else:
-            bits = _BITS if options.hash_bits is None else options.hash_bits
+            bits = _BITS if words.hash_bits is None else words.hash_bits
         return datasets.hashed(clicks.read(), bits)
     if fmt == "libffm":
         (rows,), _ = datasets.read_libffm(path, fields=fields or None, regression=regression)
@@ -264,15 +258,15 @@ def read(
             return rows
         return dataclasses.replace(rows, features=features)  # whose last columns do not occur
     return datasets.read_svmlight(
-        path, features, zero_based=options.zero_based, regression=regression
+        path, features, zero_based=words.zero_based, regression=regression
     )
 
 
 def hashed_parts(
-    path: Path, options: argparse.Namespace, features: int, most: int | None
+    path: str | Path, words: SparseWords, features: int, most: int | None
 ) -> Iterator[SparseDataset]:
     """The rows of files of clicks, or the first so many, for a model of so many columns."""
-    rows = files.stream_of(str(path), options)
+    rows = files.stream_of(str(path), words)
     bits = _bits(rows, features)
     return (datasets.hashed(part, bits) for part in files.parts_of(rows, most))
 
@@ -288,19 +282,17 @@ def _bits(rows: Stream, features: int) -> int:
     return bits
 
 
-def build(
-    name: str, rows: Rows | Streamed, options: argparse.Namespace
-) -> Model | FactorisationMachine:
+def build(name: str, rows: Rows | Streamed, words: SparseWords) -> Model | FactorisationMachine:
     """The named model of these rows."""
-    features, l2 = rows.train.features, 0.0 if options.l2 is None else options.l2
-    if options.factors is not None and name not in ("fm", "ffm"):
+    features, l2 = rows.train.features, 0.0 if words.l2 is None else words.l2
+    if words.factors is not None and name not in ("fm", "ffm"):
         raise ValueError("--factors goes with --model fm or ffm")
     if name == "ffm":
         if rows.fields is None:
             raise ValueError("--model ffm takes files of the format libffm, which name fields")
-        return models.ffm(rows.fields, 4 if options.factors is None else options.factors, l2=l2)
+        return models.ffm(rows.fields, 4 if words.factors is None else words.factors, l2=l2)
     if name == "fm":
-        return models.fm(features, 8 if options.factors is None else options.factors, l2=l2)
+        return models.fm(features, 8 if words.factors is None else words.factors, l2=l2)
     kind: Callable[..., Model] = getattr(models, name)
     if name == "linear_regression":
         return kind(features, l2=l2)
@@ -308,12 +300,12 @@ def build(
     return kind(features, max(rows.train.classes, tested), l2=l2)
 
 
-def refuse(options: argparse.Namespace, *, test: bool = False) -> None:
+def refuse(words: SparseWords, *, test: bool = False) -> None:
     """ValueError where an argument is given that other models do not take; with ``test`` they take
     rows to test.
     """
     for name in ("format", "test", "features", "hash_bits", "factors", "l2"):
-        if getattr(options, name) is not None and not (test and name == "test"):
+        if getattr(words, name) is not None and not (test and name == "test"):
             raise ValueError(f"--{name.replace('_', '-')} goes with --model {', '.join(MODELS)}")
-    if options.zero_based:
+    if words.zero_based:
         raise ValueError(f"--zero-based goes with --model {', '.join(MODELS)}")

@@ -1,0 +1,163 @@
+"""What is trained, how, and until when, in words: a command's options, and the fields of a plan's file.
+
+Each field of :class:`Job` is an option of ``leashed train``, ``simulate``, ``cluster up``, where it
+goes with these, and a field of the table ``[train]`` of a plan. One that is added is one field.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from leashed.base.options import option
+from leashed.models._parameters import INITIALISATIONS
+from leashed.rules import RULES
+from leashed.staleness import POLICIES
+from leashed.stopping import Until
+from leashed.training import defaults
+from leashed.training.problems import clicks
+from leashed.training.problems.problem import ProblemWords
+from leashed.training.spelled import (
+    DISCIPLINE_WORDS,
+    MODE_WORDS,
+    SCHEDULES,
+    discipline_of,
+    mode_of,
+    rule_of,
+    staleness_of,
+)
+
+__all__ = ["GROUPS", "UNTIL", "Job", "threads_of"]
+
+_RULE = "update rule"
+UNTIL = "stop rules"
+_CLICKS, _SPARSE = "models of clicks", "models of sparse rows"
+_RULE_OF_CLICKS = defaults.rule(of_clicks=True)
+
+GROUPS = {
+    _RULE: "NAME:key=value,... takes the arguments of the Python class or function",
+    _CLICKS: f"{', '.join(clicks.MODELS)}: with --data {clicks.WORD}, from the seed (default), or "
+    "--data FILE in Criteo's format",
+    _SPARSE: "--data FILE is in the libsvm or libffm format, or Criteo's; of the first two also with "
+    "--stream",
+    "files of clicks and of sparse rows": "plain, or compressed by gzip or zstd",
+    UNTIL: "the first to hold ends the run",
+}
+"""What the help says of groups of options."""
+
+
+def threads_of(text: str) -> int | str:
+    """A number, or "auto"."""
+    return text if text == "auto" else int(text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job(ProblemWords):
+    """A training in words, each of which ``leashed train --help`` explains."""
+
+    discipline: str | None = option(
+        None,
+        f"how threads share the parameters: one of {', '.join(DISCIPLINE_WORDS)}; such as "
+        "leashed:persistence=1, which drops a gradient after more than one failed attempt "
+        "(default: leashed)",
+        metavar="NAME[:...]",
+    )
+    mode: str | None = option(
+        None,
+        "in place of a discipline: workers of a parameter server, or peers; of "
+        f"{', '.join(MODE_WORDS)}, such as gba:m=8,iota=4; with term=SECONDS a batch that has not "
+        "come back by then goes to another worker",
+        metavar="NAME[:...]",
+    )
+    threads: int | str | None = option(
+        None,
+        'a number, or "auto": as many as are fastest here (default: all processors)',
+        type=threads_of,
+    )
+    batch_size: int | None = option(
+        None,
+        f"default: with --resume that of then; else {defaults.BATCH_SIZE}, or all rows of fewer; "
+        "of models of clicks without a stop rule, and without --stream, so few that the epoch makes "
+        f"{defaults.LEAST_UPDATES:,} updates",
+    )
+    init: str = option("he", "initialisation", choices=INITIALISATIONS)
+    evaluate_every: float | None = option(
+        None,
+        "between evaluations of the loss (default: so that they take a tenth of a thread)",
+        metavar="SECONDS",
+    )
+    rule: str | None = option(
+        None,
+        f"one of {', '.join(RULES)}; such as adam:beta1=0.8,clip_norm=1 (default: sgd; "
+        f"{type(_RULE_OF_CLICKS).__name__.lower()} of models of clicks)",
+        group=_RULE,
+        metavar="NAME[:...]",
+    )
+    lr: float | None = option(
+        None,
+        f"step size; default: {', '.join(f'{kind.LR:g} for {name}' for name, kind in RULES.items())}"
+        f"; {_RULE_OF_CLICKS.lr} of models of clicks without --rule",
+        group=_RULE,
+    )
+    schedule: tuple[str, ...] = option(
+        (),
+        f"of the step size, one of {', '.join(SCHEDULES)}; such as cosine:total=1000. "
+        "A second one, warmup or scaled, changes the first",
+        group=_RULE,
+        metavar="NAME:...",
+        action="append",
+    )
+    swap: str | None = option(
+        None,
+        "decay the accumulated squares of "
+        f"{', '.join(name for name, kind in RULES.items() if kind.SQUARES)} every T updates",
+        group=_RULE,
+        metavar="period=T[,decay=L,as_printed=true]",
+    )
+    staleness: str = option(
+        "none",
+        "what a gradient is multiplied by for its staleness: one of "
+        f"{', '.join(POLICIES)}; such as power:k=2",
+        group=_RULE,
+        metavar="NAME[:...]",
+    )
+    stage_aware: float | None = option(
+        None,
+        "count staleness by sigmoid(LAMBDA |last update|) of each variable, and of each row",
+        group=_RULE,
+        metavar="LAMBDA",
+    )
+    loss_fraction: float | None = option(None, "loss at most this times the initial", group=UNTIL)
+    loss: float | None = option(None, "loss at most this", group=UNTIL)
+    updates: int | None = option(None, "so many updates published", group=UNTIL)
+    epochs: float | None = option(None, "so many passes over the training set", group=UNTIL)
+    seconds: float | None = option(None, "so much time", group=UNTIL)
+    divergence: float | None = option(None, "loss at least this times the initial", group=UNTIL)
+
+    @property
+    def of_clicks(self) -> bool:
+        """Whether it is a model of clicks, which has defaults of its own."""
+        return self.model in clicks.MODELS
+
+    def choices(self, before: str = "--") -> dict[str, Any]:
+        """How it is trained, as arguments of ``lsh.train``.
+
+        Raises:
+            TypeError, ValueError: words stand for nothing; the message says which, with ``before``.
+        """
+        return {
+            "discipline": self.discipline and discipline_of(self.discipline, before),
+            "mode": self.mode and mode_of(self.mode, f"{before}mode"),
+            "rule": rule_of(self, before, of_clicks=self.of_clicks),
+            "staleness": staleness_of(self, before),
+            **{name: getattr(self, name) for name in ("threads", "batch_size", "seed", "init")},
+        }
+
+    def until(self, epochs: float | None) -> Until | None:
+        """When it ends; where no field says, after so many epochs, or as such models end (None)."""
+        rules = {item.name: getattr(self, item.name) for item in fields(Until)}
+        if all(value is None for value in rules.values()):
+            if epochs is None:
+                return None
+            rules["epochs"] = epochs
+        return Until(**rules)

@@ -1,0 +1,129 @@
+"""Files that words name: of clicks, in Criteo's format or CSV by a schema, and of sparse rows."""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from glob import glob, has_magic
+from pathlib import Path
+from typing import Any
+
+from leashed import stream
+from leashed.base.options import option
+from leashed.datasets.files import paths_of
+from leashed.stream import SparseStream, Stream
+
+__all__ = ["FileWords", "existing", "expanded", "parts_of", "read_for", "stream_of"]
+
+FILES = "files of clicks and of sparse rows"
+
+_PART = 65_536  # rows that are in memory at once, where not all are
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileWords:
+    """What is read, and how."""
+
+    data: str | None = option(
+        None,
+        "folder with the four IDX files of MNIST or Fashion-MNIST, plain or .gz, or a file of rows "
+        "(default: synthetic digits)",
+        metavar="PATH",
+    )
+    model: str = option("mlp", "")
+    schema: str | None = option(
+        None,
+        "what the columns of CSV files become, as JSON: "
+        '{"columns": {"clicked": {"kind": "label"}, "city": {"kind": "hashed"}, …}} '
+        "(default: files are in Criteo's format)",
+        group=FILES,
+        metavar="FILE",
+    )
+    bad: str | None = option(
+        None,
+        "what to do about a line that is no row (default: fail)",
+        group=FILES,
+        choices=("fail", "skip"),
+    )
+    stream: bool = option(
+        False,
+        "train on --data while it is read, in order, once unless --epochs says more; it need not "
+        "fit into memory, and may be a pattern of several files. --test FILE has rows to test",
+        group=FILES,
+    )
+    days: tuple[str, ...] | None = option(
+        None,
+        "in place of --data: train on one file after the other, those of a pattern by name, each "
+        "once, after the model of the file before has predicted it. --checkpoint FOLDER has the state: "
+        "the same command goes on, also after a kill, and with files that have come since",
+        group=FILES,
+        metavar="FILES",
+        nargs="+",
+    )
+    test: str | None = option(
+        None,
+        "rows to test (default: the last fifth of --data; with --stream none)",
+        group="models of sparse rows",
+        metavar="FILE",
+    )
+    seed: int = option(0, "of the parameters, of batches, and of what is generated")
+
+
+def existing(path: str | os.PathLike[str]) -> Path:
+    """FileNotFoundError where nothing has that name."""
+    found = Path(path)
+    if not found.exists():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+    return found
+
+
+def stream_of(paths: str | Path | Sequence[Path], words: FileWords) -> Stream:
+    """The rows of files; a pattern is its files by name.
+
+    Raises:
+        FileNotFoundError: one is not there.
+        OSError, ValueError: one cannot be read, or the schema is wrong.
+    """
+    if isinstance(paths, (str, Path)) and not has_magic(str(paths)):
+        existing(paths)
+    bad = "fail" if words.bad is None else words.bad
+    if words.schema is None:
+        return stream.criteo(paths, bad=bad)
+    return stream.csv(paths, **stream.schema(words.schema), bad=bad)
+
+
+def parts_of(stream: Stream | SparseStream, most: int | None) -> Iterator[Any]:
+    """The rows of a stream, or the first so many, part after part."""
+    left = math.inf if most is None else most
+    for part in stream.parts(_PART if most is None else min(_PART, most)):
+        taken = part if left >= len(part) else part.head(int(left))
+        left -= len(taken)
+        yield taken
+        if left == 0:
+            return
+
+
+def read_for(given: Iterable[str | Path | None]) -> set[Path]:
+    """The files there are of those names and patterns, which nothing is to be written in place of."""
+    named = [str(each) for each in given if each is not None]
+    found = [Path(file) for each in named for file in glob(each) or [each]]  # noqa: PTH207
+    return {file.resolve() for file in found if file.is_file()}
+
+
+def expanded(patterns: Sequence[str]) -> dict[str, Path]:
+    """The files, each by its name, those of a pattern by name.
+
+    Raises:
+        FileNotFoundError: one is not there, or a pattern has none.
+        ValueError: two have one name.
+    """
+    found: dict[str, Path] = {}
+    for path in paths_of(patterns):
+        assert isinstance(path, Path)
+        if path.name in found:
+            raise ValueError(f"two days are called {path.name}; give each file a name of its own")
+        found[path.name] = path
+    return found
