@@ -30,7 +30,7 @@ from leashed.stopping import Until
 from leashed.stream import SparseStream, Stream
 from leashed.training import defaults
 from leashed.training.result import TrainResult
-from leashed.training.spelled import MODE_WORDS, discipline_of, mode_of
+from leashed.training.spelled import MODE_WORDS, OBSERVERS, discipline_of, mode_of
 from leashed.training.train import Progress, train
 
 if TYPE_CHECKING:
@@ -151,6 +151,14 @@ def add(commands: Commands) -> None:
         metavar="FEATURE",
         help="the same, and GAUC by the users that this feature of the clicks tells",
     )
+    parser.add_argument(
+        "--counting",
+        action="append",
+        default=[],
+        metavar="NAME:KEY=VALUE,...",
+        help=f"who looks on at the training's steps, told on the line of progress and in the result: "
+        f"{', '.join(OBSERVERS)}; again for more",
+    )
     parser.add_argument("--output", type=Path, help="write the result to this file, as JSON")
     parser.add_argument(
         "--report",
@@ -247,6 +255,7 @@ def _train(options: argparse.Namespace) -> int:
         tables=given,
         record=options.record,
         metrics=progressive(options.gauc) if options.progressive or options.gauc else None,
+        counting=options.counting,
     )
     line.clear()
     if isinstance(test, ClickDataset) and test.hidden is not None:

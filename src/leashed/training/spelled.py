@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Protocol, TypeVar
 
-from leashed import datasets, modes, schedules, staleness
+from leashed import _core, datasets, modes, schedules, staleness
+from leashed.base.choice import Choice
 from leashed.datasets import Split
 from leashed.disciplines import DISCIPLINES, Discipline, Hogwild, Leashed
 from leashed.modes import Mode
@@ -22,11 +23,13 @@ from leashed.training import defaults
 __all__ = [
     "DISCIPLINE_WORDS",
     "MODE_WORDS",
+    "OBSERVERS",
     "SCHEDULES",
     "RuleWords",
     "data_of",
     "discipline_of",
     "mode_of",
+    "observers_of",
     "policy_of",
     "rule_of",
     "settings",
@@ -54,6 +57,9 @@ MODE_WORDS: Mapping[str, type[Mode]] = {
     for name in modes.__all__
     if issubclass(kind := getattr(modes, name), Mode) and kind is not Mode
 }
+
+
+OBSERVERS: Mapping[str, Sequence[str]] = _core.observers()
 
 
 class RuleWords(Protocol):
@@ -189,6 +195,30 @@ def policy_of(text: str, option: str = "--staleness") -> Policy:
         ValueError: it describes none; the message says what is wrong.
     """
     return _made(POLICIES, option, text)()
+
+
+def observers_of(given: object, option: str = "counting") -> list[Choice]:
+    """Those that look on at a training's steps, each described by ``NAME:key=value,…``, for the core.
+
+    Raises:
+        TypeError, ValueError: it describes none; the message says what is wrong.
+    """
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise TypeError(f"{option} must be a list of such as 'gradient_norms', got {given!r}")
+    found: list[Choice] = []
+    for text in given:
+        if not isinstance(text, str):
+            raise TypeError(f"{option} must be a list of str, got {text!r}")
+        name, _, rest = text.partition(":")
+        numbers = {key: float(value) for key, value in settings(option, rest).items()}
+        known = _choose(OBSERVERS, option, name)
+        if sorted(numbers) != sorted(known):
+            wanted = f"takes {', '.join(known)}" if known else "takes no settings"
+            raise ValueError(f"{option} {text}: {name} {wanted}")
+        if any(name == other for other, _ in found):
+            raise ValueError(f"{option} has {name} twice; leave one of the two out")
+        found.append((name, {**numbers}))
+    return found
 
 
 def _choose(known: Mapping[str, T], option: str, name: str) -> T:

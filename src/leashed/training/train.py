@@ -6,9 +6,9 @@ import functools
 import inspect
 import math
 import os
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ParamSpec, TypeAlias
 
@@ -51,6 +51,7 @@ from leashed.training.doubts import warn_of_end, warn_of_sequences
 from leashed.training.histogram import Histogram, TimeDistribution
 from leashed.training.recordings import AnyModel
 from leashed.training.result import QUALITY, TrainResult
+from leashed.training.spelled import observers_of
 from leashed.training.threads import candidates, fastest
 
 __all__ = ["Progress", "train"]
@@ -83,6 +84,7 @@ class Progress:
         window: of the rows counted by ``train(metrics=)`` since the evaluation before; None where
             there is none.
         total: of all rows counted so far; likewise.
+        observed: what those have found by then that ``train(counting=)`` names, by name.
     """
 
     seconds: float
@@ -99,6 +101,7 @@ class Progress:
     validation_normalised_entropy: float = math.nan
     window: Values | None = None
     total: Values | None = None
+    observed: dict[str, float] = field(default_factory=dict)
 
 
 AnyStream: TypeAlias = "streams.Stream | streams.SparseStream"
@@ -171,6 +174,7 @@ def train(
     cluster: Cluster | None = None,
     record: str | os.PathLike[str] | None = None,
     metrics: Progressive | None = None,
+    counting: Sequence[str] = (),
     term: float | None = None,
 ) -> Generator[None, None, TrainResult]:
     """Train ``model`` on ``data`` with native threads that never take the GIL.
@@ -343,6 +347,10 @@ def train(
             at each evaluation. For models of one output with the loss ``log_loss``. What is trained
             stays the same, bit by bit. A run that goes on from a checkpoint counts anew. Default:
             nothing is counted.
+        counting: who looks on at the training's steps, each as ``"NAME:key=value,…"``; ``result.observed`` and ``progress`` have what it found, by name.
+            ``"gradient_norms"`` finds the mean of the gradients' norms and the largest. What is trained
+            stays the same, bit by bit. Not of sparse data that are updated in place, where there are no
+            gradients. Default: nobody.
         term: of a mode's leases: seconds from a grant until the batch goes to another, and what its
             worker may still push is dropped as late. It has to be longer than most batches take,
             waiting for processors included, or none comes home; whoever is to be told may be told a
@@ -434,7 +442,8 @@ def train(
     trained = tables_for(model, tables, rule, staleness, seed)
     if record is not None:
         checks.writable(Path(record))
-    counting = None if metrics is None else _counting(metrics, model, data, train_set)
+    scoring = None if metrics is None else _scoring(metrics, model, data, train_set)
+    observers = observers_of(counting)
     if isinstance(init, str):
         theta = model.init(seed, init)
     else:
@@ -600,7 +609,8 @@ def train(
             seed=seed,
             tables=[table.native for table in trained.values()],
             record=recording,
-            metrics=counting,
+            metrics=scoring,
+            observers=observers,
         )
         watch = _core.Watch(
             until=rules,
@@ -733,7 +743,7 @@ def _warn_of(record: str | os.PathLike[str] | None, outcome: dict[str, Any]) -> 
         warn(f"the record in {record} ends before the run: {outcome['recording_failure']}")
 
 
-def _counting(
+def _scoring(
     metrics: Progressive, model: AnyModel, data: Any, train_set: Any
 ) -> tuple[NDArray[np.uint64] | None, int]:
     """Whose each row is, and how many rows of users to keep, for the core."""
@@ -1158,6 +1168,7 @@ def progress_of(now: dict[str, Any], initial_loss: float, batch_size: float) -> 
         **{name: now[name] for name in QUALITY},
         window=_values(now["scored"], "window"),
         total=_values(now["scored"], "total"),
+        observed=now["observed"],
     )
 
 
@@ -1272,4 +1283,5 @@ def result_of(
         config=config,
         mode=mode,
         metrics=Scored.of(outcome["scored"]) if scored else None,
+        observed=outcome["observed"],
     )
