@@ -5,6 +5,7 @@
 #include "choice.h"
 #include "data.h"
 #include "leashed/discipline/registry.h"
+#include "leashed/engine/observers/registry.h"
 #include "leashed/simulation/play_mode.h"
 #include "leashed/staleness/registry.h"
 #include "leashed/training/in_order.h"
@@ -199,6 +200,8 @@ py::dict simulate_model(const PyTraining& training, const PyWatch& watch, const 
       return play(parts, order, context, parts.validation ? &*parts.validation : nullptr);
     });
   };
+  const std::size_t trainers = mode || !time.trainers ? 1 : time.trainers->count;
+  const auto observers = make_observers(given.observers, workers * trainers);
   const SimulationOptions options{workers,
                                   training.batch_size,
                                   training.seed,
@@ -212,7 +215,8 @@ py::dict simulate_model(const PyTraining& training, const PyWatch& watch, const 
                                   to_members(time.changes, time.failing, time.detection, workers),
                                   given.tables,
                                   time.servers_of_tables,
-                                  given.stream};
+                                  given.stream,
+                                  pointers(observers)};
   bool interrupted_in_callback = false;
   const TrainCallbacks callbacks = callbacks_of(watch, interrupted_in_callback);
   if (!mode) {

@@ -1,5 +1,6 @@
 #include "stream.h"
 
+#include <algorithm>
 #include <limits>
 #include <optional>
 #include <tuple>
@@ -160,6 +161,87 @@ std::shared_ptr<PyRowStream> open_arrow(const std::vector<PyStreamColumn>& colum
   return std::make_shared<PyRowStream>(std::make_unique<RowStream>(
       std::move(origin), layout_of(settings),
       RowStream::Settings{threads, places, passes, skip_bad, window, seed}));
+}
+
+// Batches that an iterator of Python's gives, each (x [n, numbers], ids [n, features], y [n]).
+class GivenRows final : public RowOrigin {
+ public:
+  GivenRows(std::string name, py::function open, const RowLayout& layout, std::int32_t classes,
+            bool again)
+      : names_{std::move(name)},
+        open_(held(std::move(open))),
+        layout_(layout),
+        classes_(classes),
+        again_(again) {}
+
+  std::unique_ptr<Part> next(const std::atomic<bool>&) override {
+    const py::gil_scoped_acquire acquire;
+    if (!batches_) batches_ = held(py::iter((*open_)()));
+    const auto batch = py::reinterpret_steal<py::object>(PyIter_Next(batches_->ptr()));
+    if (PyErr_Occurred()) throw py::error_already_set();
+    if (!batch) return nullptr;
+    auto part = std::make_unique<Given>(block_of(batch));
+    part->begins_file = std::exchange(begins_, false);
+    return part;
+  }
+  bool rewind() override {
+    batches_.reset();
+    begins_ = true;
+    return again_;
+  }
+  const std::vector<std::string>& names() const override { return names_; }
+  const char* unit() const override { return "row"; }
+
+ private:
+  struct Given final : Part {
+    explicit Given(RowBlock rows) : block(std::move(rows)) {}
+    ParsedRows parse() const override { return {block, block.rows()}; }
+    const RowBlock block;
+  };
+
+  RowBlock block_of(const py::object& batch) const {
+    const auto [x, ids, y] = py::cast<std::tuple<FloatArray, UserArray, py::array>>(batch);
+    RowBlock block(layout_);
+    const auto rows = static_cast<std::size_t>(y.size());
+    if (y.ndim() != 1 || static_cast<std::size_t>(x.size()) != rows * layout_.numbers ||
+        static_cast<std::size_t>(ids.size()) != rows * layout_.single_ids()) {
+      throw Error(names_.front() + ": a batch must be x [n, " + std::to_string(layout_.numbers) +
+                  "], ids [n, " + std::to_string(layout_.single_ids()) + "] and y [n]");
+    }
+    block.resize(rows);
+    std::copy_n(x.data(), x.size(), block.x.data());
+    std::copy_n(ids.data(), ids.size(), block.ids.data());
+    if (classes_ == 0) {
+      std::copy_n(py::cast<FloatArray>(y).data(), rows, block.values.data());
+      return block;
+    }
+    std::copy_n(py::cast<LabelArray>(y).data(), rows, block.labels.data());
+    for (const std::int32_t label : block.labels) {
+      if (label >= 0 && label < classes_) continue;
+      throw Error(names_.front() + ": labels must be from 0 to " + std::to_string(classes_ - 1) +
+                  ", got " + std::to_string(label));
+    }
+    return block;
+  }
+
+  const std::vector<std::string> names_;
+  const std::shared_ptr<py::object> open_;
+  const RowLayout layout_;
+  const std::int32_t classes_;
+  const bool again_;
+  std::shared_ptr<py::object> batches_;
+  bool begins_ = true;
+};
+
+std::shared_ptr<PyRowStream> open_rows(std::size_t numbers, std::size_t features,
+                                       std::int32_t classes, std::string name, py::function open,
+                                       bool again, std::size_t places, std::uint64_t passes,
+                                       std::uint64_t window, std::uint64_t seed) {
+  const RowLayout layout{
+      .numbers = numbers, .bags = std::vector<bool>(features, false), .classes = classes > 0};
+  return std::make_shared<PyRowStream>(std::make_unique<RowStream>(
+      std::make_unique<GivenRows>(std::move(name), std::move(open), layout, classes, again), layout,
+      RowStream::Settings{.places = places, .passes = passes, .window = window, .seed = seed}));
 }
 
 std::shared_ptr<PyRowStream> open_svmlight(std::int32_t first, std::size_t features,
@@ -376,6 +458,12 @@ void bind_stream(py::module_& m) {
         py::arg("name"), py::arg("open"), py::arg("again"), py::arg("threads"), py::arg("places"),
         py::arg("passes"), py::arg("skip_bad"), py::arg("window"), py::arg("seed"),
         "Rows of columns that come by the Arrow C stream interface.");
+  m.def(
+      "open_rows", open_rows, py::arg("numbers"), py::arg("features"), py::arg("classes"),
+      py::arg("name"), py::arg("open"), py::arg("again"), py::arg("places"), py::arg("passes"),
+      py::arg("window"), py::arg("seed"),
+      "Rows of the batches that open() iterates over, each x [n, numbers], ids [n, features] and y "
+      "[n]: labels below `classes`, or of 0 classes numbers.");
 }
 
 }  // namespace leashed

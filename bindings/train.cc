@@ -33,7 +33,7 @@ py::dict to_dict(const Evaluated& e) {
                   "validation_normalised_entropy"_a = e.validation_normalised_entropy,
                   "gradients"_a = e.gradients, "memory_bytes"_a = e.memory_bytes,
                   "live_vectors"_a = e.live_vectors, "staleness"_a = to_array(e.staleness),
-                  "scored"_a = to_dict(e.scored));
+                  "observed"_a = e.observed, "scored"_a = to_dict(e.scored));
 }
 
 // Mean losses; NaN where a pass had no gradient.
@@ -73,8 +73,8 @@ py::dict to_dict(TrainResult result) {
       "sampling_seconds"_a = result.sampling_seconds, "waiting_seconds"_a = result.waiting_seconds,
       "running_seconds"_a = result.running_seconds, "row_seconds"_a = result.row_seconds,
       "rows"_a = to_dict(result.rows), "in_place"_a = result.sparse_runs,
-      "recording_failure"_a = result.recording_failure, "peak_vectors"_a = result.peak_vectors,
-      "peak_memory_bytes"_a = result.peak_memory_bytes);
+      "observed"_a = result.observed, "recording_failure"_a = result.recording_failure,
+      "peak_vectors"_a = result.peak_vectors, "peak_memory_bytes"_a = result.peak_memory_bytes);
 }
 
 void keep_metrics(std::optional<ProgressMetrics>& metrics, const std::optional<PyMetrics>& asked,
@@ -206,7 +206,6 @@ py::dict train_model(PyTraining& training, const PyWatch& watch,
                              nullptr,
                              leases ? leases->get() : nullptr,
                              synchronisation ? synchronisation->get() : nullptr,
-                             nullptr,
                              metrics ? &*metrics : nullptr};
   bool interrupted_in_callback = false;
   const TrainCallbacks callbacks = callbacks_of(watch, interrupted_in_callback);

@@ -6,6 +6,7 @@
 
 #include "data.h"
 #include "leashed/base/error.h"
+#include "leashed/engine/observers/registry.h"
 #include "parts.h"
 
 namespace leashed {
@@ -19,7 +20,7 @@ std::unique_ptr<PyTraining> made(
     const std::optional<py::array>& validation_y, const PyChoice& discipline, const PyChoice& rule,
     const PyChoice& staleness, std::size_t workers, std::size_t batch_size, std::uint64_t seed,
     std::vector<std::shared_ptr<Table>> tables, const std::optional<PyRecording>& record,
-    const std::optional<PyMetrics>& metrics) {
+    const std::optional<PyMetrics>& metrics, const std::vector<PyChoice>& observers) {
   require_some(workers, "workers");
   require_some(batch_size, "batch_size");
   const auto& model = py::cast<const GradientSource&>(source);
@@ -34,6 +35,7 @@ std::unique_ptr<PyTraining> made(
   Assembly& parts = training->parts;
   parts.tables = std::move(tables);
   parts.recording = to_recording(record);
+  for (const PyChoice& observer : observers) parts.observers.push_back(to_choice(observer));
   if (validation_x && validation_y) {
     parts.validation = view_of(model, *validation_x, *validation_y);
     training->kept.insert(training->kept.end(), {*validation_x, *validation_y});
@@ -54,7 +56,9 @@ void bind_training(py::module_& m) {
            py::arg("validation_y").noconvert() = py::none(), py::arg("discipline"), py::arg("rule"),
            py::arg("staleness"), py::arg("workers"), py::arg("batch_size"), py::arg("seed"),
            py::arg("tables") = std::vector<std::shared_ptr<Table>>(),
-           py::arg("record") = py::none(), py::arg("metrics") = py::none());
+           py::arg("record") = py::none(), py::arg("metrics") = py::none(),
+           py::arg("observers") = std::vector<PyChoice>());
+  m.def("observers", observer_settings, "The observers there are, and the settings of each.");
   py::class_<PyWatch>(m, "Watch", "When a run ends, and who is told of it meanwhile.")
       .def(py::init([](const Settings& until, std::vector<double> milestones, double evaluate_every,
                        std::optional<py::function> progress, std::optional<py::function> checkpoint,

@@ -67,8 +67,8 @@ void bench_worker(double seconds) {
   bench_record(
       "record", seconds, [&](TraceWriter& begun) { writer = &begun; },
       [&](std::uint64_t t) {
-        writer->add(0, 2 * t, 2 * t - (t > 0),
-                    {.published = true, .t = 2 * t, .staleness_compute = 1});
+        writer->published({.k = 2 * t, .view = {nullptr, 2 * t - (t > 0)}},
+                          {.published = true, .t = 2 * t, .staleness_compute = 1});
       });
 }
 
@@ -114,7 +114,7 @@ double train_once(const Job& job, double seconds, TraceWriter* trace) {
   const auto discipline = make_discipline({"leashed", {{"persistence", 1.0 / 0.0}}}, job.context);
   TrainOptions options{job.threads, kBatch, 0, {}, std::numeric_limits<double>::infinity()};
   options.until.seconds = seconds;
-  options.trace = trace;
+  if (trace) options.observers = {trace};
   return rate(train(job.network, examples(), nullptr, *discipline, job.context, options, {}));
 }
 

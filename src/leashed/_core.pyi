@@ -56,8 +56,10 @@ __all__: list[str] = [
     "default_isa",
     "losses",
     "mean_loss",
+    "observers",
     "open_arrow",
     "open_delimited",
+    "open_rows",
     "open_svmlight",
     "profile_exchange",
     "replay",
@@ -1076,6 +1078,7 @@ class Training:
             typing.SupportsInt | typing.SupportsIndex,
         ]
         | None = None,
+        observers: collections.abc.Sequence[tuple[str, dict]] = [],
     ) -> None: ...
 
 class Watch:
@@ -1286,6 +1289,11 @@ def mean_loss(
     The mean loss over all rows.
     """
 
+def observers() -> dict[str, list[str]]:
+    """
+    The observers there are, and the settings of each.
+    """
+
 def open_arrow(
     *,
     columns: collections.abc.Sequence[
@@ -1361,6 +1369,22 @@ def open_delimited(
 ) -> RowStream:
     """
     Rows of text files.
+    """
+
+def open_rows(
+    numbers: typing.SupportsInt | typing.SupportsIndex,
+    features: typing.SupportsInt | typing.SupportsIndex,
+    classes: typing.SupportsInt | typing.SupportsIndex,
+    name: str,
+    open: collections.abc.Callable,
+    again: bool,
+    places: typing.SupportsInt | typing.SupportsIndex,
+    passes: typing.SupportsInt | typing.SupportsIndex,
+    window: typing.SupportsInt | typing.SupportsIndex,
+    seed: typing.SupportsInt | typing.SupportsIndex,
+) -> RowStream:
+    """
+    Rows of the batches that open() iterates over, each x [n, numbers], ids [n, features] and y [n]: labels below `classes`, or of 0 classes numbers.
     """
 
 def open_svmlight(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-NEW_FILE = re.compile(r"// (cpp/\S+)\n")
+NEW_FILE = re.compile(r"(?:// |# )((?:cpp|src)/\S+)\n")
 ABOVE = re.compile(r"# (src/\S+), above (\w+)\n")
 
 

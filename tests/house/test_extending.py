@@ -17,9 +17,17 @@ def page() -> Page:
 
 
 def test_every_kind_has_an_example(page):
-    rooms = ("discipline", "update", "staleness", "model/losses", "network/layers")
+    rooms = (
+        "discipline",
+        "update",
+        "staleness",
+        "model/losses",
+        "network/layers",
+        "engine/observers",
+    )
     for room in rooms:
         assert any(name.startswith(f"cpp/leashed/{room}/") for name in page.files), room
+    assert any(name.startswith("src/leashed/stream/") for name in page.files)
 
 
 def test_what_it_adds_fits_the_files_that_are_there(page, tmp_path):

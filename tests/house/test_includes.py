@@ -24,8 +24,8 @@ FLOORS = (
     "discipline",  # reads a vector and publishes a rule's update of it, damped by a policy
     "model",  # the contract: pure functions of parameters and batches, with losses
     "columns network graph server",  # models that keep it; a mode's requests carried out on parameters
-    "trace",  # a recorded training: written, read, made again
     "engine",  # the loop that drives all of them on threads
+    "trace",  # a recorded training: written, read, made again
     "backend modes",  # engines for others' loops; trainings whose threads a mode directs
     "training cluster",  # put together from choices by name; trainings on several machines
     "simulation",  # the same parts, driven in virtual time

@@ -28,11 +28,10 @@ double share(const Evaluation& e) {
 
 }  // namespace
 
-History::History(const Run& run, const std::vector<const WorkerTelemetry*>& workers,
-                 const DatasetView* validation, Evaluator& evaluator, const Stopwatch& clock,
-                 double initial_loss)
+History::History(const Run& run, const DatasetView* validation, Evaluator& evaluator,
+                 const Stopwatch& clock, double initial_loss)
     : run_(run),
-      workers_(workers),
+      workers_(run.counting.all()),
       validation_(validation),
       evaluator_(evaluator),
       clock_(clock),
@@ -59,6 +58,7 @@ Evaluated History::look_at(std::uint64_t t) const {
     e.gradients += worker->gradients.get();
     worker->staleness.merge_bins_into(e.staleness);
   }
+  e.observed = run_.observers.found();
   return e;
 }
 

@@ -15,9 +15,8 @@ namespace leashed {
 class History {
  public:
   // `initial_loss`: NaN: that of the first evaluation.
-  History(const Run& run, const std::vector<const WorkerTelemetry*>& workers,
-          const DatasetView* validation, Evaluator& evaluator, const Stopwatch& clock,
-          double initial_loss);
+  History(const Run& run, const DatasetView* validation, Evaluator& evaluator,
+          const Stopwatch& clock, double initial_loss);
 
   // Records the state now; false where the evaluation ended early.
   bool evaluate(std::size_t threads);
@@ -84,7 +83,7 @@ class History {
   double sampled(Copy& copy, std::size_t threads);
 
   const Run& run_;
-  const std::vector<const WorkerTelemetry*>& workers_;
+  const std::vector<const WorkerTelemetry*> workers_;
   const DatasetView* const validation_;
   Evaluator& evaluator_;
   const Stopwatch& clock_;

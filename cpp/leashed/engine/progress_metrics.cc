@@ -13,12 +13,6 @@ ProgressMetrics::ProgressMetrics(std::size_t workers, std::size_t kept)
   }
 }
 
-float* ProgressMetrics::logits(std::size_t worker, std::size_t rows) {
-  std::vector<float>& logits = workers_[worker]->logits;
-  if (logits.size() < rows) logits.resize(rows);
-  return logits.data();
-}
-
 void ProgressMetrics::add(std::size_t worker, const BatchView& batch) {
   Worker& own = *workers_[worker];
   own.parts[own.counting].add({batch.logits, batch.size}, batch.targets);

@@ -23,20 +23,23 @@
 #include "leashed/base/aligned.h"
 #include "leashed/data/batch_view.h"
 #include "leashed/data/scored_rows.h"
+#include "leashed/engine/step_observer.h"
 #include "leashed/engine/telemetry.h"
 
 namespace leashed {
 
-class ProgressMetrics {
+class ProgressMetrics final : public StepObserver {
  public:
   // GAUC of so many rows at most, by the targets' users, and as many again of the window. Of rows
   // that have not been collected workers have about as many in the parts that they count in, and in
   // those that they have handed over; one that stands still has what it had. 0: none.
   ProgressMetrics(std::size_t workers, std::size_t kept);
 
-  // Worker's. Where a batch of so many rows is to have its logits written.
-  float* logits(std::size_t worker, std::size_t rows);
-  // Counts a batch whose logits are there.
+  bool needs_logits() const override { return true; }
+  void used(const WorkerStep& step) override {
+    if (step.batch->logits) add(step.worker, *step.batch);
+  }
+  // Worker's. Counts a batch whose logits are there.
   void add(std::size_t worker, const BatchView& batch);
 
   // The monitor's.
@@ -54,8 +57,7 @@ class ProgressMetrics {
         : parts{ScoredRows(kept, limit, at_once), ScoredRows(kept, limit, at_once)} {}
 
     std::atomic<Turn> turn{Turn::counting};
-    std::size_t counting = 0;  // the part, the worker's
-    std::vector<float> logits;
+    std::size_t counting = 0;                    // the part, the worker's
     alignas(kCacheLine) std::size_t handed = 0;  // the part that is next, the monitor's
     ScoredRows parts[2];
   };

@@ -29,6 +29,7 @@ struct TrainResult {
   double row_seconds = 0;
   std::uint64_t peak_vectors = 0;  // parameter vectors and gradients
   std::uint64_t peak_memory_bytes = 0;
+  Found observed;                 // by its observers
   std::string recording_failure;  // why the record of it ends before it; empty: it does not
 
   // A worker that has ended.

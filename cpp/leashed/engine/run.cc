@@ -11,15 +11,18 @@ constexpr double kHeardRows = 512;
 }  // namespace
 
 Run::Run(const GradientSource& source, const DatasetView& data, Observed& observed,
-         const StopRules& until, std::size_t workers, std::size_t batch_size, RowStore* rows)
+         const StopRules& until, std::size_t workers, std::size_t batch_size, RowStore* rows,
+         Counting::Updates updates)
     : source(source),
       data(data),
       observed(observed),
       until(until),
       workers(workers),
       batch_size(batch_size),
-      loss_weight(std::min(1.0, static_cast<double>(batch_size * workers) / kHeardRows)),
-      rows(rows) {}
+      rows(rows),
+      counting(workers, std::min(1.0, static_cast<double>(batch_size * workers) / kHeardRows),
+               updates),
+      observers(workers) {}
 
 void Run::fail(std::exception_ptr error) {
   {
@@ -27,6 +30,13 @@ void Run::fail(std::exception_ptr error) {
     if (!failure) failure = error;
   }
   stop.stop(StopReason::error);
+}
+
+void Run::observe(ProgressMetrics* asked, const std::vector<StepObserver*>& others) {
+  metrics = asked;
+  if (metrics) observers.add(*metrics);
+  observers.add(counting);
+  for (StepObserver* const one : others) observers.add(*one);
 }
 
 }  // namespace leashed

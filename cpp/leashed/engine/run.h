@@ -5,9 +5,11 @@
 #include <cstddef>
 #include <exception>
 #include <mutex>
+#include <vector>
 
 #include "leashed/data/dataset_view.h"
 #include "leashed/discipline/observed.h"
+#include "leashed/engine/counting.h"
 #include "leashed/engine/pause.h"
 #include "leashed/engine/progress_metrics.h"
 #include "leashed/engine/stop.h"
@@ -18,13 +20,16 @@ namespace leashed {
 
 struct Run {
   Run(const GradientSource& source, const DatasetView& data, Observed& observed,
-      const StopRules& until, std::size_t workers, std::size_t batch_size, RowStore* rows);
+      const StopRules& until, std::size_t workers, std::size_t batch_size, RowStore* rows,
+      Counting::Updates updates = Counting::Updates::by_disciplines);
   Run(const Run&) = delete;
 
   // Whether the rows are a stream's: nothing is known of them but what the workers find.
   bool streams() const { return data.rows == 0; }
   // Keeps the first exception of a worker and stops them all.
   void fail(std::exception_ptr error);
+  // Who hears of its steps from now on: what is counted, and who asks for it.
+  void observe(ProgressMetrics* metrics, const std::vector<StepObserver*>& others);
 
   const GradientSource& source;
   const DatasetView data;
@@ -32,10 +37,11 @@ struct Run {
   const StopRules until;
   const std::size_t workers;
   const std::size_t batch_size;
-  const double loss_weight;  // of one batch's loss in a worker's running mean
-  RowStore* const rows;      // of the tables that the source reads; null: of none
+  RowStore* const rows;  // of the tables that the source reads; null: of none
 
-  ProgressMetrics* metrics = nullptr;  // that are kept of the outputs; null: none
+  Counting counting;
+  Observers observers;
+  ProgressMetrics* metrics = nullptr;  // among them; null: none
 
   Pause* pause = nullptr;  // of the workers, for checkpoints; null: nobody waits
 

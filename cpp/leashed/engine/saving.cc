@@ -14,10 +14,8 @@ constexpr auto kPause = std::chrono::microseconds(100);  // in which an update i
 
 }  // namespace
 
-Saving::Saving(const Training& training, const std::vector<Worker>& workers, const Layout& layout,
-               const StalenessPolicy* staleness)
+Saving::Saving(const Training& training, const Layout& layout, const StalenessPolicy* staleness)
     : training_(training),
-      workers_(workers),
       layout_(layout),
       statistics_(staleness ? staleness->statistics() : nullptr) {
   if (statistics_) statistics_->save(before_);
@@ -26,8 +24,8 @@ Saving::Saving(const Training& training, const std::vector<Worker>& workers, con
 std::uint64_t Saving::used_batches(std::uint64_t t) const {
   std::uint64_t used = t - training_.from.updates;
   if (training_.discipline.lockstep()) return training_.from.batches + used * training_.workers;
-  for (const Worker& worker : workers_) {
-    used += worker.telemetry().dropped.get() + worker.telemetry().excluded.get();
+  for (const WorkerTelemetry* worker : training_.counting.all()) {
+    used += worker->dropped.get() + worker->excluded.get();
   }
   return training_.from.batches + used;
 }

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "leashed/engine/saver.h"
-#include "leashed/engine/worker.h"
+#include "leashed/engine/training.h"
 #include "leashed/staleness/policy.h"
 #include "leashed/update/layout.h"
 
@@ -25,8 +25,7 @@ namespace leashed {
 class Saving final : public Saver {
  public:
   // The policy must have what it begins with. Null: it gathers nothing.
-  Saving(const Training& training, const std::vector<Worker>& workers, const Layout& layout,
-         const StalenessPolicy* staleness);
+  Saving(const Training& training, const Layout& layout, const StalenessPolicy* staleness);
 
   // Nothing where in a short time there was no such moment.
   std::optional<Checkpoint> take(double initial_loss) override;
@@ -43,7 +42,6 @@ class Saving final : public Saver {
   bool fit(const std::vector<std::uint64_t>& numbers, std::uint64_t t) const;
 
   const Training& training_;
-  const std::vector<Worker>& workers_;
   const Layout layout_;
   const StalenessStatistics* const statistics_;
   std::vector<std::uint64_t> before_;  // its numbers at the beginning

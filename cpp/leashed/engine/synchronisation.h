@@ -7,6 +7,8 @@
 #include <exception>
 #include <functional>
 
+#include "leashed/engine/step_observer.h"
+
 namespace leashed {
 
 class Discipline;
@@ -22,9 +24,9 @@ struct Synchronised {
   bool come_and_go = false;
 };
 
-class Synchronisation {
+class Synchronisation : public StepObserver {
  public:
-  virtual ~Synchronisation() = default;
+  void published(const WorkerStep& step, const Publication&) final { stepped(step.worker); }
 
   // Threads beside the workers that transform theta.
   virtual std::size_t threads() const = 0;
@@ -33,14 +35,11 @@ class Synchronisation {
   virtual void begin(const Synchronised& training, const std::function<bool()>& go_on) = 0;
   // The worker has made a step and holds no view. May last as long as an exchange takes.
   virtual void stepped(std::size_t worker) = 0;
-  // The worker has no batch, and waits: asked again and again until it has one.
-  virtual void waiting(std::size_t worker) = 0;
-  virtual void resumed(std::size_t worker) = 0;
   // The worker takes part from here on, where workers come and go.
   virtual void join(std::size_t /*worker*/) {}
   // The worker takes part no more. Where workers do not come and go, the last one's may last as
   // long as a round takes.
-  virtual void leave(std::size_t worker) = 0;
+  void leave(std::size_t worker) override = 0;
   // All workers have ended, or begin() has thrown. Where workers come and go, some may be in a step
   // yet, which is waited for, or begin one, in which nothing is done. Throws nothing.
   virtual void end() = 0;

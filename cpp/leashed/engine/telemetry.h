@@ -11,9 +11,9 @@
 
 #include "leashed/base/aligned.h"
 #include "leashed/base/relaxed.h"
-#include "leashed/data/batch_source.h"
 #include "leashed/data/scored_rows.h"
 #include "leashed/engine/histogram.h"
+#include "leashed/engine/step_observer.h"
 #include "leashed/table/row_publication.h"
 
 namespace leashed {
@@ -102,14 +102,6 @@ struct alignas(kCacheLine) WorkerTelemetry {
   TimeHistogram attempt_seconds;                   // of update_seconds, each attempt's share
   RunningLoss loss;                                // of data in memory
   StreamLoss stream_loss;                          // of a stream
-  // A batch's loss, in whichever of the two; `weight`: of one batch's, in the first.
-  void found(const Batch& batch, double of_batch, double weight) {
-    if (const StreamedRows* const streamed = batch.streamed.get()) {
-      stream_loss.add(streamed->first, streamed->pass_rows, of_batch, batch.view.size);
-    } else {
-      loss.add(of_batch, weight);
-    }
-  }
   double read_seconds = 0, sampling_seconds = 0, waiting_seconds = 0, running_seconds = 0;
   double data_seconds = 0;       // of sampling_seconds: until rows of a stream had been read
   RowPublication rows;           // what became of the gradients of tables' rows
@@ -137,6 +129,7 @@ struct Evaluated {
   std::uint64_t memory_bytes;                            // resident set
   std::uint64_t live_vectors;                            // parameter vectors and gradients in use
   std::vector<std::uint64_t> staleness;                  // counts so far
+  Found observed;                                        // by the run's observers
   std::shared_ptr<const ScoredWindow> scored = nullptr;  // up to then; null: nothing is
 };
 

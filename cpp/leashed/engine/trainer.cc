@@ -16,11 +16,11 @@
 namespace leashed {
 namespace {
 
-std::vector<Worker> workers_of(Training& training, std::size_t recorded_passes) {
+std::vector<Worker> workers_of(Training& training) {
   std::vector<Worker> workers;
   workers.reserve(training.workers);
   for (std::size_t id = 0; id < training.workers; ++id) {
-    workers.emplace_back(training, id, recorded_passes);
+    workers.emplace_back(training, id);
   }
   return workers;
 }
@@ -28,8 +28,8 @@ std::vector<Worker> workers_of(Training& training, std::size_t recorded_passes) 
 // From its beginning, before the workers', to after their end.
 class InSync {
  public:
-  InSync(Training& training, const std::function<bool()>& go_on)
-      : training_(training), synchronisation_(training.synchronisation) {
+  InSync(Training& training, Synchronisation* synchronisation, const std::function<bool()>& go_on)
+      : training_(training), synchronisation_(synchronisation) {
     if (!synchronisation_) return;
     try {
       synchronisation_->begin(
@@ -64,7 +64,7 @@ std::unique_ptr<Executor> executor_of(Training& training, std::vector<Worker>& w
   const bool watches = std::isfinite(options.evaluate_every) ||
                        std::isfinite(options.checkpoint_every) || training.pause ||
                        std::isfinite(training.until.seconds) || training.until.wants_loss() ||
-                       training.leases || training.synchronisation || options.stream;
+                       options.leases || options.synchronisation || options.stream;
   const bool is_short =
       training.batch_size <= kShortStep / std::max<std::size_t>(1, training.source.dimension());
   if (workers.size() == 1 && !watches && is_short) {
@@ -79,19 +79,13 @@ TrainResult train(const GradientSource& source, const DatasetView& data,
                   const DatasetView* validation, Discipline& discipline,
                   const DisciplineContext& context, const TrainOptions& options,
                   const TrainCallbacks& callbacks) {
-  Training training(source, data, discipline, options.until, options.workers, options.batch_size,
-                    options.seed, options.from, options.rows, options.leases,
-                    options.synchronisation, options.trace, options.stream,
-                    options.recorded_passes > 0);
-  training.metrics = options.metrics;
+  Training training(source, data, discipline, options);
   std::optional<Pause> pause;
   if (options.pause_every > 0)
     training.pause = &pause.emplace(options.workers, options.pause_every);
-  std::vector<Worker> workers = workers_of(training, options.recorded_passes);
-  std::vector<const WorkerTelemetry*> telemetry;
-  for (const Worker& worker : workers) telemetry.push_back(&worker.telemetry());
-  Saving saving(training, workers, Updater(context).layout(), &context.staleness);
-  WatchedRun watched(training, telemetry, validation, &saving,
+  std::vector<Worker> workers = workers_of(training);
+  Saving saving(training, Updater(context).layout(), &context.staleness);
+  WatchedRun watched(training, validation, &saving,
                      {options.evaluate_every, options.checkpoint_every}, options.initial_loss,
                      callbacks);
 
@@ -99,7 +93,8 @@ TrainResult train(const GradientSource& source, const DatasetView& data,
     training.stop.on_stop([streamed] { streamed->stream->stop(); });
   }
   const Reading reading(options.stream, training.from.batches * training.batch_size);
-  InSync in_sync(training, [&watched] { return watched.keep_evaluating(); });
+  InSync in_sync(training, options.synchronisation,
+                 [&watched] { return watched.keep_evaluating(); });
   watched.train([&] { return executor_of(training, workers, options); });
   in_sync.end();
   TrainResult result = watched.end([&](std::uint64_t t) { return saving.used_batches(t); });

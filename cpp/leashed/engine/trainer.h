@@ -13,7 +13,6 @@
 #include "leashed/engine/stop.h"
 #include "leashed/engine/synchronisation.h"
 #include "leashed/row_store/row_store.h"
-#include "leashed/trace/trace_writer.h"
 
 namespace leashed {
 
@@ -45,10 +44,10 @@ struct TrainOptions {
   // their parameters together. Null: it is alone.
   Leases* leases = nullptr;
   Synchronisation* synchronisation = nullptr;
-  // What records the training, without runs of sparse updates; null: nothing.
-  TraceWriter* trace = nullptr;
   // What is kept of the outputs that gradients find, of a source that gives logits; null: nothing.
   ProgressMetrics* metrics = nullptr;
+  // Who else hears of steps.
+  std::vector<StepObserver*> observers = {};
   // What is trained on where the rows do not lie in memory: then `data` has none. It ends with the
   // training. Null: `data`.
   const StreamedData* stream = nullptr;

@@ -9,16 +9,14 @@
 
 namespace leashed {
 
-WatchedRun::WatchedRun(Run& run, std::vector<const WorkerTelemetry*> telemetry,
-                       const DatasetView* validation, Saver* saving,
+WatchedRun::WatchedRun(Run& run, const DatasetView* validation, Saver* saving,
                        const Monitor::Intervals& every, double initial_loss,
                        const TrainCallbacks& callbacks)
     : run_(run),
-      telemetry_(std::move(telemetry)),
       evaluates_(std::isfinite(every.evaluate)),
       evaluator_(
           run.source, [this] { return keep_evaluating(); }, run.rows),
-      history_(run, telemetry_, validation, evaluator_, clock_, initial_loss),
+      history_(run, validation, evaluator_, clock_, initial_loss),
       monitor_(run, history_, saving, clock_, every, callbacks) {}
 
 void WatchedRun::train(const std::function<std::unique_ptr<Executor>()>& executor) {
@@ -53,7 +51,8 @@ TrainResult WatchedRun::end(const std::function<std::uint64_t(std::uint64_t t)>&
     run_.metrics->take(result.elapsed, result.updates);
     result.scored = run_.metrics->windows();
   }
-  for (const WorkerTelemetry* worker : telemetry_) result.add(*worker);
+  for (const WorkerTelemetry* worker : run_.counting.all()) result.add(*worker);
+  result.observed = run_.observers.found();
   result.peak_vectors = run_.observed.peak_vectors() + run_.workers;
   // The system brings its peak up to date later than what is resident now.
   result.peak_memory_bytes = history_.without_copies(peak_resident_bytes());

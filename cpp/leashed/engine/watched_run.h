@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <vector>
 
 #include "leashed/engine/monitor.h"
 #include "leashed/engine/result.h"
@@ -15,10 +14,9 @@ namespace leashed {
 class WatchedRun {
  public:
   // saving: null where no checkpoints are taken; initial_loss: NaN: that of the first evaluation.
-  // Telemetry is one for each worker, and what is given must stay.
-  WatchedRun(Run& run, std::vector<const WorkerTelemetry*> telemetry, const DatasetView* validation,
-             Saver* saving, const Monitor::Intervals& every, double initial_loss,
-             const TrainCallbacks& callbacks);
+  // What is given must stay.
+  WatchedRun(Run& run, const DatasetView* validation, Saver* saving,
+             const Monitor::Intervals& every, double initial_loss, const TrainCallbacks& callbacks);
   WatchedRun(const WatchedRun&) = delete;
 
   // Evaluates, then watches the workers that the executor runs until all have ended. The executor
@@ -32,7 +30,6 @@ class WatchedRun {
 
  private:
   Run& run_;
-  const std::vector<const WorkerTelemetry*> telemetry_;
   const bool evaluates_;
   bool begun_ = false;
   Stopwatch clock_;

@@ -22,6 +22,7 @@
 #include "leashed/engine/pause.h"
 #include "leashed/engine/run.h"
 #include "leashed/engine/saver.h"
+#include "leashed/engine/step.h"
 #include "leashed/engine/watched_run.h"
 #include "leashed/server/own_models.h"
 #include "leashed/server/served_rows.h"
@@ -63,10 +64,10 @@ class PolicyThreads final : Sink, Observed, public Saver {
         statistics_(context.staleness.statistics()),
         steps_(context.t),
         run_(source, data, *this, options.until, options.workers, options.batch_size,
-             rows_.readers()),
+             rows_.readers(), Counting::Updates::by_server),
         pause_(options.workers, options.pause_every),
         seats_(options.workers) {
-    run_.metrics = options.metrics;
+    run_.observe(options.metrics, options.observers);
     run_.pause = &pause_;
     for (Seat& seat : seats_) {
       seat.workspace = source.make_workspace();
@@ -91,11 +92,6 @@ class PolicyThreads final : Sink, Observed, public Saver {
 
   Run& run() { return run_; }
   const ModeCounts& counts() const { return server_.counts(); }
-  std::vector<const WorkerTelemetry*> telemetry() const {
-    std::vector<const WorkerTelemetry*> all;
-    for (const Seat& seat : seats_) all.push_back(&seat.telemetry);
-    return all;
-  }
 
   void start_clock() { start_ = Clock::now() - std::chrono::nanoseconds(begun_ns_); }
   std::uint64_t first_example() const { return first_example_; }
@@ -125,8 +121,6 @@ class PolicyThreads final : Sink, Observed, public Saver {
     ShownRows shown;
     AlignedArray<float> row_gradients;
     std::unique_ptr<Workspace> workspace;
-    // What the server decides is counted under the lock, the rest by the worker.
-    WorkerTelemetry telemetry;
 
     // Which lease it has the server knows.
     void visit(Archive& archive) { archive(granted.n, granted.c, granted.t, taken, done); }
@@ -142,15 +136,16 @@ class PolicyThreads final : Sink, Observed, public Saver {
   };
 
   // Waits in a pause, where there is one; the seconds.
-  double pass(Seat& seat) {
+  double pass(Node node) {
     const double seconds = pause_.pass(run_.stop);
-    seat.telemetry.waiting_seconds += seconds;
+    telemetry(node).waiting_seconds += seconds;
     return seconds;
   }
+  WorkerTelemetry& telemetry(Node node) { return run_.counting.of(node); }
   // False where the run is stopped, or has ended for this worker.
   bool wait(Node node, double since);
   bool compute(Node node);
-  bool step(Node node, bool last);  // false: the run has been stopped before
+  bool step_own(Node node, bool last);  // false: the run has been stopped before
   void push(Node node);
 
   // Examples that are to be there before anything is told to the server.
@@ -169,7 +164,7 @@ class PolicyThreads final : Sink, Observed, public Saver {
 
   bool all_there() const { return !stream_ || ended_ || wanted() <= there_; }
   // The lock, once that is so.
-  std::unique_lock<std::mutex> turn(Seat& seat);
+  std::unique_lock<std::mutex> turn(Node node);
 
   // Under the lock.
   // There are so many examples, or `most`, where these are fewer.
@@ -253,12 +248,12 @@ void PolicyThreads::work(Node node) {
     double since = start;
     {
       if (node == 0) pass_over();
-      const auto lock = turn(seat);
+      const auto lock = turn(node);
       spent_ = {};
       server_.lease(node) ? grant_again(node) : ask(node);
       // There may be more examples than before, for which somebody waits.
       if (options_.from) tell({Event::Kind::join, node});
-      seat.telemetry.read_seconds += spent_.reading;
+      telemetry(node).read_seconds += spent_.reading;
     }
     since = now();
     while (wait(node, since) && compute(node)) {
@@ -274,20 +269,21 @@ void PolicyThreads::work(Node node) {
     if (RowHolder* const rows = rows_.holder()) rows->release(seat.pulled.keys);
   }
   pause_.leave();
-  seat.telemetry.running_seconds += now() - start;
+  run_.observers.leave(node);
+  telemetry(node).running_seconds += now() - start;
 }
 
-std::unique_lock<std::mutex> PolicyThreads::turn(Seat& seat) {
+std::unique_lock<std::mutex> PolicyThreads::turn(Node node) {
   std::unique_lock lock(mutex_);
   while (!all_there() && !run_.stop.stopped()) {
     const std::uint64_t most = wanted();
     lock.unlock();
     double begun = now();
     std::optional<std::uint64_t> found;
-    while (!(found = stream_->rows(most, kLook))) begun += pass(seat);
+    while (!(found = stream_->rows(most, kLook))) begun += pass(node);
     const std::uint64_t there = *found;
-    seat.telemetry.data_seconds += now() - begun;
-    seat.telemetry.sampling_seconds += now() - begun;
+    telemetry(node).data_seconds += now() - begun;
+    telemetry(node).sampling_seconds += now() - begun;
     lock.lock();
     know(there, most);
   }
@@ -313,7 +309,7 @@ bool PolicyThreads::wait(Node node, double since) {
   while (((flags = seat.flags.wait()) & kStopped) == 0) {
     if ((flags & kPaused) != 0 && !passed) {
       seat.flags.lower(kPaused);
-      const double seconds = pass(seat);
+      const double seconds = pass(node);
       since += seconds;
       passed = seconds > 0 && (flags & kGranted) != 0;
     } else if (flags == kAsked) {
@@ -323,7 +319,7 @@ bool PolicyThreads::wait(Node node, double since) {
       break;
     }
   }
-  seat.telemetry.waiting_seconds += now() - since;
+  telemetry(node).waiting_seconds += now() - since;
   if ((flags & (kStopped | kEnded)) != 0) return false;
   seat.flags.lower(kGranted | kAsked);
   if (rule_.model != WorkerRule::Model::own) return true;
@@ -337,31 +333,37 @@ bool PolicyThreads::wait(Node node, double since) {
 bool PolicyThreads::compute(Node node) {
   Seat& seat = seats_[node];
   const Lease& lease = seat.granted.lease;
-  WorkerTelemetry& telemetry = seat.telemetry;
   const std::uint32_t steps = steps_of(lease);
   for (std::uint32_t i = seat.done; i < steps; ++i) {
-    const double start = now();
-    const std::uint64_t begin = lease.count * i / steps, end = lease.count * (i + 1) / steps;
-    RowHolder* const rows = rows_.holder();
-    if (!rows) batches_->fill_span(lease.first + begin, end - begin, seat.batch);
-    const float* theta = rule_.model == WorkerRule::Model::pulled ? seat.granted.pulled.data()
-                         : met_                                   ? seat.own.data()
-                                                                  : models_[node];
-    BatchView& batch = seat.batch.view;
-    if (rows) rows->show(seat.pulled, batch, seat.shown, seat.row_gradients);
-    if (run_.metrics) batch.logits = run_.metrics->logits(node, batch.size);
-    const double sampled = now();
-    const float loss =
-        run_.source.gradient(theta, batch, seat.sent.data(), *seat.workspace, run_.stop.flag());
-    if (run_.stop.stopped()) return false;
-    if (!std::isfinite(loss)) return run_.stop.stop(StopReason::not_finite), false;
-    telemetry.sampling_seconds += sampled - start;
-    telemetry.gradient_seconds.add(now() - sampled);
-    telemetry.gradients.add(1);
-    telemetry.found(seat.batch, loss, run_.loss_weight);
-    if (run_.metrics) run_.metrics->add(node, batch);
+    WorkerStep step{
+        .worker = node, .k = lease.number, .gradient = {seat.sent.data(), seat.sent.size()}};
+    double sampled = now();
+    const auto rows = [&] {
+      const std::uint64_t begin = lease.count * i / steps, end = lease.count * (i + 1) / steps;
+      RowHolder* const held = rows_.holder();
+      if (!held) batches_->fill_span(lease.first + begin, end - begin, seat.batch);
+      step.set_batch(seat.batch);
+      if (held) held->show(seat.pulled, *step.batch, seat.shown, seat.row_gradients);
+      const double start = std::exchange(sampled, now());
+      step.seconds = sampled - start;
+      run_.observers.claimed(step);
+      step.seconds = 0;  // it was read with the grant
+      step.view = {rule_.model == WorkerRule::Model::pulled ? seat.granted.pulled.data()
+                   : met_                                   ? seat.own.data()
+                                                            : models_[node],
+                   seat.granted.t};
+      run_.observers.read(step);
+    };
+    const auto gradient = [&] {
+      const float loss = run_.source.gradient(step.view.theta, *step.batch, seat.sent.data(),
+                                              *seat.workspace, run_.stop.flag());
+      step.seconds = now() - sampled;
+      return loss;
+    };
+    if (!leashed::compute(step, run_.observers, run_.stop, rows, gradient)) return false;
+    run_.observers.used(step);
     if (!rule_.steps_own) continue;
-    if (!step(node, i + 1 == steps)) return false;
+    if (!step_own(node, i + 1 == steps)) return false;
     ++seat.done;
   }
   if (rule_.sends == WorkerRule::Sends::model && !met_) {
@@ -370,7 +372,7 @@ bool PolicyThreads::compute(Node node) {
   return true;
 }
 
-bool PolicyThreads::step(Node node, bool last) {
+bool PolicyThreads::step_own(Node node, bool last) {
   if (!looked_at_) return models_.step(node, seats_[node].sent.data()), true;
   const std::lock_guard lock(mutex_);
   if (run_.stop.stopped()) return false;
@@ -391,8 +393,9 @@ void PolicyThreads::push(Node node) {
     payload.row_gradients = &seat.row_gradients;
   }
   seat.granted.pulled.release();
-  const double asked = now(), read = seat.telemetry.data_seconds;
-  const auto lock = turn(seat);
+  WorkerTelemetry& counted = telemetry(node);
+  const double asked = now(), read = counted.data_seconds;
+  const auto lock = turn(node);
   const double begun = now();
   spent_ = {};
   const Lease lease = seat.granted.lease;
@@ -400,12 +403,12 @@ void PolicyThreads::push(Node node) {
   if (!tell({Event::Kind::push, node, lease.ticket, seat.granted.version}, &payload)) return;
   batches_->let_go(lease.first, lease.count, server_.counts().late == late);
   const double update = std::max(0.0, now() - begun - spent_.updating - spent_.reading);
-  seat.telemetry.waiting_seconds += begun - asked - (seat.telemetry.data_seconds - read);
-  seat.telemetry.update_seconds.add(update);
-  seat.telemetry.attempt_seconds.add(update);
+  counted.waiting_seconds += begun - asked - (counted.data_seconds - read);
+  counted.update_seconds.add(update);
+  counted.attempt_seconds.add(update);
   if (!run_.stop.stopped()) ask(node);
-  seat.telemetry.row_seconds += spent_.updating;
-  seat.telemetry.read_seconds += spent_.reading;
+  counted.row_seconds += spent_.updating;
+  counted.read_seconds += spent_.reading;
 }
 
 void PolicyThreads::ask(Node node) {
@@ -621,17 +624,7 @@ void PolicyThreads::end(Node node) {
 }
 
 void PolicyThreads::settled(Node node, const Publication& publication) {
-  WorkerTelemetry& telemetry = seats_[node].telemetry;
-  if (publication.excluded) {
-    telemetry.excluded.add(1);
-  } else if (publication.published) {
-    telemetry.staleness.add(publication.staleness_compute);
-    telemetry.staleness_compute.add(publication.staleness_compute);
-    telemetry.staleness_schedule.add(0);
-    telemetry.tries.add(0);
-  } else {
-    telemetry.dropped.add(1);
-  }
+  run_.observers.published({.worker = node}, publication);
 }
 
 void PolicyThreads::with_snapshot(
@@ -681,7 +674,7 @@ ModeTrainResult train_mode(const GradientSource& source, const DatasetView& data
                            const DisciplineContext& context, const ModeTrainOptions& options,
                            const TrainCallbacks& callbacks) {
   PolicyThreads training(source, data, machine, context, options);
-  WatchedRun watched(training.run(), training.telemetry(), validation, &training,
+  WatchedRun watched(training.run(), validation, &training,
                      {options.evaluate_every, options.checkpoint_every},
                      options.from ? options.from->initial_loss : std::nan(""), callbacks);
   const Reading reading(options.stream, training.first_example());

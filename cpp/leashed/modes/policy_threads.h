@@ -47,6 +47,7 @@ class ModeListener {
 };
 
 class ProgressMetrics;
+class StepObserver;
 
 struct ModeTrainOptions {
   std::size_t workers;
@@ -58,6 +59,7 @@ struct ModeTrainOptions {
   std::vector<std::pair<double, std::uint32_t>> commands = {};
   ModeListener* listener = nullptr;
   ProgressMetrics* metrics = nullptr;  // as of TrainOptions
+  std::vector<StepObserver*> observers = {};
   // Those that the source reads, in its order.
   std::vector<std::shared_ptr<Table>> tables = {};
   // As of TrainOptions. Its examples end the run where they end: the mode is told so.

@@ -1,7 +1,8 @@
 #include "leashed/simulation/mode_gradients.h"
 
 #include <algorithm>
-#include <cmath>
+
+#include "leashed/engine/step.h"
 
 namespace leashed {
 
@@ -23,22 +24,28 @@ void ModeGradients::renew_rows(std::uint32_t worker, std::size_t shard) {
 bool ModeGradients::compute(std::uint32_t worker) {
   ModePlayer& player = played_.players[worker];
   StopFlag& stop = played_.watch.stop;
+  Observers& observers = played_.watch.observers;
   if (sent_.size() == 0) sent_ = AlignedArray<float>(played_.dimension());
   const std::uint32_t steps = played_.steps_of(player);
-  for (std::uint32_t step = 0; step < steps; ++step) {
-    const std::uint64_t begin = player.lease.count * step / steps;
-    const std::uint64_t end = player.lease.count * (step + 1) / steps;
-    played_.data.batches().fill_span(player.lease.first + begin, end - begin, batch_);
-    if (RowHolder* rows = played_.rows.holder()) {
-      rows->show(player.rows, batch_.view, shown_, row_gradients_);
-    }
-    const bool changed = step == 0 && !player.before.empty();
-    const float* const theta = changed ? player.before.data() : theta_of(worker);
-    const float loss = gradient_(theta, batch_.view, sent_.data());
-    if (stop.stopped()) return false;
-    if (!std::isfinite(loss)) return stop.stop(StopReason::not_finite), false;
-    if (played_.data.streamed()) played_.telemetry.found(batch_, loss, 1);
-    played_.telemetry.gradients.add(1);
+  for (std::uint32_t i = 0; i < steps; ++i) {
+    WorkerStep step{.worker = worker,
+                    .k = player.lease.number,
+                    .gradient = {sent_.data(), sent_.size()},
+                    .seconds = in_seconds(player.computed - player.since) / steps};
+    const auto rows = [&] {
+      const std::uint64_t begin = player.lease.count * i / steps;
+      const std::uint64_t end = player.lease.count * (i + 1) / steps;
+      played_.data.batches().fill_span(player.lease.first + begin, end - begin, batch_);
+      step.set_batch(batch_);
+      if (RowHolder* const held = played_.rows.holder()) {
+        held->show(player.rows, batch_.view, shown_, row_gradients_);
+      }
+      const bool changed = i == 0 && !player.before.empty();
+      step.view = {changed ? player.before.data() : theta_of(worker), 0};
+    };
+    const auto gradient = [&] { return gradient_(step.view.theta, batch_.view, sent_.data()); };
+    if (!leashed::compute(step, observers, stop, rows, gradient)) return false;
+    observers.used(step);
     player.before.clear();
     if (played_.rule.steps_own) {
       played_.models.step(worker, sent_.data());

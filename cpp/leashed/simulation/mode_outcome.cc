@@ -54,19 +54,9 @@ void ModeOutcome::enter_evaluation() {
   played_.timeline.enter({next, ModeEvent::evaluate, 0});
 }
 
-void ModeOutcome::settled(std::size_t shard, const Publication& publication) {
-  WorkerTelemetry& telemetry = played_.telemetry;
-  if (publication.excluded) {
-    telemetry.excluded.add(1);
-  } else if (publication.published) {
-    telemetry.staleness.add(publication.staleness_compute);
-    staleness_[shard].add(publication.staleness_compute);
-    telemetry.staleness_compute.add(publication.staleness_compute);
-    telemetry.staleness_schedule.add(0);
-    telemetry.tries.add(0);
-  } else {
-    telemetry.dropped.add(1);
-  }
+void ModeOutcome::settled(std::uint32_t worker, std::size_t shard, const Publication& publication) {
+  played_.watch.observers.published({.worker = worker}, publication);
+  if (publication.published) staleness_[shard].add(publication.staleness_compute);
 }
 
 ModeResult ModeOutcome::finish(std::uint64_t events) {

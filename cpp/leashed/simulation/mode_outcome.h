@@ -22,7 +22,7 @@ class ModeOutcome {
   // And the next time is entered.
   void enter_evaluation();
   // What became of a gradient, at one of the servers.
-  void settled(std::size_t shard, const Publication& publication);
+  void settled(std::uint32_t worker, std::size_t shard, const Publication& publication);
   ModeResult finish(std::uint64_t events);
 
  private:

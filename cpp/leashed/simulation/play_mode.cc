@@ -111,9 +111,6 @@ class ModePlay final : Sink {
     const std::size_t shards = played_.shards.size();
     if (player.left == shards) {
       if (!gradients_.compute(worker)) return;
-      const std::uint32_t steps = played_.steps_of(player);
-      const double seconds = in_seconds(player.computed - player.since);
-      played_.telemetry.gradient_seconds.add(seconds / steps, steps);
     }
     --player.left;
     if (shards > 1) --played_.under_way;
@@ -251,8 +248,8 @@ class ModePlay final : Sink {
     take_parts(player);
   }
 
-  void settled(modes::Node, const Publication& publication) override {
-    outcome_.settled(servers_.telling(), publication);
+  void settled(modes::Node node, const Publication& publication) override {
+    outcome_.settled(node, servers_.telling(), publication);
   }
 
   // With who has crashed and has not been missed nobody can meet.

@@ -84,9 +84,10 @@ struct PlayedMode {
         models(shards[0], context),
         members(options.members, static_cast<std::uint32_t>(context.workers), options.seed),
         players(context.workers),
-        watch(source, examples, validation, options.until, callbacks, rows.readers()),
-        data(examples, options, watch) {
-    watch.workers.push_back(&telemetry);
+        watch(source, examples, validation, options.until, callbacks, rows.readers(),
+              context.workers, Counting::Updates::by_server, options.observers),
+        data(examples, options, watch),
+        telemetry(watch.counting.of(0)) {
     for (ModePlayer& player : players) player.parts.resize(shards.size());
   }
 
@@ -147,7 +148,7 @@ struct PlayedMode {
   PlayedData data;
   bool data_ended = false;  // as the servers have been told, of a stream
 
-  WorkerTelemetry telemetry;      // of all together
+  WorkerTelemetry& telemetry;     // of all together
   std::size_t under_way = 0;      // parts of pushes to several servers, until they are carried out
   std::uint64_t own_updates = 0;  // to all models of workers' own
   std::size_t active = 0;         // there, and not at the end

@@ -9,6 +9,7 @@
 
 #include "leashed/base/error.h"
 #include "leashed/cluster/averaging.h"
+#include "leashed/engine/step.h"
 #include "leashed/server/row_aggregator.h"
 #include "leashed/server/served_rows.h"
 #include "leashed/simulation/durations.h"
@@ -51,10 +52,10 @@ class Simulation final : public SyncStage {
         end_(in_ns(options.until.seconds)),
         rows_(source, options.tables),
         workers_(plan.count * options.workers),
-        watch_(source, data, validation, options.until, callbacks, rows_.readers()),
+        watch_(source, data, validation, options.until, callbacks, rows_.readers(), workers_.size(),
+               Counting::Updates::by_disciplines, options.observers),
         data_(data, options, watch_),
         gradient_(source, watch_) {
-    for (const Player& player : workers_) watch_.workers.push_back(player.telemetry.get());
     if (rows_.holder() && plan.count > 1) {
       throw Error("trainers are not played with models over tables; take one cluster of workers");
     }
@@ -91,14 +92,13 @@ class Simulation final : public SyncStage {
   }
   void resume(std::uint32_t worker) override {
     Player& player = workers_[worker];
-    player.telemetry->waiting_seconds += in_seconds(now_ - player.since);
+    telemetry(worker).waiting_seconds += in_seconds(now_ - player.since);
     timeline_.enter({now_, Kind::ready, worker});
   }
   void not_finite() override { watch_.stop.stop(StopReason::not_finite); }
 
  private:
   struct Player {
-    std::unique_ptr<WorkerTelemetry> telemetry = std::make_unique<WorkerTelemetry>();
     AlignedArray<float> gradient;                          // made when it is first needed
     std::uint64_t k = 0;                                   // the batch under way
     std::uint64_t gradients = 0, updates = 0, copies = 0;  // drawn
@@ -158,7 +158,7 @@ class Simulation final : public SyncStage {
     Player& player = workers_[worker];
     player.view = view;
     player.computing = true;
-    player.telemetry->read_seconds += in_seconds(now_ - player.since);
+    watch_.observers.read(step_of(worker));
     player.since = now_;
     if (rows_.holder()) {
       data_.batches().fill(player.k, batch_);
@@ -171,7 +171,7 @@ class Simulation final : public SyncStage {
   void updated(std::uint32_t worker, const Publication& publication) {
     Player& player = workers_[worker];
     change_updating(-1);
-    record(*player.telemetry, publication);
+    watch_.observers.published(step_of(worker), publication);
     if (rows_.holder()) push_rows(worker, publication);
     if (publication.published) player.may_publish = false;
     data_.let_go(player.k);
@@ -246,6 +246,7 @@ class Simulation final : public SyncStage {
     }
     result_.trainers.drawn = in_seconds(now_);
     workers_[worker].since = now_;
+    watch_.observers.claimed(step_of(worker));
     Trainer& trainer = trainer_of(worker);
     trainer.protocol().read(trainer.own(worker));
   }
@@ -253,15 +254,19 @@ class Simulation final : public SyncStage {
   void compute(std::uint32_t worker) {
     Player& player = workers_[worker];
     if (player.gradient.size() == 0) player.gradient = AlignedArray<float>(source_.dimension());
-    data_.batches().fill(player.k, batch_);
-    if (rows_.holder()) show_rows(player);
-    const float loss = gradient_(player.view.theta, batch_.view, player.gradient.data());
-    if (watch_.stop.stopped()) return;
-    if (!std::isfinite(loss)) return watch_.stop.stop(StopReason::not_finite);
+    WorkerStep step = step_of(worker);
+    step.gradient = {player.gradient.data(), player.gradient.size()};
+    const auto rows = [&] {
+      data_.batches().fill(player.k, batch_);
+      if (rows_.holder()) show_rows(player);
+      step.set_batch(batch_);
+    };
+    const auto gradient = [&] {
+      return gradient_(player.view.theta, batch_.view, player.gradient.data());
+    };
+    if (!leashed::compute(step, watch_.observers, watch_.stop, rows, gradient)) return;
     player.computing = false;
-    if (data_.streamed()) player.telemetry->found(batch_, loss, 1);
-    player.telemetry->gradients.add(1);
-    player.telemetry->gradient_seconds.add(in_seconds(now_ - player.since));
+    watch_.observers.used(step);
     change_updating(1);
     Trainer& trainer = trainer_of(worker);
     ++result_.trainers.iterations[trainer.index()];
@@ -280,7 +285,7 @@ class Simulation final : public SyncStage {
   // update of what all have for a row, by the last.
   void push_rows(std::uint32_t worker, const Publication& publication) {
     Player& player = workers_[worker];
-    RowPublication& counts = player.telemetry->rows;
+    RowPublication& counts = telemetry(worker).rows;
     if (lockstep_) {
       row_steps_->hold(worker, player.rows.keys, player.row_gradients);
       step_rows_.push_back({worker, 1.0});
@@ -296,22 +301,15 @@ class Simulation final : public SyncStage {
     std::swap(player.row_gradients, spare_.emplace_back());
   }
 
-  static void record(WorkerTelemetry& telemetry, const Publication& publication) {
-    const std::uint64_t attempts = publication.tries + (publication.published ? 1 : 0);
-    telemetry.update_seconds.add(publication.update_seconds);
-    telemetry.waiting_seconds += publication.waiting_seconds;
-    if (attempts > 0) {
-      telemetry.attempt_seconds.add(publication.update_seconds / static_cast<double>(attempts),
-                                    attempts);
-    }
-    telemetry.tries.add(publication.tries);
-    if (publication.published) {
-      telemetry.staleness.add(publication.staleness_compute + publication.staleness_schedule);
-      telemetry.staleness_compute.add(publication.staleness_compute);
-      telemetry.staleness_schedule.add(publication.staleness_schedule);
-    } else {
-      (publication.excluded ? telemetry.excluded : telemetry.dropped).add(1);
-    }
+  WorkerTelemetry& telemetry(std::uint32_t worker) { return watch_.counting.of(worker); }
+  // As far as it has come, of which the latest part has taken until now.
+  WorkerStep step_of(std::uint32_t worker) const {
+    const Player& player = workers_[worker];
+    return {.worker = worker,
+            .place = player.k,
+            .k = player.k,
+            .view = player.view,
+            .seconds = in_seconds(now_ - player.since)};
   }
 
   void change_updating(int by) {
@@ -354,9 +352,9 @@ class Simulation final : public SyncStage {
       e.updates = updates;
       e.live_vectors = workers_.size();
       for (const auto& replica : replicas_) e.live_vectors += replica->live_vectors();
-      for (const Player& player : workers_) {
-        e.gradients += player.telemetry->gradients.get();
-        player.telemetry->staleness.merge_bins_into(e.staleness);
+      for (const WorkerTelemetry* worker : watch_.counting.all()) {
+        e.gradients += worker->gradients.get();
+        worker->staleness.merge_bins_into(e.staleness);
       }
       watch_.evaluate(theta, std::move(e));
     });
@@ -380,9 +378,9 @@ class Simulation final : public SyncStage {
     if (!watch_.interrupted() && !evaluated) evaluate();
     watch_.end(training, next_batch_);
     training.elapsed = in_seconds(now_);
-    for (Player& player : workers_) {
-      player.telemetry->running_seconds = training.elapsed;
-      training.add(*player.telemetry);
+    for (std::uint32_t w = 0; w < workers_.size(); ++w) {
+      telemetry(w).running_seconds = training.elapsed;
+      training.add(telemetry(w));
     }
     training.peak_vectors = workers_.size();
     for (const auto& replica : replicas_) training.peak_vectors += replica->peak_vectors();

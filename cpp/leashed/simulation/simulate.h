@@ -36,6 +36,7 @@ struct SimulationOptions {
   std::vector<std::uint32_t> servers_of_tables = {};  // of several (server/shards.h)
   // What is trained on where the rows do not lie in memory: then the data have none. Null: those.
   const StreamedData* stream = nullptr;
+  std::vector<StepObserver*> observers = {};  // who hears of steps
 };
 
 struct SimulationResult {

@@ -27,6 +27,7 @@ bool Watch::looked() {
 void Watch::evaluate(const float* theta, Evaluated e) {
   if (!measure(e, theta)) return stop.stop(StopReason::interrupted);
   e.memory_bytes = resident_bytes();
+  e.observed = observers.found();
   evaluations_.push_back(std::move(e));
   judge(evaluations_.back());
   if (callbacks_.progress) callbacks_.progress(evaluations_.back(), initial_loss());
@@ -48,8 +49,8 @@ bool Watch::measure(Evaluated& e, const float* theta) {
     return classes && of.rows > 0 ? static_cast<double>(of.correct) / static_cast<double>(of.rows)
                                   : std::nan("");
   };
-  e.loss =
-      data_.rows > 0 ? train->loss_sum / static_cast<double>(train->rows) : mean_of_stream(workers);
+  e.loss = data_.rows > 0 ? train->loss_sum / static_cast<double>(train->rows)
+                          : mean_of_stream(counting.all());
   e.accuracy = share(*train, &data_);
   e.validation_accuracy = share(*validate, validation_);
   e.auc = train->auc;
@@ -81,6 +82,7 @@ void Watch::end(TrainResult& result, std::uint64_t batches) {
   result.outcome = outcome_of(ending, result.reason, until_);
   result.peak_memory_bytes = peak_resident_bytes();
   result.evaluations = std::move(evaluations_);
+  result.observed = observers.found();
   if (result.evaluations.empty()) result.evaluations.push_back(nothing_evaluated());
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "leashed/engine/callbacks.h"
+#include "leashed/engine/counting.h"
 #include "leashed/engine/evaluator.h"
 #include "leashed/engine/result.h"
 
@@ -12,20 +13,27 @@ namespace leashed {
 
 class Watch {
  public:
-  // rows: of the tables that the source reads, for who evaluates.
+  // rows: of the tables that the source reads, for who evaluates. What workers do by a mode
+  // is counted of all together.
   Watch(const GradientSource& source, const DatasetView& data, const DatasetView* validation,
-        const StopRules& until, const TrainCallbacks& callbacks, RowStore* rows = nullptr)
-      : source_(source),
+        const StopRules& until, const TrainCallbacks& callbacks, RowStore* rows,
+        std::size_t workers, Counting::Updates updates, const std::vector<StepObserver*>& others)
+      : counting(updates == Counting::Updates::by_server ? 1 : workers, 1, updates),
+        observers(workers),
+        source_(source),
         data_(data),
         validation_(validation),
         until_(until),
         callbacks_(callbacks),
         evaluator_(
-            source, [this] { return !looked(); }, rows) {}
+            source, [this] { return !looked(); }, rows) {
+    observers.add(counting);
+    for (StepObserver* const one : others) observers.add(*one);
+  }
 
   StopFlag stop;
-  // Those whose losses a stream's rows are found to have.
-  std::vector<const WorkerTelemetry*> workers = {};
+  Counting counting;
+  Observers observers;
 
   // Signals, now and then; true: to stop. Throws what the callback throws.
   bool looked();

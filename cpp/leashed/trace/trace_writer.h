@@ -12,6 +12,7 @@
 
 #include "leashed/base/aligned.h"
 #include "leashed/base/descriptor.h"
+#include "leashed/engine/step_observer.h"
 #include "leashed/trace/trace.h"
 
 namespace leashed {
@@ -73,7 +74,7 @@ class alignas(kCacheLine) TraceStream {
   std::uint64_t k_ = 0, t_read_ = 0;  // of the record before
 };
 
-class TraceWriter {
+class TraceWriter final : public StepObserver {
  public:
   // `header` is the caller's, `start` what the training begins with, in the caller's order: the
   // file has its place once they are in it. Records come in as many streams, each written on by one
@@ -83,9 +84,11 @@ class TraceWriter {
               std::size_t streams, std::size_t factors);
 
   // What cannot be written any more ends the recording and not the training.
-  void add(std::size_t worker, std::uint64_t k, std::uint64_t t_read,
-           const Publication& publication) {
-    write(worker, [&](TraceStream& stream) { stream.add(k, t_read, publication); });
+  void published(const WorkerStep& step, const Publication& publication) override {
+    write(step.worker, [&](TraceStream& stream) { stream.add(step.k, step.view.t, publication); });
+  }
+  void abandoned(const WorkerStep& step, const Publication& publication) override {
+    published(step, publication);
   }
   template <class Encode>
   void record(std::size_t stream, std::size_t most, const Encode& encode) {

@@ -8,6 +8,7 @@
 #include "leashed/data/run_sampler.h"
 #include "leashed/discipline/registry.h"
 #include "leashed/discipline/updater.h"
+#include "leashed/engine/observers/registry.h"
 #include "leashed/modes/mode_replay.h"
 #include "leashed/modes/mode_trace.h"
 #include "leashed/row_store/local_rows.h"
@@ -99,17 +100,19 @@ TrainResult train_ordered(const Assembly& parts, const Order& order, TrainOption
     options.rows = &*rows;
   }
   options.stream = parts.stream;
+  if (discipline->sparse_runs() && (parts.recording || !parts.observers.empty())) {
+    throw Error((parts.recording ? "record" : parts.observers.front().name) +
+                " is not for sparse rows that are updated in place; choose Leashed() or "
+                "Synchronous() as the discipline, or leave it out");
+  }
+  const auto observers = make_observers(parts.observers, options.workers);
+  options.observers = pointers(observers);
   std::optional<TraceWriter> trace;
   if (const auto& recording = parts.recording) {
-    if (discipline->sparse_runs()) {
-      throw Error(
-          "record is not for sparse rows that are updated in place; choose Leashed() or "
-          "Synchronous() as the discipline, or leave record out");
-    }
     const std::size_t factors =
         trace::factors(*begin.staleness, Updater(context).layout(), discipline->lockstep());
     trace.emplace(recording->path, recording->header, recording->start, options.workers, factors);
-    options.trace = &*trace;
+    options.observers.push_back(&*trace);
   }
   TrainResult result =
       train(source, parts.data, parts.validation ? &*parts.validation : nullptr, *discipline,
@@ -136,6 +139,8 @@ ModeTrainResult train_mode(const Assembly& given, ModeTrainOptions options,
     if (from) begin.resume(*from, order);
     options.from = begin.from ? &*begin.from : nullptr;
     const modes::ServerPolicy machine = modes::make_server_policy(parts.discipline);
+    const auto observers = make_observers(parts.observers, options.workers);
+    options.observers = pointers(observers);
     options.tables = parts.tables;
     options.stream = parts.stream;
     options.terms = parts.discipline.value("term_ns", 0) > 0;

@@ -35,6 +35,7 @@ struct Assembly {
   std::vector<std::shared_ptr<Table>> tables = {};
   std::optional<Recording> recording = {};
   const StreamedData* stream = nullptr;  // of rows that are not in memory, in place of data
+  std::vector<Choice> observers = {};    // who look on
 };
 
 // Checkpoints, given and taken, are in the model's order. Null: the training begins here.

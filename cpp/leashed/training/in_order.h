@@ -115,7 +115,8 @@ auto in_order(const Assembly& parts, const Run& run) {
                          parts.staleness,
                          {},
                          parts.recording,
-                         parts.stream};
+                         parts.stream,
+                         parts.observers};
   return run(ordered, Order(&rows, shape));
 }
 

@@ -105,4 +105,5 @@ def describe(now: Progress) -> str:
         parts.append(f"scored AUC {now.total.auc:.4f} NE {now.total.normalised_entropy:.4f}")
         if not math.isnan(now.total.gauc):
             parts.append(f"GAUC {now.total.gauc:.4f}")
+    parts += [f"{name} {number(value)}" for name, value in now.observed.items()]
     return "  ".join(parts)

@@ -30,6 +30,7 @@ from leashed.training.outcome import Progress
 from leashed.training.problems import clicks, files, sparse
 from leashed.training.problems.problem import problem_of
 from leashed.training.result import TrainResult
+from leashed.training.spelled import OBSERVERS
 from leashed.training.train import train
 
 if TYPE_CHECKING:
@@ -106,6 +107,14 @@ def add(commands: Commands) -> None:
         metavar="FEATURE",
         help="the same, and GAUC by the users that this feature of the clicks tells",
     )
+    parser.add_argument(
+        "--counting",
+        action="append",
+        default=[],
+        metavar="NAME:KEY=VALUE,...",
+        help=f"who looks on at the training's steps, told on the line of progress and in the result: "
+        f"{', '.join(OBSERVERS)}; again for more",
+    )
     parser.add_argument("--output", type=Path, help="write the result to this file, as JSON")
     parser.add_argument(
         "--report",
@@ -165,6 +174,7 @@ def _train(options: argparse.Namespace) -> int:
             every=job.evaluate_every,
             metrics=progressive(options.gauc) if options.progressive or options.gauc else None,
             record=options.record,
+            counting=options.counting,
         ),
         checkpoint=_kept(options),
         resume=options.resume,

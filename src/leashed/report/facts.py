@@ -22,7 +22,8 @@ _OUTCOMES = ("applied", "folded", "late", "excluded", "unadmitted", "deferred", 
 
 def facts(result: TrainResult) -> list[tuple[str, str]]:
     """A run of :func:`leashed.train`: what was asked for, and what came of it."""
-    return _run(result) + _clicks(result) + _scored(result) + _rows(result)
+    observed = [(name.replace("_", " "), number(n)) for name, n in result.observed.items()]
+    return _run(result) + _clicks(result) + _scored(result) + _rows(result) + observed
 
 
 def tables(result: TrainResult) -> Table:

@@ -678,7 +678,7 @@ def simulate(
         streamed.open(until.epochs, 1)
     source, examples = asked.source(1), head_of(asked.train_set)
     validating = None if asked.test_set is None else head_of(asked.test_set)
-    training = asked.training(source, examples, workers, validating)
+    training = asked.training(source, examples, workers, validating, observers=asked.observers)
     watch = _core.Watch(
         until=asked.rules,
         evaluate_every=math.inf if every is None else every,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -77,6 +77,10 @@ class Observe:
             a gradient, by a mode about 10, beside the parameters of the beginning and the end. Written
             in place of a file that is there; a RuntimeWarning where that fails in mid-run, which goes on
             unrecorded. Default: nothing is recorded.
+        counting: who looks on at the training's steps, each as ``"NAME:key=value,…"``; ``Progress`` and
+            the result have what it found, as ``observed``, by name. ``"gradient_norms"`` finds the mean
+            of the gradients' norms and the largest. Not of sparse data that are updated in place, where
+            there are no gradients. Default: nobody.
 
     Raises:
         TypeError, ValueError: an argument is wrong; the message names it.
@@ -87,6 +91,7 @@ class Observe:
     every: float | None = None
     metrics: Progressive | None = None
     record: str | os.PathLike[str] | None = None
+    counting: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if self.progress is not None and not callable(self.progress):

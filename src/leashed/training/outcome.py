@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,7 @@ class Progress:
         window: of the rows counted by ``Observe.metrics`` since the evaluation before; None where
             there is none.
         total: of all rows counted so far; likewise.
+        observed: what those have found by then that ``Observe.counting`` names, by name.
     """
 
     seconds: float
@@ -58,6 +59,7 @@ class Progress:
     validation_normalised_entropy: float = math.nan
     window: Values | None = None
     total: Values | None = None
+    observed: dict[str, float] = field(default_factory=dict)
 
 
 def _values(scored: dict[str, Any] | None, part: str) -> Values | None:
@@ -79,6 +81,7 @@ def progress_of(now: dict[str, Any], initial_loss: float, batch_size: float) -> 
         **{name: now[name] for name in QUALITY},
         window=_values(now["scored"], "window"),
         total=_values(now["scored"], "total"),
+        observed=now["observed"],
     )
 
 
@@ -207,4 +210,5 @@ def result_of(
         config=config,
         mode=mode,
         metrics=Scored.of(outcome["scored"]) if scored else None,
+        observed=outcome["observed"],
     )

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from leashed import _core
 from leashed import staleness as policies
 from leashed.base import checks
+from leashed.base.choice import Choice
 from leashed.base.machine import cores, cpu_model
 from leashed.datasets import ClickDataset, ClickSplit, Split
 from leashed.datasets.columns import Columns
@@ -79,6 +80,7 @@ class Request:
         full_size: the batch size that data of enough examples would have.
         tables: those that the model reads, by name.
         columns: of the data that the model was made for, as far as is known.
+        observers: who looks on at its steps, for the core.
     """
 
     model: AnyModel
@@ -98,6 +100,7 @@ class Request:
     tables: dict[str, Table]
     columns: Columns
     observe: Observe
+    observers: list[Choice]
 
     @property
     def streamed(self) -> Streamed | None:
@@ -309,7 +312,16 @@ def asked(
         ),
         columns=check_columns(init.parameters, model, train_set, "data"),
         observe=observe,
+        observers=_observers_of(observe.counting),
     )
+
+
+def _observers_of(counting: object) -> list[Choice]:
+    if counting == ():
+        return []
+    from leashed.training.spelled import observers_of  # noqa: PLC0415 (seldom asked for)
+
+    return observers_of(counting)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

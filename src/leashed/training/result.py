@@ -53,6 +53,7 @@ _LATER = (
     "mode",
     "statistics",
     "metrics",
+    "observed",
     *QUALITY,
 )
 _NOT_WRITTEN = ("tables",)
@@ -171,6 +172,7 @@ class TrainResult:
             batch. ``config["statistics"]`` has how many ``batches`` it is of, and ``near_zero``,
             how often a mean counted as ±10⁻³.
         metrics: what ``Observe.metrics`` counted of rows before they were trained on; else None.
+        observed: what those found that ``Observe.counting`` names, by name.
         tables: the tables that the model read, by name, as they are now; not written to JSON.
 
     Raises:
@@ -217,6 +219,7 @@ class TrainResult:
     mode: ModeCounts | None = None
     statistics: NDArray[np.float32] = field(default_factory=lambda: np.empty(0, np.float32))
     metrics: Scored | None = None
+    observed: dict[str, float] = field(default_factory=dict)
     tables: dict[str, Table] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -499,7 +502,7 @@ def _decode_field(name: str, value: Any) -> Any:
         return int(value)
     if name == "elapsed":
         return _decode_float(value)
-    if name == "breakdown":
+    if name in {"breakdown", "observed"}:
         return {str(key): _decode_float(item) for key, item in value.items()}
     if name == "rows":
         return {str(key): int(item) for key, item in value.items()}

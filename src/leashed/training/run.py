@@ -72,6 +72,7 @@ def run(asked: ThreadRequest) -> TrainResult:
             validating,
             record=_recording(asked, resumption),
             metrics=asked.counting,
+            observers=asked.observers,
         )
         every = None if kept is None else kept.every
         watch = _core.Watch(

@@ -11,7 +11,8 @@ import inspect
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from leashed import datasets, modes, schedules, staleness
+from leashed import _core, datasets, modes, schedules, staleness
+from leashed.base.choice import Choice
 from leashed.base.warning import warn
 from leashed.datasets import Split
 from leashed.disciplines import DISCIPLINES, Discipline
@@ -24,6 +25,7 @@ from leashed.training import defaults
 __all__ = [
     "DISCIPLINE_WORDS",
     "MODE_WORDS",
+    "OBSERVERS",
     "OLD",
     "SCHEDULES",
     "RuleWords",
@@ -33,6 +35,7 @@ __all__ = [
     "made",
     "mode_of",
     "modern",
+    "observers_of",
     "policy_of",
     "renew",
     "rule_of",
@@ -62,6 +65,9 @@ MODE_WORDS: Mapping[str, type[Mode]] = {
     for name in modes.__all__
     if issubclass(kind := getattr(modes, name), Mode) and kind is not Mode
 }
+
+
+OBSERVERS: Mapping[str, Sequence[str]] = _core.observers()
 
 
 class RuleWords(Protocol):
@@ -280,6 +286,30 @@ def policy_of(text: str, option: str = "--staleness") -> Policy:
         ValueError: it describes none; the message says what is wrong.
     """
     return made(POLICIES, option, text)()
+
+
+def observers_of(given: object, option: str = "counting") -> list[Choice]:
+    """Those that look on at a training's steps, each described by ``NAME:key=value,…``, for the core.
+
+    Raises:
+        TypeError, ValueError: it describes none; the message says what is wrong.
+    """
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise TypeError(f"{option} must be a list of such as 'gradient_norms', got {given!r}")
+    found: list[Choice] = []
+    for text in given:
+        if not isinstance(text, str):
+            raise TypeError(f"{option} must be a list of str, got {text!r}")
+        name, _, rest = text.partition(":")
+        numbers = {key: float(value) for key, value in settings(option, rest).items()}
+        known = _choose(OBSERVERS, option, name)
+        if sorted(numbers) != sorted(known):
+            wanted = f"takes {', '.join(known)}" if known else "takes no settings"
+            raise ValueError(f"{option} {text}: {name} {wanted}")
+        if any(name == other for other, _ in found):
+            raise ValueError(f"{option} has {name} twice; leave one of the two out")
+        found.append((name, {**numbers}))
+    return found
 
 
 def _choose(known: Mapping[str, T], option: str, name: str) -> T:

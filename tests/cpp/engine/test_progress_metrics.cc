@@ -20,16 +20,17 @@ struct Made {
   explicit Made(std::uint64_t user) : users(kBatch, user) {
     for (std::size_t i = 0; i < kBatch; ++i) labels.push_back(i % 2 == 0);
   }
-  BatchView view(float* logits, float logit) {
+  BatchView view(float logit) {
     BatchView batch{nullptr, Targets(labels.data()), kBatch};
     batch.targets.users = users.data();
-    batch.logits = logits;
-    for (std::size_t i = 0; i < kBatch; ++i) logits[i] = logit;
+    batch.logits = logits.data();
+    logits.assign(kBatch, logit);
     return batch;
   }
 
   std::vector<std::int32_t> labels;
   std::vector<std::uint64_t> users;
+  std::vector<float> logits = std::vector<float>(kBatch);
 };
 
 }  // namespace
@@ -37,9 +38,7 @@ struct Made {
 TEST_CASE("a worker hands over after its next batch, and at the end everything is taken") {
   ProgressMetrics metrics(2, 100);
   Made made(3);
-  const auto add = [&](std::size_t worker, float logit) {
-    metrics.add(worker, made.view(metrics.logits(worker, kBatch), logit));
-  };
+  const auto add = [&](std::size_t worker, float logit) { metrics.add(worker, made.view(logit)); };
   metrics.ask();
   CHECK(metrics.take(0, 0) == nullptr);
   add(0, 1);  // has been asked
@@ -71,7 +70,7 @@ TEST_CASE(
     for (std::size_t i = 0; i < kBatches; ++i) {
       Made made(i % 173);
       const std::size_t worker = who(i);
-      BatchView batch = made.view(metrics.logits(worker, kBatch), 0);
+      BatchView batch = made.view(0);
       for (std::size_t j = 0; j < kBatch; ++j) {
         batch.logits[j] = static_cast<float>((i * kBatch + j) * 37 % 101);
       }
@@ -109,7 +108,7 @@ TEST_CASE("no batch is torn or lost while the monitor looks") {
     workers.emplace_back([&, id] {
       Made made(id);
       for (std::size_t i = 0; i < kBatches; ++i) {
-        metrics.add(id, made.view(metrics.logits(id, kBatch), i % 2 == 0 ? 1.0f : -1.0f));
+        metrics.add(id, made.view(i % 2 == 0 ? 1.0f : -1.0f));
       }
       running.fetch_sub(1, std::memory_order_relaxed);  // the joins below order what counts
     });

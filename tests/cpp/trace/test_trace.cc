@@ -69,7 +69,7 @@ std::vector<Written> written(std::size_t n, std::size_t factors, unsigned seed) 
 
 void write(TraceWriter& writer, std::size_t worker, Written one) {
   one.publication.factors = one.factors.data();
-  writer.add(worker, one.k, one.t_read, one.publication);
+  writer.published({.worker = worker, .k = one.k, .view = {nullptr, one.t_read}}, one.publication);
 }
 
 void require_next(TraceCursor& cursor, const Written& one) {
@@ -149,7 +149,7 @@ Made record_and_replay(const Choice& discipline, const Choice& rule_choice,
     StopRules rules;
     rules.updates = updates;
     TrainOptions options{workers, 4, 7, rules, std::numeric_limits<double>::infinity()};
-    options.trace = &writer;
+    options.observers = {&writer};
     all.result = train(source, data, nullptr, *made, context, options, {});
     writer.finish(all.result.updates, all.result.parameters);
     REQUIRE(writer.failure().empty());

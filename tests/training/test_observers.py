@@ -1,0 +1,126 @@
+"""Who looks on at a training's steps, by name: ``Observe.counting``."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import leashed as lsh
+from leashed.cli.progress import describe
+from leashed.report.facts import facts
+from leashed.training.result import TrainResult
+
+MODEL = lsh.models.linear_regression(5)
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((64, 5)).astype(np.float32)
+Y = X @ np.arange(1, 6, dtype=np.float32)
+DATA = lsh.Dataset(X, Y, 0)
+LOOKED_AT = lsh.Observe(counting=["gradient_norms"])
+
+
+def train(**choices):
+    return lsh.train(
+        MODEL, DATA, **{"until": lsh.until(updates=40), "batch_size": 8, "threads": 2, **choices}
+    )
+
+
+def test_the_norms_are_those_of_the_gradients():
+    norms = []
+
+    def gradient(theta, x, y, out):
+        away = x @ theta - y
+        out[:] = x.T @ away / len(y)
+        norms.append(float(np.linalg.norm(out)))
+        return float(np.mean(away**2) / 2)
+
+    model = lsh.models.external(gradient, dimension=5, features=5, y="float32", loss=lambda *_: 1.0)
+    found = lsh.train(
+        model,
+        (X, Y),
+        until=lsh.until(updates=12),
+        batch_size=8,
+        discipline=lsh.Sequential(),
+        observe=lsh.Observe(counting=["gradient_norms"]),
+    ).observed
+    assert len(norms) == 12
+    assert found == pytest.approx(
+        {"gradient_norm": np.mean(norms), "largest_gradient_norm": max(norms)}, rel=1e-5
+    )
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"discipline": lsh.Sequential(), "threads": 1},
+        {"discipline": lsh.Leashed(), "threads": 1},
+        {"mode": lsh.modes.ASP(), "threads": 1},
+    ],
+    ids=lambda how: type(next(iter(how.values()))).__name__,
+)
+def test_what_is_trained_stays_the_same(how):
+    plain, looked_at = train(**how), train(observe=LOOKED_AT, **how)
+    np.testing.assert_array_equal(plain.parameters, looked_at.parameters)
+    assert plain.observed == {}
+    assert looked_at.observed["gradient_norm"] > 0
+
+
+@pytest.mark.parametrize(
+    "discipline", [lsh.Synchronous(), lsh.Locked(), lsh.Hogwild(), lsh.Leashed()]
+)
+def test_by_several_threads(discipline):
+    found = train(discipline=discipline, observe=LOOKED_AT).observed
+    assert 0 < found["gradient_norm"] <= found["largest_gradient_norm"]
+
+
+def test_progress_and_the_result_tell_it():
+    told = []
+    result = train(observe=lsh.Observe(told.append, counting=["gradient_norms"]))
+    assert math.isnan(told[0].observed["gradient_norm"])
+    assert told[-1].observed == result.observed
+    assert "largest_gradient_norm" in describe(told[-1])
+    assert "largest gradient norm" in dict(facts(result))
+    again = TrainResult.from_json(result.to_json())
+    assert again.observed == result.observed
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ("gradient_norms", TypeError, "counting must be a list"),
+        ([3], TypeError, "counting must be a list of str, got 3"),
+        (["norms"], ValueError, "counting 'norms' is unknown; choose one of gradient_norms"),
+        (["gradient_norms:bound=1"], ValueError, "gradient_norms takes no settings"),
+        (["gradient_norms"] * 2, ValueError, "counting has gradient_norms twice; leave one"),
+    ],
+)
+def test_bad_input(given, error, message):
+    with pytest.raises(error, match=message):
+        train(observe=lsh.Observe(counting=given))
+
+
+def test_where_there_are_no_gradients_it_is_refused():
+    rows = SimpleNamespace(
+        indptr=np.arange(65) * 5,
+        indices=np.tile(np.arange(5), 64),
+        data=X.reshape(-1),
+        shape=X.shape,
+    )
+    with pytest.raises(ValueError, match="gradient_norms is not for sparse rows that are updated"):
+        lsh.train(
+            lsh.models.logistic_regression(5),
+            lsh.SparseDataset.from_csr(rows, np.where(Y > 0, 1, 0)),
+            until=lsh.until(updates=4),
+            discipline=lsh.Hogwild(),
+            batch_size=8,
+            observe=LOOKED_AT,
+        )
+
+
+def test_in_virtual_time_it_finds_what_it_does_of_a_thread():
+    cluster = lsh.simulation.constant(1, 1.0)
+    how = {"until": lsh.until(updates=40), "batch_size": 8, "observe": LOOKED_AT}
+    played = lsh.simulate(MODEL, DATA, cluster=cluster, discipline=lsh.Leashed(), **how).result
+    assert played.observed == train(discipline=lsh.Leashed(), threads=1, observe=LOOKED_AT).observed
