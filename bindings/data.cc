@@ -20,7 +20,7 @@ Targets targets_of(const GradientSource& source, const py::array& y, std::size_t
   } else {
     if (!LabelArray::check_(y)) throw py::type_error("y must be an int32 array");
     targets.labels = static_cast<const std::int32_t*>(y.data());
-    for (std::size_t i = 0; i < rows && classes != GradientSource::kAnyLabel; ++i) {
+    for (std::size_t i = 0; i < rows && classes != ModelDescription::kAnyLabel; ++i) {
       const std::int32_t label = targets.labels[i];
       if (label >= 0 && static_cast<std::size_t>(label) < classes) continue;
       throw py::value_error("y[" + std::to_string(i) + "] is " + std::to_string(label) +

@@ -32,12 +32,11 @@ py::array floats(py::ssize_t rows, py::ssize_t columns = -1) {
 class PythonSource final : public ExternalModel {
  public:
   PythonSource(py::object gradient, py::object loss, py::object logits, ExternalShape shape)
-      : ExternalModel(std::move(shape)),
+      : ExternalModel(std::move(shape), static_cast<bool>(logits)),
         gradient_(std::move(gradient)),
         loss_(std::move(loss)),
         logits_(std::move(logits)) {}
 
-  bool gives_logits() const override { return static_cast<bool>(logits_); }
   std::unique_ptr<Workspace> make_workspace() const override { return std::make_unique<Scratch>(); }
 
   // A Python thread state that lasts, so that calls need not make one each.

@@ -37,13 +37,17 @@ SparseModel::SparseModel(const char* what, const Form& form, std::string_view lo
                 std::to_string(shape_.width) +
                 " parameters for each is too large for any memory; make it smaller");
   }
+  const std::size_t dimension = shape_.dimension(features_);
+  describe({.dimension = dimension,
+            .features = features_,
+            .classes = loss_.classes(outputs_),
+            .gives_logits = leashed::gives_logits(loss_, outputs_),
+            .block_ends = {intercepts_first_ ? columns() : intercepts(), dimension},
+            .l2 = l2_,
+            .curvature = loss_.curvature});
 }
 
-std::vector<std::size_t> SparseModel::block_ends() const {
-  return {intercepts_first_ ? columns() : intercepts(), dimension()};
-}
-
-bool SparseModel::updates_in_place(const Rule& rule) const {
+bool SparseModel::takes(const Rule& rule) const {
   return rule.sparse() &&
          (rule.is(kArithmetic<Sgd>) || (rule.is(kArithmetic<Adagrad>) && l2_ == 0));
 }

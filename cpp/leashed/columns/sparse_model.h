@@ -16,25 +16,18 @@
 
 namespace leashed {
 
-class SparseModel : public GradientSource {
+class SparseModel : public GradientSource, public InPlaceUpdates {
  public:
-  std::size_t dimension() const override { return shape_.dimension(features_); }
-  std::size_t features() const override { return features_; }
   std::size_t outputs() const { return outputs_; }
-  std::size_t classes() const override { return loss_.classes(outputs_); }
-  bool gives_logits() const override { return leashed::gives_logits(loss_, outputs_); }
   // Theta is the columns' parameters, then the intercepts; or these first.
   const ColumnShape& shape() const { return shape_; }
   // The same for such rows, whose columns have other numbers, with the intercepts first.
   virtual std::unique_ptr<SparseModel> for_ordered(const OrderedRows& rows) const = 0;
   // Whether no row may have a column twice.
   virtual bool takes_distinct_columns() const { return false; }
-  // The columns' and the intercepts.
-  std::vector<std::size_t> block_ends() const override;
 
-  bool updates_in_place(const Rule& rule) const override;
-  double l2() const override { return l2_; }
-  double curvature() const override { return loss_.curvature; }
+  const InPlaceUpdates* in_place() const override { return this; }
+  bool takes(const Rule& rule) const override;
   float gradient(const float* theta, const BatchView& batch, float* gradient, Workspace& workspace,
                  const std::atomic<bool>& cancel) const final;
   Evaluation evaluate(const float* theta, const BatchView& batch,

@@ -29,9 +29,10 @@ struct Training : Run {
   const std::unique_ptr<const BatchSource> batches;
   // Where workers make updates themselves, a run of them at a time; else null.
   SparseRuns* const sparse_runs;
-  const std::size_t claim;  // batches that a worker claims at once
-  const double curvature;   // in sparse runs: of the mean loss, at most
-  const bool finds_losses;  // of its batches, though it makes sparse runs
+  const InPlaceUpdates* const in_place;  // then: the source's
+  const std::size_t claim;               // batches that a worker claims at once
+  const double curvature;                // in sparse runs: of the mean loss, at most
+  const bool finds_losses;               // of its batches, though it makes sparse runs
   const Position from;
   // Number of the first batch that there is not. In sparse runs, every batch is an update.
   const std::uint64_t end;

@@ -248,7 +248,7 @@ float Worker::update(WorkerStep step, const InPlaceView& view, double begun) {
     const SparseUpdate update{
         view.theta, view.stride,   training_.batch_size,
         *view.rule, view.t + done, training_.finds_losses ? &step.loss_sum : nullptr};
-    const float found = training_.source.update(update, batch, *workspace_);
+    const float found = training_.in_place->update(update, batch, *workspace_);
     if (!std::isfinite(found)) batch.logits = nullptr;  // are none
     const double updated = now();
     step.seconds = updated - std::exchange(begun, updated);
@@ -262,7 +262,7 @@ RunEffect Worker::effect_with(const InPlaceView& view) const {
   const std::uint64_t before = current_.k % training_.claim;
   const double lr = view.rule->coefficients({Training::left(view.t, before)}).lr;
   RunEffect effect =
-      view.effect.with(current_.count, lr, training_.curvature, training_.source.l2());
+      view.effect.with(current_.count, lr, training_.curvature, training_.source.described().l2);
   effect.whole = (current_.k + current_.count) % training_.claim == 0;
   return effect;
 }

@@ -100,25 +100,19 @@ Blocks& blocks_of(const Plan& plan, Workspace& workspace, std::size_t rows) {
 
 Graph::Graph(const std::vector<Node>& nodes, std::vector<TableShape> tables, Isa isa,
              std::string_view loss, double l2)
-    : plan_(std::make_unique<Plan>(nodes, std::move(tables), isa, loss, l2)) {}
+    : plan_(std::make_unique<Plan>(nodes, std::move(tables), isa, loss, l2)) {
+  describe({.dimension = plan_->dimension,
+            .features = plan_->features,
+            .classes = plan_->judge.classes(plan_->outputs),
+            .gives_logits = leashed::gives_logits(plan_->judge, plan_->outputs),
+            .block_ends = ends_of(plan_->parameters, plan_->dimension),
+            .tables = plan_->tables,
+            .features_of_tables = plan_->features_of_tables,
+            .statistics = plan_->statistics});
+}
 Graph::~Graph() = default;
 
-std::size_t Graph::dimension() const { return plan_->dimension; }
-std::size_t Graph::features() const { return plan_->features; }
-std::vector<std::size_t> Graph::block_ends() const {
-  std::vector<std::size_t> ends;
-  for (std::size_t i = 1; i < plan_->parameters.size(); ++i) {
-    ends.push_back(plan_->parameters[i].offset);
-  }
-  ends.push_back(plan_->dimension);
-  return ends;
-}
-std::vector<TableShape> Graph::tables() const { return plan_->tables; }
-std::vector<std::size_t> Graph::features_of_tables() const { return plan_->features_of_tables; }
-std::vector<StatisticBlock> Graph::statistics() const { return plan_->statistics; }
 std::size_t Graph::outputs() const { return plan_->outputs; }
-std::size_t Graph::classes() const { return plan_->judge.classes(plan_->outputs); }
-bool Graph::gives_logits() const { return leashed::gives_logits(plan_->judge, plan_->outputs); }
 const std::vector<ParameterBlock>& Graph::parameters() const { return plan_->parameters; }
 double Graph::flops_per_example() const { return plan_->flops; }
 

@@ -21,15 +21,7 @@ class Graph final : public GradientSource {
         std::string_view loss = "log_loss", double l2 = 0);
   ~Graph() override;
 
-  std::size_t dimension() const override;
-  std::size_t features() const override;
-  std::vector<std::size_t> block_ends() const override;
-  std::vector<TableShape> tables() const override;
-  std::vector<std::size_t> features_of_tables() const override;
-  std::vector<StatisticBlock> statistics() const override;
   std::size_t outputs() const;
-  std::size_t classes() const override;
-  bool gives_logits() const override;
   const std::vector<ParameterBlock>& parameters() const;
   // Floating-point operations of one example's forward and backward pass (2 per multiply-add).
   double flops_per_example() const;

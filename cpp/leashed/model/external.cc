@@ -8,10 +8,19 @@
 
 namespace leashed {
 
-ExternalModel::ExternalModel(ExternalShape shape) : shape_(std::move(shape)) {
+ExternalModel::ExternalModel(ExternalShape shape, bool gives_logits) : shape_(std::move(shape)) {
   for (const std::size_t table : shape_.features_of_tables) {
     if (table >= shape_.tables.size()) throw Error("a feature is of a table that there is not");
   }
+  describe({.dimension = shape_.dimension,
+            .features = shape_.features,
+            .classes = shape_.targets ? 0 : ModelDescription::kAnyLabel,
+            .classifies = false,
+            .takes_weights = false,
+            .gives_logits = gives_logits,
+            .block_ends = shape_.variable_ends,
+            .tables = shape_.tables,
+            .features_of_tables = shape_.features_of_tables});
 }
 
 class ExternalSource::Scratch final : public Workspace {

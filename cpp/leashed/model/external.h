@@ -18,16 +18,7 @@ struct ExternalShape {
 class ExternalModel : public GradientSource {
  public:
   // Throws Error where a feature is of no table.
-  explicit ExternalModel(ExternalShape shape);
-
-  std::size_t dimension() const override { return shape_.dimension; }
-  std::size_t features() const override { return shape_.features; }
-  std::vector<std::size_t> block_ends() const override { return shape_.variable_ends; }
-  std::size_t classes() const override { return shape_.targets ? 0 : kAnyLabel; }
-  bool classifies() const override { return false; }
-  bool takes_weights() const override { return false; }
-  std::vector<TableShape> tables() const override { return shape_.tables; }
-  std::vector<std::size_t> features_of_tables() const override { return shape_.features_of_tables; }
+  explicit ExternalModel(ExternalShape shape, bool gives_logits = false);
 
   // Writes the logit of each example to out[0..size), where it gives logits.
   virtual void logits(const float*, const BatchView&, float*, Workspace&) const {}

@@ -26,9 +26,7 @@ class ExternalRowsSource final : public ExternalModel {
     std::size_t workspace_bytes = 0;
   };
   ExternalRowsSource(ExternalShape shape, Parts parts)
-      : ExternalModel(std::move(shape)), parts_(parts) {}
-
-  bool gives_logits() const override { return parts_.logits.call != nullptr; }
+      : ExternalModel(std::move(shape), parts.logits.call != nullptr), parts_(parts) {}
 
   std::unique_ptr<Workspace> make_workspace() const override;
 

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "leashed/data/batch_view.h"
@@ -64,38 +65,69 @@ struct RunningStatistics {
   std::uint64_t gradients = 0;  // since the source was made, also of what is not averaged
 };
 
+// What a source is, apart from what it computes.
+struct ModelDescription {
+  static constexpr std::size_t kAnyLabel =
+      ~std::size_t{0};  // what they mean the source alone knows
+
+  std::size_t dimension = 0;        // d, the length of the parameter vector
+  std::size_t features = 0;         // the length of a row
+  std::size_t classes = kAnyLabel;  // what rows are to give: labels below this; 0: values
+  bool classifies = true;           // whether rows are classified, so that there is an accuracy
+  bool takes_weights = true;        // whether rows may have weights
+  // Whether it has one output, the logit of label 1 among two labels.
+  bool gives_logits = false;
+  // Where the variables that theta is made of end, in order; empty: it is one.
+  std::vector<std::size_t> block_ends = {};
+  // The tables whose rows batches bring (BatchView::tables), and of each feature that is ids its
+  // table among them. gradient() adds the rows' gradients, of the same mean loss, to theirs.
+  std::vector<TableShape> tables = {};
+  std::vector<std::size_t> features_of_tables = {};
+  // What it normalises by: in gradient() a batch's own (BatchView::own_statistics), in evaluate()
+  // what the batch is given (BatchView::statistics). No rule ever sees them.
+  std::vector<StatisticBlock> statistics = {};
+  // The penalty λ/2 |w|² on what is not intercept, which updates in place leave to their caller.
+  double l2 = 0;
+  // The largest second derivative of a row's loss with respect to an output.
+  double curvature = 0;
+};
+
+// Rules applied to sparse rows, mini-batch after mini-batch, where the parameters lie.
+class InPlaceUpdates {
+ public:
+  virtual ~InPlaceUpdates() = default;
+
+  // Whether update() can stand for gradient() and this rule.
+  virtual bool takes(const Rule& rule) const = 0;
+  // Only the parameters that a batch touches are read or written. Other threads may do the same
+  // meanwhile. The result is not finite where something that was computed is not.
+  virtual float update(const SparseUpdate& update, const BatchView& batches,
+                       Workspace& workspace) const = 0;
+};
+
 class GradientSource {
  public:
   virtual ~GradientSource() = default;
 
-  // d, the length of the parameter vector.
-  virtual std::size_t dimension() const = 0;
-  // The length of a row.
-  virtual std::size_t features() const = 0;
+  const ModelDescription& described() const { return described_; }
+  std::size_t dimension() const { return described_.dimension; }
+  std::size_t features() const { return described_.features; }
+  std::size_t classes() const { return described_.classes; }
+  bool classifies() const { return described_.classifies; }
+  bool takes_weights() const { return described_.takes_weights; }
+  bool gives_logits() const { return described_.gives_logits; }
+  const std::vector<std::size_t>& block_ends() const { return described_.block_ends; }
+  const std::vector<TableShape>& tables() const { return described_.tables; }
+  const std::vector<std::size_t>& features_of_tables() const {
+    return described_.features_of_tables;
+  }
+  const std::vector<StatisticBlock>& statistics() const { return described_.statistics; }
+
   virtual std::unique_ptr<Workspace> make_workspace() const = 0;
-  // What rows are to give: labels below this; 0: values.
-  static constexpr std::size_t kAnyLabel =
-      ~std::size_t{0};  // what they mean the source alone knows
-  virtual std::size_t classes() const { return kAnyLabel; }
-  // Whether rows are classified, so that there is an accuracy.
-  virtual bool classifies() const { return true; }
-  // Whether rows may have weights.
-  virtual bool takes_weights() const { return true; }
-  // Whether it has one output, the logit of label 1 among two labels.
-  virtual bool gives_logits() const { return false; }
   // What a worker's thread holds for as long as it works for this source.
   virtual std::shared_ptr<void> attach() const { return nullptr; }
-  // Where the variables that theta is made of end, in order; empty: it is one.
-  virtual std::vector<std::size_t> block_ends() const { return {}; }
-  // The tables whose rows batches bring (BatchView::tables), and of each feature that is ids its
-  // table among them. gradient() adds the rows' gradients, of the same mean loss, to theirs.
-  virtual std::vector<TableShape> tables() const { return {}; }
-  virtual std::vector<std::size_t> features_of_tables() const { return {}; }
-  // What it normalises by: in gradient() a batch's own (BatchView::own_statistics), in evaluate()
-  // what the batch is given (BatchView::statistics). No rule ever sees them.
-  virtual std::vector<StatisticBlock> statistics() const { return {}; }
-  // What these run to by now, for whoever evaluates; nothing: it does not average them. Any thread
-  // may ask, while others compute gradients.
+  // What its statistics run to by now, for whoever evaluates; nothing: it does not average them.
+  // Any thread may ask, while others compute gradients.
   virtual std::optional<RunningStatistics> running() const { return std::nullopt; }
 
   // Writes the gradient of the batch's mean loss (the sum of its rows' weighted losses over their
@@ -105,21 +137,18 @@ class GradientSource {
   // it.
   virtual float gradient(const float* theta, const BatchView& batch, float* gradient,
                          Workspace& workspace, const std::atomic<bool>& cancel) const = 0;
-
-  // Whether update() can stand for gradient() and this rule.
-  virtual bool updates_in_place(const Rule&) const { return false; }
-  // The rule applied to sparse rows, mini-batch after mini-batch, where the parameters lie: only
-  // those that a batch touches are read or written. Other threads may do the same meanwhile. The
-  // result is not finite where something that was computed is not.
-  virtual float update(const SparseUpdate&, const BatchView&, Workspace&) const { return 0; }
-  // The penalty λ/2 |w|² on what is not intercept, which update() leaves to its caller.
-  virtual double l2() const { return 0; }
-  // The largest second derivative of a row's loss with respect to an output.
-  virtual double curvature() const { return 0; }
-
+  // Where it can do without gradients.
+  virtual const InPlaceUpdates* in_place() const { return nullptr; }
   // Weighted loss and number of rows classified right at theta, over the batch (any size).
   virtual Evaluation evaluate(const float* theta, const BatchView& batch,
                               Workspace& workspace) const = 0;
+
+ protected:
+  // In the constructor: it stays so.
+  void describe(ModelDescription description) { described_ = std::move(description); }
+
+ private:
+  ModelDescription described_;
 };
 
 }  // namespace leashed

@@ -27,4 +27,13 @@ struct ParameterBlock {
   std::size_t fan_in, fan_out;
 };
 
+// Where the variables end that these are, of so many parameters.
+inline std::vector<std::size_t> ends_of(const std::vector<ParameterBlock>& blocks,
+                                        std::size_t dimension) {
+  std::vector<std::size_t> ends;
+  for (std::size_t i = 1; i < blocks.size(); ++i) ends.push_back(blocks[i].offset);
+  ends.push_back(dimension);
+  return ends;
+}
+
 }  // namespace leashed

@@ -79,7 +79,9 @@ TrackedSource::TrackedSource(const GradientSource& source, std::size_t workers,
       blocks_(source.statistics()),
       size_(size_of(blocks_)),
       begun_(std::move(begun)),
-      share_(begun_.batches / std::max<std::size_t>(workers, 1)) {}
+      share_(begun_.batches / std::max<std::size_t>(workers, 1)) {
+  describe(source.described());
+}
 TrackedSource::~TrackedSource() = default;
 
 std::unique_ptr<Workspace> TrackedSource::make_workspace() const {

@@ -31,22 +31,8 @@ class TrackedSource final : public GradientSource {
 
   std::optional<RunningStatistics> running() const override;
 
-  std::size_t dimension() const override { return source_.dimension(); }
-  std::size_t features() const override { return source_.features(); }
   std::unique_ptr<Workspace> make_workspace() const override;
-  std::size_t classes() const override { return source_.classes(); }
-  bool classifies() const override { return source_.classifies(); }
-  bool takes_weights() const override { return source_.takes_weights(); }
-  bool gives_logits() const override { return source_.gives_logits(); }
   std::shared_ptr<void> attach() const override { return source_.attach(); }
-  std::vector<std::size_t> block_ends() const override { return source_.block_ends(); }
-  std::vector<TableShape> tables() const override { return source_.tables(); }
-  std::vector<std::size_t> features_of_tables() const override {
-    return source_.features_of_tables();
-  }
-  std::vector<StatisticBlock> statistics() const override { return source_.statistics(); }
-  double l2() const override { return source_.l2(); }
-  double curvature() const override { return source_.curvature(); }
 
   float gradient(const float* theta, const BatchView& batch, float* gradient, Workspace& workspace,
                  const std::atomic<bool>& cancel) const override;

@@ -73,22 +73,16 @@ struct Network::Plan : leashed::Plan {
 
 Network::Network(Shape input, const std::vector<Layer>& layers, Isa isa, std::string_view loss,
                  double l2)
-    : plan_(std::make_unique<Plan>(input, layers, isa, loss, l2)) {}
+    : plan_(std::make_unique<Plan>(input, layers, isa, loss, l2)) {
+  describe({.dimension = plan_->dimension,
+            .features = plan_->features,
+            .classes = plan_->judge.classes(plan_->classes),
+            .gives_logits = leashed::gives_logits(plan_->judge, plan_->classes),
+            .block_ends = ends_of(plan_->parameters, plan_->dimension)});
+}
 Network::~Network() = default;
 
-std::size_t Network::dimension() const { return plan_->dimension; }
-std::size_t Network::features() const { return plan_->features; }
-std::vector<std::size_t> Network::block_ends() const {
-  std::vector<std::size_t> ends;
-  for (std::size_t i = 1; i < plan_->parameters.size(); ++i) {
-    ends.push_back(plan_->parameters[i].offset);
-  }
-  ends.push_back(plan_->dimension);
-  return ends;
-}
 std::size_t Network::outputs() const { return plan_->classes; }
-std::size_t Network::classes() const { return plan_->judge.classes(plan_->classes); }
-bool Network::gives_logits() const { return leashed::gives_logits(plan_->judge, plan_->classes); }
 const std::vector<ParameterBlock>& Network::parameters() const { return plan_->parameters; }
 double Network::flops_per_example() const { return plan_->flops; }
 

@@ -19,12 +19,7 @@ class Network final : public GradientSource {
           std::string_view loss = "softmax", double l2 = 0);
   ~Network() override;
 
-  std::size_t dimension() const override;
-  std::size_t features() const override;
-  std::vector<std::size_t> block_ends() const override;
   std::size_t outputs() const;
-  std::size_t classes() const override;
-  bool gives_logits() const override;
   const std::vector<ParameterBlock>& parameters() const;
   // Floating-point operations of one example's forward and backward pass (2 per multiply-add; the
   // first layer's gradient with respect to its input is not computed and not counted).

@@ -79,10 +79,12 @@ TrainResult train_ordered(const Assembly& parts, const Order& order, TrainOption
   const Rule& rule = context.rule;
   if (options.synchronisation) context.synchronisers = options.synchronisation->threads();
   const bool alone = !options.synchronisation && !options.leases;
-  if (alone && parts.ordered && source.updates_in_place(rule) && parts.staleness.name == "none" &&
-      (source.l2() == 0 ||  // an infinite rate times 0 would be NaN
-       LazyShrink::suits(rule.largest_lr() * source.l2(),
-                         RunSampler::run_of(options.batch_size)))) {
+  const InPlaceUpdates* const in_place = source.in_place();
+  const double l2 = source.described().l2;
+  if (alone && parts.ordered && in_place && in_place->takes(rule) &&
+      parts.staleness.name == "none" &&
+      (l2 == 0 ||  // an infinite rate times 0 would be NaN
+       LazyShrink::suits(rule.largest_lr() * l2, RunSampler::run_of(options.batch_size)))) {
     context.sparse = {order.shape().dimension(parts.ordered->active()), order.shape(),
                       parts.ordered->mean_squares()};
   }

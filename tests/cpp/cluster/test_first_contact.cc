@@ -62,8 +62,7 @@ struct Hosts {
 // theta moves by nothing but what servers answer.
 class Still final : public GradientSource {
  public:
-  std::size_t dimension() const override { return kDimension; }
-  std::size_t features() const override { return 1; }
+  Still() { describe({.dimension = kDimension, .features = 1}); }
   std::unique_ptr<Workspace> make_workspace() const override {
     return std::make_unique<Workspace>();
   }

@@ -42,8 +42,7 @@ constexpr std::uint64_t kUpdates = 200;
 // Towards the mean of the batch's rows, a bit.
 class Quadratic : public GradientSource {
  public:
-  std::size_t dimension() const override { return kDimension; }
-  std::size_t features() const override { return 1; }
+  Quadratic() { describe({.dimension = kDimension, .features = 1}); }
   std::unique_ptr<Workspace> make_workspace() const override {
     return std::make_unique<Workspace>();
   }
@@ -530,8 +529,7 @@ TEST_CASE("an exception of a synchroniser from outside comes out of train, and n
 TEST_CASE("a worker that throws while the others are in a round ends the run") {
   class Throwing final : public GradientSource {
    public:
-    std::size_t dimension() const override { return kDimension; }
-    std::size_t features() const override { return 1; }
+    Throwing() { describe({.dimension = kDimension, .features = 1}); }
     std::unique_ptr<Workspace> make_workspace() const override {
       return std::make_unique<Workspace>();
     }

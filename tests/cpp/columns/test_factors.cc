@@ -242,7 +242,7 @@ TEST_CASE("a batch too large for its factors to be kept takes the same step") {
     const std::atomic<bool> never{false};
     machine.gradient(theta.data(), batch, gradient.data(), *workspace, never);
     const auto rule = make_rule({"sgd", {{"lr", 0.5}}}, 1);
-    REQUIRE(machine.updates_in_place(*rule));
+    REQUIRE(machine.takes(*rule));
     std::vector<float> updated = theta;
     double loss = 0;
     const float check =

@@ -141,7 +141,7 @@ TEST_CASE("steps in place are the rule's, of a batch's gradient before it") {
     for (const Choice& choice : {Choice{"sgd", {{"lr", 0.02}}}, adagrad}) {
       CAPTURE(choice.name);
       const auto rule = make_rule(choice, 1);
-      REQUIRE(machine.updates_in_place(*rule));
+      REQUIRE(machine.takes(*rule));
       const std::size_t stride = p.theta.size() + 3;
       for (const std::size_t batch_size : {std::size_t{1}, std::size_t{3}, kRows}) {
         CAPTURE(batch_size);

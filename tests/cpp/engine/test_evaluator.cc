@@ -17,8 +17,7 @@ namespace {
 // Loss x[0] of a row, so slow that threads are worth it.
 class Slow final : public GradientSource {
  public:
-  std::size_t dimension() const override { return 1; }
-  std::size_t features() const override { return 1; }
+  Slow() { describe({.dimension = 1, .features = 1}); }
   std::unique_ptr<Workspace> make_workspace() const override {
     return std::make_unique<Workspace>();
   }
@@ -42,8 +41,7 @@ class Slow final : public GradientSource {
 // Loss of a row: what it is normalised by, which runs on with every question.
 class Running final : public GradientSource {
  public:
-  std::size_t dimension() const override { return 1; }
-  std::size_t features() const override { return 1; }
+  Running() { describe({.dimension = 1, .features = 1}); }
   std::unique_ptr<Workspace> make_workspace() const override {
     return std::make_unique<Workspace>();
   }
@@ -158,10 +156,9 @@ namespace {
 // The sum of the ids of a row's first feature, as its loss; of its second, as many as are right.
 class Ids final : public GradientSource {
  public:
-  std::size_t dimension() const override { return 1; }
-  std::size_t features() const override { return 1; }
-  std::vector<TableShape> tables() const override { return {{"one", 4}}; }
-  std::vector<std::size_t> features_of_tables() const override { return {0, 0}; }
+  Ids() {
+    describe({.dimension = 1, .features = 1, .tables = {{"one", 4}}, .features_of_tables = {0, 0}});
+  }
   std::unique_ptr<Workspace> make_workspace() const override {
     return std::make_unique<Workspace>();
   }

@@ -122,8 +122,7 @@ constexpr std::size_t kDimension = 17;
 // Adds 1 to theta at each update, and notes the rows that it was given.
 class Noting final : public GradientSource {
  public:
-  std::size_t dimension() const override { return kDimension; }
-  std::size_t features() const override { return 1; }
+  Noting() { describe({.dimension = kDimension, .features = 1}); }
   std::unique_ptr<Workspace> make_workspace() const override {
     return std::make_unique<Workspace>();
   }

@@ -21,9 +21,9 @@ constexpr std::size_t kDimension = 4;
 // The gradient is (3, 4, 0, 0), from some call on with a loss that is no number.
 class Constant : public GradientSource {
  public:
-  explicit Constant(std::uint64_t nan_at = ~std::uint64_t{0}) : nan_at_(nan_at) {}
-  std::size_t dimension() const override { return kDimension; }
-  std::size_t features() const override { return 1; }
+  explicit Constant(std::uint64_t nan_at = ~std::uint64_t{0}) : nan_at_(nan_at) {
+    describe({.dimension = kDimension, .features = 1});
+  }
   std::unique_ptr<Workspace> make_workspace() const override {
     return std::make_unique<Workspace>();
   }

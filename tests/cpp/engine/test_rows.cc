@@ -102,11 +102,13 @@ class Recorder final : public RowStore {
 
 class Source final : public GradientSource {
  public:
-  std::size_t dimension() const override { return kDimension; }
-  std::size_t features() const override { return 1; }
-  bool gives_logits() const override { return true; }
-  std::vector<TableShape> tables() const override { return {{"one", 4}}; }
-  std::vector<std::size_t> features_of_tables() const override { return {0}; }
+  Source() {
+    describe({.dimension = kDimension,
+              .features = 1,
+              .gives_logits = true,
+              .tables = {{"one", 4}},
+              .features_of_tables = {0}});
+  }
   std::unique_ptr<Workspace> make_workspace() const override {
     return std::make_unique<Workspace>();
   }
@@ -365,9 +367,7 @@ TEST_CASE("evaluation lets its rows go, however it ends") {
 TEST_CASE("who stops waiting for another's part of an evaluation leaves nothing of it behind") {
   // Of two threads the one that helps has its first part for so long that the other has all else.
   struct Held final : GradientSource {
-    std::size_t dimension() const override { return inner.dimension(); }
-    std::size_t features() const override { return 1; }
-    bool gives_logits() const override { return true; }
+    Held() { describe({.dimension = kDimension, .features = 1, .gives_logits = true}); }
     std::unique_ptr<Workspace> make_workspace() const override { return inner.make_workspace(); }
     float gradient(const float*, const BatchView&, float*, Workspace&,
                    const std::atomic<bool>&) const override {

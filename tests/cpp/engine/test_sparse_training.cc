@@ -57,7 +57,7 @@ leashed::TrainResult train(const leashed::Choice& discipline_choice,
   const std::vector<std::int32_t> labels = rows.shuffled(problem.labels.data());
   const auto source = leashed::SparseLinear(kFeatures, 1, "log_loss", l2).bias_first();
   const auto rule = leashed::make_rule(rule_choice, workers);
-  REQUIRE(source.updates_in_place(*rule));
+  REQUIRE(source.takes(*rule));
   const std::vector<float> theta(source.dimension());
   leashed::DisciplineContext context{theta.data(), source.dimension(), workers, 1, *rule};
   context.sparse = {rows.active() + 1, {}, rows.mean_squares()};

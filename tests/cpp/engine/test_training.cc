@@ -28,8 +28,7 @@ constexpr std::size_t kDimension = 301;
 
 class Ledger : public GradientSource {
  public:
-  std::size_t dimension() const override { return kDimension; }
-  std::size_t features() const override { return 1; }
+  Ledger() { describe({.dimension = kDimension, .features = 1}); }
   std::unique_ptr<Workspace> make_workspace() const override {
     return std::make_unique<Workspace>();
   }

@@ -73,10 +73,7 @@ class Numbers final : public RowOrigin {
 // Counts the rows that it is given.
 class Counting final : public GradientSource {
  public:
-  std::size_t dimension() const override { return 2; }
-  std::size_t features() const override { return 2; }
-  std::size_t classes() const override { return 0; }
-  bool classifies() const override { return false; }
+  Counting() { describe({.dimension = 2, .features = 2, .classes = 0, .classifies = false}); }
   std::unique_ptr<Workspace> make_workspace() const override {
     return std::make_unique<Workspace>();
   }

@@ -40,10 +40,10 @@ struct TracePath {
 // The gradient of a number for each row, such that rounding depends on every order.
 class Waves final : public GradientSource {
  public:
-  explicit Waves(std::size_t dimension = kDimension) : dimension_(dimension) {}
+  explicit Waves(std::size_t dimension = kDimension) : dimension_(dimension) {
+    describe({.dimension = dimension_, .features = 1});
+  }
 
-  std::size_t dimension() const override { return dimension_; }
-  std::size_t features() const override { return 1; }
   std::unique_ptr<Workspace> make_workspace() const override {
     return std::make_unique<Workspace>();
   }

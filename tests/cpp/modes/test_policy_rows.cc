@@ -55,12 +55,14 @@ const std::vector<std::size_t> kTablesOfFeatures{0, 0, 1};
 // plain loops: gradients depend on every bit of what was read.
 class Source : public GradientSource {
  public:
-  std::size_t dimension() const override { return kFeatures; }
-  std::size_t features() const override { return kFeatures; }
-  std::size_t classes() const override { return 0; }
-  bool classifies() const override { return false; }
-  std::vector<TableShape> tables() const override { return {{"a", kDim}, {"b", kDim}}; }
-  std::vector<std::size_t> features_of_tables() const override { return kTablesOfFeatures; }
+  Source() {
+    describe({.dimension = kFeatures,
+              .features = kFeatures,
+              .classes = 0,
+              .classifies = false,
+              .tables = {{"a", kDim}, {"b", kDim}},
+              .features_of_tables = kTablesOfFeatures});
+  }
   std::unique_ptr<Workspace> make_workspace() const override {
     return std::make_unique<Workspace>();
   }

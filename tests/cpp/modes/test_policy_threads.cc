@@ -35,10 +35,9 @@ constexpr std::size_t kFeatures = 23, kRows = 96, kBatch = 4;
 // Least squares by plain loops: what a gradient is depends on every bit of θ.
 class Source : public GradientSource {
  public:
-  std::size_t dimension() const override { return kFeatures; }
-  std::size_t features() const override { return kFeatures; }
-  std::size_t classes() const override { return 0; }
-  bool classifies() const override { return false; }
+  Source() {
+    describe({.dimension = kFeatures, .features = kFeatures, .classes = 0, .classifies = false});
+  }
   std::unique_ptr<Workspace> make_workspace() const override {
     return std::make_unique<Workspace>();
   }

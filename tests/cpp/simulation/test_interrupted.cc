@@ -20,8 +20,7 @@ namespace {
 // Whose gradient ends when it is told to, and never else.
 class Endless : public GradientSource {
  public:
-  std::size_t dimension() const override { return 3; }
-  std::size_t features() const override { return 1; }
+  Endless() { describe({.dimension = 3, .features = 1}); }
   std::unique_ptr<Workspace> make_workspace() const override {
     return std::make_unique<Workspace>();
   }

@@ -101,9 +101,7 @@ constexpr std::size_t kDimension = 203, kRows = 64;
 // The gradient of a number for each row, such that rounding depends on every order.
 class Waves final : public GradientSource {
  public:
-  std::size_t dimension() const override { return kDimension; }
-  std::size_t features() const override { return 1; }
-  std::vector<std::size_t> block_ends() const override { return {50, kDimension}; }
+  Waves() { describe({.dimension = kDimension, .features = 1, .block_ends = {50, kDimension}}); }
   std::unique_ptr<Workspace> make_workspace() const override {
     return std::make_unique<Workspace>();
   }
