@@ -71,7 +71,7 @@ class Numbers final : public RowOrigin {
 };
 
 // Counts the rows that it is given.
-class Counting final : public GradientSource {
+class CountingSource final : public GradientSource {
  public:
   std::size_t dimension() const override { return 2; }
   std::size_t features() const override { return 2; }
