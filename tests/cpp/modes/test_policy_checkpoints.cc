@@ -77,7 +77,7 @@ struct Setting {
   StopRules until = {};
 };
 
-ModeTrainResult run(const Counting& source, const Setting& setting,
+ModeTrainResult run(const CountingSource& source, const Setting& setting,
                     const Checkpoint* from = nullptr, std::vector<Taken>* taken = nullptr) {
   const auto& [mode, place, workers, seconds, updates, until] = setting;
   RowStream stream(std::make_unique<Numbers>(place.rows), layout_of_numbers(),
@@ -128,7 +128,7 @@ TEST_CASE("what was pushed before a checkpoint and after it is every example, on
         std::vector<Taken> taken;
         Setting setting{mode, place, 3, seconds, static_cast<std::uint64_t>(updates)};
         setting.until.seconds = 60;
-        const ModeTrainResult whole = run(Counting(), setting, nullptr, &taken);
+        const ModeTrainResult whole = run(CountingSource(), setting, nullptr, &taken);
         CHECK(whole.training.reason == StopReason::epochs);
         CHECK(pushed(whole) - whole.counts.late == kNumbers);
         REQUIRE(!taken.empty());
@@ -138,7 +138,7 @@ TEST_CASE("what was pushed before a checkpoint and after it is every example, on
         const std::size_t apart = std::max<std::size_t>(taken.size() / 5, 1);
         for (std::size_t i = 0; i < taken.size(); i += apart) {
           CAPTURE(i);
-          const Counting source;
+          const CountingSource source;
           const ModeTrainResult rest = run(source, setting, &taken[i].state);
           CHECK(rest.training.reason == StopReason::epochs);
           CHECK(taken[i].finished + pushed(rest) - rest.counts.late == kNumbers);
@@ -161,11 +161,11 @@ TEST_CASE("a run that has come to the end of its examples goes on where there ar
         CAPTURE(rows);
         std::vector<Taken> taken;
         Setting setting{mode, {streams, 0, rows}};
-        run(Counting(), setting, nullptr, &taken);
+        run(CountingSource(), setting, nullptr, &taken);
         setting.until.seconds = 60;
-        CHECK(pushed(run(Counting(), setting, &taken.back().state)) == 0);
+        CHECK(pushed(run(CountingSource(), setting, &taken.back().state)) == 0);
         setting.place.rows = kNumbers;
-        const ModeTrainResult rest = run(Counting(), setting, &taken.back().state);
+        const ModeTrainResult rest = run(CountingSource(), setting, &taken.back().state);
         CHECK(rest.training.reason == StopReason::epochs);
         CHECK(pushed(rest) == kNumbers - rows);
       }
@@ -177,16 +177,16 @@ TEST_CASE("a stream that has become shorter than what was handed out of it is re
   std::vector<Taken> taken;
   Setting setting{{"asp"}, {true}};
   setting.until.updates = 90;
-  run(Counting(), setting, nullptr, &taken);
+  run(CountingSource(), setting, nullptr, &taken);
   setting.place.rows = 100;
-  CHECK_THROWS_WITH_AS(run(Counting(), setting, &taken.back().state),
+  CHECK_THROWS_WITH_AS(run(CountingSource(), setting, &taken.back().state),
                        doctest::Contains("the stream has 100 examples"), Error);
 }
 
 TEST_CASE("pauses that come one upon another let workers go on") {
   std::vector<Taken> taken;
   const Setting setting{{"sync"}, {}, 3, 1e-9};
-  CHECK(pushed(run(Counting(), setting, nullptr, &taken)) == kNumbers);
+  CHECK(pushed(run(CountingSource(), setting, nullptr, &taken)) == kNumbers);
 }
 
 TEST_CASE("whatever a checkpoint says, no thread waits for ever, and nothing else is touched") {
@@ -196,7 +196,7 @@ TEST_CASE("whatever a checkpoint says, no thread waits for ever, and nothing els
       std::vector<Taken> taken;
       Setting setting{mode, place, 2, kInfinity, 3};
       setting.until.updates = 10;
-      run(Counting(), setting, nullptr, &taken);
+      run(CountingSource(), setting, nullptr, &taken);
       REQUIRE(taken.size() > 1);
       setting = {mode, place, 2};
       setting.until.seconds = 60;
@@ -212,7 +212,7 @@ TEST_CASE("whatever a checkpoint says, no thread waits for ever, and nothing els
           Checkpoint wrong = state;
           wrong.mode.words[i] = word;
           try {
-            const ModeTrainResult rest = run(Counting(), setting, &wrong);
+            const ModeTrainResult rest = run(CountingSource(), setting, &wrong);
             CHECK(rest.training.reason == StopReason::epochs);
             ++gone_on;
           } catch (const Error&) {

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::size_t kRows = kNumbers, kBatch = 4, kWorkers = 3;
 
-ModeTrainResult run(const Counting& source, Choice mode, double term_ns, std::uint64_t passes,
+ModeTrainResult run(const CountingSource& source, Choice mode, double term_ns, std::uint64_t passes,
                     std::vector<std::pair<double, std::uint32_t>> commands = {}) {
   RowStream stream(std::make_unique<Numbers>(), layout_of_numbers(),
                    {.threads = 2, .places = 2, .passes = passes});
@@ -47,7 +47,7 @@ TEST_CASE("each row of a stream is one worker's, once a pass") {
     for (const std::uint64_t passes : {1, 2}) {
       CAPTURE(mode.name);
       CAPTURE(passes);
-      const Counting source;
+      const CountingSource source;
       const bool switches = mode.name == "switching";
       const ModeTrainResult result =
           switches ? run(source, mode, 0, passes, {{1e-4, 1}}) : run(source, mode, 0, passes);
@@ -63,7 +63,7 @@ TEST_CASE("a lease of a stream that goes to another has the rows that it had") {
   std::uint64_t late = 0;
   for (const Choice& mode : all_modes()) {
     CAPTURE(mode.name);
-    Counting source;
+    CountingSource source;
     source.pause = std::chrono::microseconds(200);
     const ModeTrainResult result = run(source, mode, 1e3, 2);
     CHECK(result.training.reason == StopReason::epochs);

@@ -199,7 +199,8 @@ TEST_CASE("an update takes about six bytes") {
   TraceWriter writer(path.name, "{}", {}, 1, 0);
   constexpr std::uint64_t kUpdates = 200000;
   for (std::uint64_t t = 0; t < kUpdates; ++t) {
-    writer.add(0, t + 1, t, {.published = true, .t = t + 3, .staleness_compute = 3});
+    writer.published({.k = t + 1, .view = {nullptr, t}},
+                     {.published = true, .t = t + 3, .staleness_compute = 3});
   }
   CHECK(fs::file_size(path.name) < 7 * kUpdates);
 }
@@ -352,7 +353,8 @@ TEST_CASE("an update that is missing ends the replay, one that cannot be is refu
     {
       TraceWriter writer(path.name, "{}", initial, 2, 0);
       for (const auto& [worker, t_read, t] : updates) {
-        writer.add(worker, t, t_read, {.published = true, .t = t});
+        writer.published({.worker = worker, .k = t, .view = {nullptr, t_read}},
+                         {.published = true, .t = t});
       }
       if (end > 0) writer.finish(end, initial);
     }
