@@ -73,7 +73,7 @@ class Numbers final : public RowOrigin {
 // Counts the rows that it is given.
 class CountingSource final : public GradientSource {
  public:
-  Counting() { describe({.dimension = 2, .features = 2, .classes = 0, .classifies = false}); }
+  CountingSource() { describe({.dimension = 2, .features = 2, .classes = 0, .classifies = false}); }
   std::unique_ptr<Workspace> make_workspace() const override {
     return std::make_unique<Workspace>();
   }
