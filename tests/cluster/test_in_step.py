@@ -331,3 +331,13 @@ def test_what_stands_in_the_way_of_a_connection_is_logged_when_it_changes(monkey
     assert caplog.messages == [
         "the result is not out yet: refused", "the result is not out yet: cut off",
     ]  # fmt: skip
+
+
+def test_who_joins_anew_says_why(caplog):
+    of = session.Session.__new__(session.Session)
+    vars(of).update(
+        _name="trainer-0", _member=SimpleNamespace(refused="silent for 5 s"), _given={}, _used={},
+        leases=SimpleNamespace(revoke=lambda: None),
+    )  # fmt: skip
+    of._begin_anew()
+    assert caplog.messages == ["trainer-0 joined anew: silent for 5 s"]

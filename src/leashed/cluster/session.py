@@ -382,8 +382,8 @@ class Session:
                     self._end_short(event.reason)
 
     def _begin_anew(self) -> None:
-        """The others have taken this trainer for dead: its batches are theirs now."""
-        _log.warning("taken for dead, and joined anew")
+        """The master had given this trainer's place up: its batches are others' now."""
+        _log.warning("%s joined anew: %s", self._name, self._member.refused)
         self.leases.revoke()
         self._given.clear()
         self._used.clear()
