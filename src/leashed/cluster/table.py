@@ -238,7 +238,8 @@ def _partial(report: Mapping[str, Any]) -> list[str]:
         f"trainer {index} {each['sync_partial']:,.0f} of {each['syncs']:,.0f}, "
         f"one waiting for {each['sync_lag']:,.0f}"
         for index, each in counted(report, "trainer").items()
-        if each.get("sync_partial") or each.get("sync_lag")
+        # (For one round each waits, while that is under way or was at the end.)
+        if each.get("sync_partial") or each.get("sync_lag", 0.0) > 1.0
     ]
 
 
