@@ -7,6 +7,7 @@ import pytest
 
 from leashed.cluster import table
 from leashed.cluster.coordinator import Close, Coordinator, Output, Send
+from leashed.cluster.master import _say
 from leashed.cluster.measures import counted, lives
 from leashed.cluster.messages import (
     Beat,
@@ -371,6 +372,63 @@ def test_only_who_left_when_all_was_complete_has_all_that_is(early: bool) -> Non
     told = talk.master.standing(talk.now)
     assert told["summaries"]["trainer-0"]["left_early"] == early
     assert ledger.lost == (6 if early else 0)
+
+
+def test_what_was_kept_may_be_more_than_the_master_knows(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As where it was killed, and all trainers with it: no batch is trained anew, and none is said to be."""
+    talk = Talk()
+    for index in range(2):
+        talk.say(index + 1, Join("trainer", index, "", summing=True))
+    for want in (1, 2):
+        said = talk.say(2, Report(want=want, batches=2))
+        (lease,) = [message for message in said if isinstance(message, Lease)]
+        if want == 1:
+            talk.say(2, Report(used=[(lease.ticket, lease.count)]))
+    for connection in (1, 2):
+        talk.master.closed(connection, talk.now)
+    ledger = talk.master.state.ledger
+    known = ledger.complete
+    assert known < ledger.next
+    kept = Kept("run", ledger.next)
+    for index in range(2):
+        talk.master.opened(index + 3, talk.now)
+        join = Join("trainer", index, "", summing=True, kept=None if index else kept)
+        talk.master.heard(index + 3, join, talk.now)
+    assert (ledger.restored, ledger.lost, ledger.complete) == (1, 0, ledger.next)
+    caplog.set_level("WARNING", "leashed")
+    for change in talk.master.take().changes:
+        _say(change, talk.master.state)
+    (said_so,) = caplog.messages
+    assert said_so.startswith(
+        "all who had what was trained are gone: the trainers go on from what "
+    )
+    assert said_so.endswith(f" trainer-0 has kept, with {ledger.complete} batches complete")
+    talk.train(3)
+    for connection in (3, 4):
+        talk.say(connection, Report(summary={}))
+    over = talk.master.over
+    assert over is not None
+    assert "trained anew" not in over
+    assert "; all trainers were lost, and went on from what one had kept" in over
+
+
+def test_who_lives_and_is_to_begin_anew_is_told_so() -> None:
+    """It came while there was one that had the parameters, and was given batches."""
+    talk = Talk()
+    for index in range(2):
+        talk.say(index + 1, Join("trainer", index, "", summing=True))
+    said = talk.say(2, Report(want=1, batches=2))
+    (lease,) = [message for message in said if isinstance(message, Lease)]
+    talk.say(2, Report(used=[(lease.ticket, lease.count)]))
+    talk.master.closed(1, talk.now)
+    talk.say(3, Join("trainer", 0, "", summing=True))
+    assert any(isinstance(each, Lease) for each in talk.say(3, Report(want=1, batches=2)))
+    talk.master.closed(2, talk.now)
+    talk.say(4, Join("trainer", 1, "", summing=True))
+    said = talk.say(3, Report())
+    assert said == [Gone("it begins anew: the parameters with which it was to go on are lost")]
 
 
 def test_who_comes_while_the_first_batches_are_trained_does_not_have_them() -> None:

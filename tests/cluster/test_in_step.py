@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -235,3 +237,107 @@ def test_trainers_that_gave_up_leave_a_run_incomplete():
     for index in range(2):
         talk.say(index + 1, Report(summary={"batches_used": 3.0, "cut_short": 1.0}))
     assert talk.master.state.how == "incomplete"
+
+
+class Watched:
+    """A trainer of two sync servers, of which it sees what a test says, once in a tenth of a second."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, filter_: str) -> None:
+        self.now = 0.0
+        monkeypatch.setattr(session, "time", SimpleNamespace(monotonic=lambda: self.now))
+        self.told: list[str] = []
+        self._filter = filter_
+        self.session = session.Session.__new__(session.Session)
+        vars(self.session).update(
+            native=SimpleNamespace(settled=1), _left=False, _batches=1, _name="trainer-0",
+            _cluster=SimpleNamespace(timeout=5.0, trainers=1), _sums=False, _trouble="",
+            _member=SimpleNamespace(epoch=None, troubled=self.told.append), _servers={},
+            _missing=set(), _why={}, _troubles={}, _outages=Counter(), _known={1},
+        )  # fmt: skip
+
+    def goes(self, seconds: float, **seen: object) -> list[str]:
+        """What it warns of meanwhile."""
+        vars(self.session).update(seen)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter(self._filter)
+            for _ in range(round(10 * seconds)):
+                self.now += 0.1
+                self.session._look_for_trouble()
+        return [str(each.message).partition(" all others")[2] for each in said]
+
+
+@pytest.mark.parametrize("filter_", ["always", "default"])
+def test_each_outage_is_told(filter_, monkeypatch, caplog):
+    caplog.set_level("INFO", logger="leashed")
+    watched = Watched(monkeypatch, filter_)
+    for time_ in ("", " (time 2)", " (time 3)"):
+        gone = watched.goes(12.0, _missing={1}, _servers={})
+        assert gone == [f"{time_}: sync server 1 is not reached: it has left the run"]
+        assert watched.told[-1].endswith("it has left the run")
+        # It joins, and is connected to a moment later: no other trouble, and then none.
+        assert watched.goes(0.1, _servers={1: "10.0.0.2:1"}) == []
+        assert watched.goes(3.0, _missing=set()) == []
+        assert watched.told[-1] == ""
+        assert caplog.messages == ["trainer-0 is in step with the others again"]
+        caplog.clear()
+
+
+def test_another_reason_is_told_once_it_lasts(monkeypatch):
+    watched = Watched(monkeypatch, "always")
+    here = {1: "10.0.0.2:1"}
+    assert watched.goes(12.0, _missing={1}) == [
+        ": sync server 1 is not reached: it has left the run"
+    ]
+    assert watched.goes(4.0, _servers=here, _why={1: "refused"}) == []
+    assert watched.goes(4.0, _why={1: "no route"}) == []
+    assert watched.goes(9.0, _why={1: "another key"}) == [
+        ": sync server 1 at 10.0.0.2:1 is not reached: another key"
+    ]
+
+
+def test_what_stands_in_the_way_of_a_connection_is_logged_when_it_changes(monkeypatch, caplog):
+    caplog.set_level("INFO", logger="leashed")
+    of = session.Session.__new__(session.Session)
+    said = iter(["refused", "refused", "no route", "no route", "", "no route"])
+
+    def connect(*_: object) -> SimpleNamespace:
+        if (why := next(said)) != "":
+            raise OSError(why)
+        return SimpleNamespace(detach=lambda: 3)
+
+    vars(of).update(
+        native=SimpleNamespace(adopt=lambda *_: True), _connect=connect, _why={}, _connecting=set(),
+        _cluster=SimpleNamespace(timeout=5.0, transport="tcp"),
+        _closing=SimpleNamespace(wait=lambda _: None),
+    )  # fmt: skip
+    for _ in range(6):
+        of._reach_server(0, 1, "10.0.0.2:1")
+    assert [each.rpartition(" at 10.0.0.2:1: ")[2] for each in caplog.messages] == [
+        "refused", "no route", "no route",
+    ]  # fmt: skip
+    caplog.clear()
+    attempts = iter(["refused", "refused", "cut off", ""])
+
+    def send(_: bytes) -> None:
+        if (why := next(attempts)) != "":
+            raise OSError(why)
+
+    monkeypatch.setattr(session, "_AGAIN", 0.0)
+    vars(of).update(
+        _member=SimpleNamespace(state="away", send_result=send),
+        _cluster=SimpleNamespace(grace=60.0),
+    )
+    assert of._send_result(b"1234")
+    assert caplog.messages == [
+        "the result is not out yet: refused", "the result is not out yet: cut off",
+    ]  # fmt: skip
+
+
+def test_who_joins_anew_says_why(caplog):
+    of = session.Session.__new__(session.Session)
+    vars(of).update(
+        _name="trainer-0", _member=SimpleNamespace(refused="silent for 5 s"), _given={}, _used={},
+        leases=SimpleNamespace(revoke=lambda: None),
+    )  # fmt: skip
+    of._begin_anew()
+    assert caplog.messages == ["trainer-0 joined anew: silent for 5 s"]

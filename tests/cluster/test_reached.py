@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cluster import faults
 
 import leashed as lsh
+from leashed.cluster.supervisor import Supervisor, command
 
 PATIENCE = 120.0  # seconds after which something that should happen does not
 
@@ -67,6 +72,47 @@ def test_a_run_that_is_broken_off(sync: str, number: int, tmp_path: Path) -> Non
     model, parameters = lsh.load(folder / "output.safetensors")
     test = lsh.datasets.synthetic_digits().test
     assert model.evaluate(parameters, test)[1] > 0.7
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("sync", ["easgd", "ma"])
+def test_who_left_early_does_not_decide_what_a_run_had_reached(sync: str, tmp_path: Path) -> None:
+    """One is told to end soon, the others are broken off much later."""
+    folder = tmp_path / "run"
+    plan = faults.make_plan(
+        folder, sync, "background", epochs=1e5, trainers=2, keep=0.3, timeout=1.5
+    )
+    names = plan.cluster.processes()
+    with Supervisor(names, command(folder / "plan.toml"), folder, restarts=5) as supervisor:
+        wait(lambda: (folder / "run.json").exists() and complete(folder) > 20, supervisor)
+        os.kill(supervisor.pids()["trainer-1"], signal.SIGTERM)
+        wait((folder / "trainer-1.f32").exists, supervisor)
+        wait((folder / "trainer-0.kept").exists, supervisor)
+        left = time.monotonic()
+        wait(lambda: time.monotonic() > left + 4.0, supervisor)
+        os.kill(supervisor.pids()["master"], signal.SIGINT)
+        wait(
+            lambda: json.loads((folder / "run.json").read_text())["state"] != "running", supervisor
+        )
+    reported = leashed("cluster", "report", folder)
+    words = "w^PS, of the sync servers' last snapshots" if sync == "easgd" else "had kept when"
+    said = ": no trainer but trainer 1, gone before the end, has handed in its parameters"
+    assert words in reported.stdout
+    assert said in reported.stdout
+    for each in folder.glob("*.snapshot"):
+        each.unlink()
+    (folder / "trainer-0.kept").unlink()
+    output = re.search("output  *(.*)", leashed("cluster", "report", folder).stdout)
+    assert output is not None
+    assert output[1].strip() == "trainer 1"
+
+
+def wait(until: Callable[[], bool], supervisor: Supervisor) -> None:
+    end = time.monotonic() + PATIENCE
+    while not until():
+        assert time.monotonic() < end
+        supervisor.step()
+        time.sleep(0.05)
 
 
 def complete(folder: Path) -> int:

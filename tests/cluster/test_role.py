@@ -145,3 +145,26 @@ def test_a_master_without_descriptors_may_have_some_again(
     assert f"{name}-0 did not join within 1 s" in second
     assert second.endswith("has no descriptors left, too many others to listen to, or waited too "
                            "long; its log says which")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("state", "status", "words"),
+    [
+        ("ended", 0, ""),
+        ("running", 130, ""),
+        ("incomplete", 3, "the run is incomplete: stopped by SIGINT; 9 of 10 batches are left"),
+        ("failed", 3, "the run has failed: stopped by SIGINT; 9 of 10 batches are left"),
+    ],
+)
+def test_a_master_says_how_its_run_is_over(
+    state: str, status: int, words: str, plan: Plan, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    standing = {"state": state, "reason": "stopped by SIGINT; 9 of 10 batches are left"}
+    monkeypatch.setattr(role, "_master", lambda *_, **__: standing)
+    file = plan()
+    assert role.status("master", file, 0) == status
+    assert capsys.readouterr().err == (f"leashed: error: master: {words}\n" if words else "")
+    log = (file.parent / "run" / "master.log").read_text()
+    assert f"master has ended{': ' * bool(words)}{words}\n" in log
+    assert "Traceback" not in log

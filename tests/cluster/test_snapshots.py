@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
+from cluster import faults, inside
 
 from leashed import _core
 from leashed.cluster import server
+from leashed.cluster.supervisor import INTERRUPTED, Supervisor, command
 
 
 @dataclass
@@ -20,10 +24,16 @@ class Fake:
 
     changes: int = 0
     copied: int = 0
+    more: int = 0  # while it is copied
+
+    def counters(self) -> dict[str, int]:
+        return {"changes": self.changes}
 
     def snapshot(self) -> tuple[object, list[bool], int]:
         self.copied += 1
-        return np.full(4, self.changes, np.float32), [True], self.changes
+        held = self.changes
+        self.changes += self.more
+        return np.full(4, held, np.float32), [True], held
 
 
 @dataclass
@@ -91,6 +101,52 @@ def test_nothing_is_written_where_nothing_has_changed(tmp_path: Path, clock: Clo
     keeping.keep(again.changes)
     assert again.copied == 0
     assert keeping.counters() == {"lost": 0, "snapshots_failed": 0}
+
+
+def test_at_its_end_a_server_writes_what_is_not_due_yet(tmp_path: Path, clock: Clock) -> None:
+    fake = Fake(changes=5)
+    keeping = kept(fake, tmp_path)
+    clock.now = 1.0
+    keeping.keep(fake.changes)
+    fake.changes = 9
+    clock.now = 1.1
+    keeping.keep(fake.changes)
+    assert restored(tmp_path) == 5
+    fake.more = 2
+    keeping.end()
+    assert restored(tmp_path) == 9
+    assert (tmp_path / "sync-ps-0.count").read_text() == "0123 11 0\n"
+    again = Fake()
+    kept(again, tmp_path).end()
+    assert again.copied == 0
+
+
+@pytest.mark.process
+def test_a_server_that_is_told_to_end_has_lost_nothing(tmp_path: Path) -> None:
+    """Snapshots are written once in 1,000 s, and it is the only one."""
+    folder = tmp_path / "run"
+    plan = faults.make_plan(
+        folder, "easgd", "background", epochs=1e5, trainers=1, sync_ps=1, snapshot_every=1000.0
+    )
+    of = command(folder / "plan.toml")
+    with Supervisor(plan.cluster.processes(), of, folder) as supervisor:
+        count, end = folder / "sync-ps-0.count", time.monotonic() + inside.PATIENCE
+        while not count.exists() or int(count.read_text().split()[1]) < 1000:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        assert not (folder / "sync-ps-0.snapshot").exists()
+        os.kill(supervisor.pids()["sync-ps-0"], signal.SIGTERM)
+        while not supervisor.statuses("sync-ps"):
+            assert time.monotonic() < end
+            supervisor.step()
+            time.sleep(0.05)
+        assert supervisor.statuses("sync-ps") == [INTERRUPTED]
+    run, changes, lost = count.read_text().split()
+    found = server._read(folder / "sync-ps-0.snapshot")
+    assert found is not None
+    assert (found[0], lost) == (run, "0")
+    # (But for what was under way.)
+    assert 1000 <= int(found[1][0]) <= int(changes) < int(found[1][0]) + 1000
 
 
 def test_writing_takes_a_tenth_of_the_time_at_most(tmp_path: Path, clock: Clock) -> None:

@@ -90,9 +90,14 @@ def test_rounds_without_some_fragments_are_told_of():
     assert "partial" not in dict(table.facts(told))
     slow, quick = (each["counters"] for each in told["members"][:2])
     slow |= {"sync_partial": 1200.0, "sync_lag": 11.0, "syncs": 1500.0}
-    quick |= {"sync_partial": 0.0, "sync_lag": 0.0}
+    quick |= {"sync_partial": 0.0, "sync_lag": 1.0}  # of the round that is under way
     row = "trainer 0 1,200 of 1,500, one waiting for 11 (rounds without some fragments)"
     assert dict(table.facts(told))["partial"] == row
+    slow["sync_partial"] = 0.0
+    row = row.replace("1,200 of", "0 of")
+    assert dict(table.facts(told))["partial"] == row
+    slow["sync_lag"] = 1.0
+    assert "partial" not in dict(table.facts(told))
 
 
 def test_an_endless_ledger_and_no_trainer_yet():
@@ -118,6 +123,23 @@ def test_what_nobody_knows_of_is_said():
     assert "not counted" not in table.render(report)
     report["members"].append(fakes.member(4, "trainer", 0, 6.0, joined=5.0))
     assert "trainer 0 (5.00 s to 6.00 s): gone before the master was told" in table.render(report)
+
+
+def test_what_is_not_counted_is_in_the_examples_per_second_of_all():
+    """The ledger has it: all died with the master at 5 s, and it was back at 9 s."""
+    report = fakes.report(20.0, "running")
+    for each in report["members"][:2]:
+        each |= {"gone": 9.0, "counted": None, "counters": {}}
+    again = fakes.member(4, "trainer", 0, None, fakes.trainer(1000.0), 20.0, joined=10.0)
+    report["members"].append(again)
+    report["ledger"] |= {"complete": 60, "resumed": 10, "lost": 26}
+    assert table.lived(report) == 19.0
+    row = dict(zip(table.trainers(report).header, table.trainers(report).rows[-1], strict=True))
+    assert (row["trainer"], row["examples"], row["EPS"]) == ("all", "1,000", "200")
+    assert "200 EPS" in table.line(report)
+    report["members"].pop()  # nobody is back yet
+    assert table.lived(report) == 8.0
+    assert f"{76 * 50 / 8:,.0f} EPS" in table.line(report)
 
 
 def test_bytes_stand_beside_the_kernels_where_it_counts():

@@ -501,7 +501,9 @@ class Coordinator:
         """Of those to whom the parameters did not come in time, who have leases join anew."""
         holders = {held.member for held in self.state.ledger.held.values()}
         for member in holders:
-            self._remove(member, "the parameters with which it was to go on are lost", now)
+            self._remove(
+                member, "it begins anew: the parameters with which it was to go on are lost", now
+            )
         return bool(holders)
 
     def _next_epoch(self, *, lost: bool) -> EpochMade:
@@ -598,6 +600,8 @@ class Coordinator:
         ledger = self.state.ledger
         if not ledger.restored:
             return ""
+        if not ledger.lost:
+            return "; all trainers were lost, and went on from what one had kept, with all that was known to be used"
         return f"; {ledger.lost:,} batches were trained anew, since all who had what they had led to were lost"
 
     def _tell_trainers(self, message: FromMaster) -> None:

@@ -478,8 +478,13 @@ def _say(change: Change, state: State) -> None:
         if past is not None:
             _log.info("%s is gone: %s", name_of(past.role, past.index), change.why)
     elif isinstance(change, EpochMade) and change.restored is not None:
+        went, by = "begin again, since nobody has kept any of it", membership.members.get(change.by)
+        if change.by:
+            went = f"go on from what {by.name if by else 'one'} has kept"
         _log.warning(
-            "the run goes back to %s batches: all who had more are gone", change.restored.used
+            "all who had what was trained are gone: the trainers %s, with %s batches complete",
+            went,
+            change.restored.used,
         )
     elif isinstance(change, Ended):
         _log.info("the run is over: %s", change.reason)

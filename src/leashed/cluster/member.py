@@ -224,6 +224,11 @@ class Member:
         return self._state
 
     @property
+    def refused(self) -> str:
+        """Why this one was no member, as the master said last."""
+        return self._standing.refused
+
+    @property
     def heard_at(self) -> float:
         """When the master was heard of last, on the monotonic clock; it speaks in every beat."""
         return self._heard_at

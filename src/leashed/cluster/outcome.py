@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from leashed.files.model_file import BuiltIn
 from leashed.studies.elp import Parallelism
 from leashed.training.problems.problem import Problem
 
-__all__ = ["MODEL", "choose", "conclude", "read_report", "replicas", "together"]
+__all__ = ["MODEL", "choose", "conclude", "long_gone", "read_report", "replicas", "together"]
 
 MODEL = "output.safetensors"
 """In the run's folder."""
@@ -95,6 +95,25 @@ def together(
     return found
 
 
+def long_gone(
+    found: Mapping[int, NDArray[np.float32]], report: Mapping[str, Any], timeout: float
+) -> set[int]:
+    """Of the trainers with these parameters those who left before the last batch was used, and longer
+    than ``timeout`` before others did, or had told of their training last.
+    """
+    trainers = [each for each in report["members"] if each["role"] == "trainer"]
+    left = {each["index"]: each["gone"] for each in trainers if each["finished"]}
+    trained = [
+        each["counted"]
+        for each in trainers
+        if not each["finished"] and each["counters"].get("batches_used")
+    ]
+    last = max([*trained, *(left[k] for k in found if k in left)], default=0.0)
+    summaries = report["summaries"]
+    early = {k for k in found if summaries.get(f"trainer-{k}", {}).get("left_early")}
+    return {k for k in early if left.get(k, last) + timeout < last}
+
+
 def conclude(
     report: Mapping[str, Any],
     folder: Path,
@@ -105,8 +124,8 @@ def conclude(
 ) -> dict[str, Any]:
     """The report of a run that has ended, with what was run, its output model, restarts, who was given up
     and why, ELP, and its bytes beside the kernel's counts; written, beside the model, to the run's
-    folder. Without a result of any trainer the model is what the run had reached (``reached``), if that
-    is known.
+    folder. Without a result of any trainer that was there at the end the model is what the run had
+    reached (``reached``), if that is known.
 
     Raises:
         OSError: the folder cannot be written.
@@ -136,17 +155,22 @@ def conclude(
         if not summaries.get(f"trainer-{index}", {}).get("crashed")
     }
     found = together(handed_in, summaries)
-    chosen: tuple[str, NDArray[np.float32]] | None
-    if found:
-        output, parameters = choose(train.output, found, model, problem.test)
-        if others := sorted(handed_in.keys() - found.keys()):
-            names = ", ".join(f"trainer {index}" for index in others)
-            output += f" (not of {names}: not in step, or gone, at the end)"
-        chosen = output, parameters
-    else:
+    gone = long_gone(found, report, plan.cluster.timeout)
+    chosen: tuple[str, NDArray[np.float32]] | None = None
+    if found.keys() <= gone:
         from leashed.cluster import reached  # noqa: PLC0415 (it needs the extra)
 
-        chosen = reached.find(folder, plan, model)
+        since = max((_file(folder, k).stat().st_mtime for k in found), default=0.0)
+        if (chosen := reached.find(folder, plan, model, since)) is not None:
+            what, parameters = chosen
+            others = f" but {_names(handed_in)}, gone before the end," if handed_in else ""
+            chosen = f"{what}: no trainer{others} has handed in its parameters", parameters
+    if chosen is None and found:
+        found = {k: each for k, each in found.items() if k not in gone} or found
+        output, parameters = choose(train.output, found, model, problem.test)
+        if apart := handed_in.keys() - found.keys():
+            output += f" (not of {_names(apart)}: not in step, or gone, at the end)"
+        chosen = output, parameters
     if chosen is not None:
         whole["output"], parameters = chosen
         whole["train_loss"] = model.evaluate(parameters, problem.train)[0]
@@ -158,3 +182,11 @@ def conclude(
     beside.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
     beside.replace(folder / REPORT)
     return whole
+
+
+def _file(folder: Path, index: int) -> Path:
+    return folder / f"trainer-{index}.f32"
+
+
+def _names(trainers: Iterable[int]) -> str:
+    return ", ".join(f"trainer {index}" for index in sorted(trainers))

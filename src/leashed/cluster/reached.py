@@ -16,15 +16,15 @@ from leashed.files import model_file
 
 __all__ = ["find"]
 
-_SAID = ": no trainer has handed in its parameters"
 
 
 def find(
-    folder: Path, plan: Plan, model: model_file.BuiltIn
+    folder: Path, plan: Plan, model: model_file.BuiltIn, since: float = 0.0
 ) -> tuple[str, NDArray[np.float32]] | None:
-    """The parameters [d] that a run without results has reached, and in words which they are: w^PS where
-    the snapshots in the folder have all of it, else those of the trainer whose file there has the most
-    batches in it; None: there is nothing of either.
+    """The parameters [d] that a run has reached, and in words which they are: w^PS where the snapshots in
+    the folder have all of it, else those of the trainer whose file there has the most batches in it;
+    None: there is nothing of either. Files that were written before ``since``, seconds since 1970, are
+    none.
 
     Raises:
         OSError: a file cannot be read.
@@ -37,10 +37,12 @@ def find(
     servers = plan.cluster.sync_ps
     if servers and began.costs is not None:
         packed = packing.packed(model.dimension, servers, began.costs).servers
-        if (w := _w_ps(folder, began.run, model.dimension, packed)) is not None:
-            return f"w^PS, of the sync servers' last snapshots{_SAID}", w
+        if (w := _w_ps(folder, began.run, model.dimension, packed, since)) is not None:
+            return "w^PS, of the sync servers' last snapshots", w
     kept = []
     for path in sorted(folder.glob("trainer-*.kept")):
+        if path.stat().st_mtime < since:
+            continue
         content = model_file.read(path)
         told = content.run or {}
         if told.get("run") == began.run:
@@ -49,18 +51,19 @@ def find(
     if not kept:
         return None
     used, name, parameters = max(kept, key=lambda each: each[0])
-    return f"what {name} had kept when {used:,} batches were used{_SAID}", parameters
+    return f"what {name} had kept when {used:,} batches were used", parameters
 
 
 def _w_ps(
-    folder: Path, run: str, dimension: int, packed: Sequence[Sequence[int]]
+    folder: Path, run: str, dimension: int, packed: Sequence[Sequence[int]], since: float
 ) -> NDArray[np.float32] | None:
     """Of the fragments that each server has; None: the snapshots have not all of them."""
     parameters = np.zeros(dimension, np.float32)
     cut = packing.fragments(dimension)
     for index, mine in enumerate(packed):
-        held = server.held_in(folder / f"sync-ps-{index}.snapshot", run)
-        if held is None or held[0] != [True] * len(mine):
+        path = folder / f"sync-ps-{index}.snapshot"
+        held = server.held_in(path, run)
+        if held is None or held[0] != [True] * len(mine) or path.stat().st_mtime < since:
             return None
         at = 0
         for first, end in (cut[fragment] for fragment in mine):

@@ -27,7 +27,7 @@ from leashed.cluster import plan as plans
 from leashed.cluster.ending import LINE, OverError, logged, status_of
 from leashed.cluster.limits import raise_descriptors
 from leashed.cluster.plan import Plan
-from leashed.cluster.supervisor import INTERRUPTED, OVER, name_of, tie
+from leashed.cluster.supervisor import INTERRUPTED, name_of, tie
 
 __all__ = ["add_arguments", "main", "run"]
 
@@ -107,8 +107,11 @@ def _logged_warning(message: Warning | str, *_: object) -> None:
 def _play(role: str, plan: Plan, index: int, supervised: bool) -> int:
     # Imported here: each role needs but its own.
     if role == "master":
-        state = _master(plan, comes_back=not supervised)["state"]
-        return {"ended": 0, "running": INTERRUPTED}.get(state, OVER)
+        standing = _master(plan, comes_back=not supervised)
+        if (state := standing["state"]) not in ("ended", "running"):
+            how = "has failed" if state == "failed" else f"is {state}"
+            raise OverError(f"the run {how}: {standing['reason']}")
+        return 0 if state == "ended" else INTERRUPTED
     if role == "sync-ps":
         from leashed.cluster import server  # noqa: PLC0415
 

@@ -1,7 +1,8 @@
 """The role ``sync-ps``: a server that holds fragments of w^PS (shadowsync, section 3.1).
 
 Beside what it serves, it writes a snapshot now and then, if something has changed, from which it goes
-on where it is started again: what trainers have exchanged since then is lost, and counted.
+on where it is started again: what trainers have exchanged since then is lost, and counted. One that is
+told to end, or whose run or master is no more, writes a last one.
 """
 
 from __future__ import annotations
@@ -137,10 +138,13 @@ def serve(
             restored = _restore(server, path, run, sum(lengths), len(mine))
             kept = _Kept(server, path, run, restored, snapshot_every)
             made.set_result((run, server))
-            while not _over(heard, member, run):
-                counted = _counters(server, len(mine))
-                kept.keep(int(counted["changes"]))
-                member.report({**counted, "restored": restored, **kept.counters()})
+            try:
+                while not _over(heard, member, run):
+                    counted = _counters(server, len(mine))
+                    kept.keep(int(counted["changes"]))
+                    member.report({**counted, "restored": restored, **kept.counters()})
+            finally:
+                kept.end()
 
 
 @contextlib.contextmanager
@@ -251,6 +255,16 @@ class _Kept:
             self._failed += 1
         took = time.monotonic() - begun
         self._due = begun + max(self._every, took / _WRITING)
+
+    def end(self) -> None:
+        """What has changed is written, and what trainers exchange meanwhile counted."""
+        self._due = 0.0
+        self.keep(self._changes)
+        self._wrote(lambda: self._counts.keep(self._changes))
+
+    @property
+    def _changes(self) -> int:
+        return int(self._server.counters()["changes"])
 
     def _save(self) -> None:
         self._saved = _save(self._server, self._path, self._run)

@@ -13,6 +13,7 @@ import queue
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -242,8 +243,9 @@ class Session:
         self._taken = 0
         self._missing: set[int] = set()
         self._why: dict[int, str] = {}  # it is not reached, by sync server; -1: the ring
-        self._troubles: dict[str, float] = {}  # since when, by what is amiss
-        self._told_of: set[str] = set()
+        self._troubles: dict[str, _Trouble] = {}  # by what is amiss
+        self._outages: Counter[str] = Counter()  # that were told, likewise
+        self._known: set[int] = set()  # sync servers that were there
         self._trouble = ""
         self._sums = synchroniser is not None and synchroniser.SERVERS == 0
         self._when = When("background") if synchroniser is None else synchroniser.when
@@ -365,6 +367,7 @@ class Session:
                     self.leases.give(event.ticket, event.first, event.count)
                 elif isinstance(event, Servers):
                     self._servers = dict(event.addresses)
+                    self._known.update(self._servers)
                 elif isinstance(event, Epoch):
                     self._change_over(event)
                 elif isinstance(event, End):
@@ -379,8 +382,8 @@ class Session:
                     self._end_short(event.reason)
 
     def _begin_anew(self) -> None:
-        """The others have taken this trainer for dead: its batches are theirs now."""
-        _log.warning("taken for dead, and joined anew")
+        """The master had given this trainer's place up: its batches are others' now."""
+        _log.warning("%s joined anew: %s", self._name, self._member.refused)
         self.leases.revoke()
         self._given.clear()
         self._used.clear()
@@ -497,20 +500,54 @@ class Session:
             self._in_step = time.monotonic()
 
     def _look_for_trouble(self) -> None:
-        """Says once what keeps this trainer from being in step with the others, and that it is over."""
+        """Says at once what keeps this trainer from being in step with the others, each time, and when
+        that is over.
+        """
         if self.native is None or self._left or not self._batches:
             return
-        now, epoch = time.monotonic(), self._member.epoch
-        found = {}
+        now = time.monotonic()
+        self._troubles = {
+            name: self._troubles.get(name, _Trouble(now)).becomes(why, now)
+            for name, why in self._amiss().items()
+        }
+        timeout = self._cluster.timeout
+        lasting = {
+            name: each
+            for name, each in self._troubles.items()
+            if name == "trainers" or now - each.since >= timeout
+        }
+        for name, each in lasting.items():
+            # (What gives way to another reason, as where it ends, is no news yet.)
+            if each.told and (each.told == each.why or now - each.changed < timeout):
+                continue
+            self._outages[name] += not each.told
+            each.told = each.why
+            # Python says the same text but once.
+            again = f" (time {self._outages[name]})" if self._outages[name] > 1 else ""
+            text = f"{self._name} trains, and is not in step with all others{again}: {each.why}"
+            try:
+                warn(text)
+            except RuntimeWarning:
+                # It is made an error, which is not to be one of this thread, that ends it.
+                _log.warning("%s", text)
+        if not lasting and self._trouble:
+            _log.info("%s is in step with the others again", self._name)
+        if (trouble := "; ".join(each.why for each in lasting.values())) != self._trouble:
+            self._trouble = trouble
+            self._member.troubled(trouble)
+
+    def _amiss(self) -> dict[str, str]:
+        """What is, in words, by name."""
+        epoch, found = self._member.epoch, {}
         for server in sorted(self._missing):
             where = self._servers.get(server)
             name = f"sync server {server}" + (f" at {where}" if where else "")
-            why = "it has not joined the run"
+            why = "it has left the run" if server in self._known else "it has not joined the run"
             if where:
                 why = self._why.get(server, "it does not answer")
             found[f"server {server}"] = f"{name} is not reached: {why}"
         ring = 0 if epoch is None or not self._sums else len(epoch.members)
-        if epoch is not None and ring > 1 and self.native.settled < epoch.number:
+        if epoch is not None and ring > 1 and self.native and self.native.settled < epoch.number:
             why = self._why.get(-1, "a round has not come to its end")
             found["ring"] = f"the ring of {ring} trainers is not made: {why}"
         if epoch is not None and epoch.number == 1 and len(epoch.members) < self._cluster.trainers:
@@ -518,26 +555,7 @@ class Session:
                 f"{len(epoch.members)} of {self._cluster.trainers} trainers have come; do the others "
                 "have this run's address and key?"
             )
-        self._troubles = {name: self._troubles.get(name, now) for name in found}
-        lasting = [
-            found[name]
-            for name, since in self._troubles.items()
-            if name == "trainers" or now - since >= self._cluster.timeout
-        ]
-        for each in lasting:
-            if each not in self._told_of:
-                self._told_of.add(each)
-                text = f"{self._name} trains, and is not in step with all others: {each}"
-                try:
-                    warn(text)
-                except RuntimeWarning:
-                    # It is made an error, which is not to be one of this thread, that ends it.
-                    _log.warning("%s", text)
-        if self._told_of and not lasting and self._trouble:
-            _log.info("in step with the others again")
-        if (trouble := "; ".join(lasting)) != self._trouble:
-            self._trouble = trouble
-            self._member.troubled(trouble)
+        return found
 
     # Sync servers.
 
@@ -566,9 +584,11 @@ class Session:
             transport = self._cluster.transport
             if not native.adopt(slot, server, link.detach(), checked, transport, patience):
                 raise TimeoutError(f"it does not answer within {patience:g} s")
+            self._why.pop(server, None)
         except (OSError, ValueError) as error:
+            if self._why.get(server) != str(error):
+                _log.info("sync server %d at %s: %s", server, address, error)
             self._why[server] = str(error)
-            _log.info("sync server %d at %s: %s", server, address, error)
             self._closing.wait(_AGAIN)
         finally:
             self._connecting.discard((slot, server))
@@ -828,7 +848,7 @@ class Session:
 
     def _send_result(self, data: bytes) -> bool:
         """Whether the master has it; not where the run is over."""
-        end = math.inf  # as of the first attempt that fails, however long it took
+        end, told = math.inf, ""  # as of the first attempt that fails, however long it took
         while self._member.state != "over":  # then nobody takes it any more
             try:
                 self._member.send_result(data)
@@ -836,7 +856,8 @@ class Session:
                 end = min(end, time.monotonic() + self._cluster.grace)
                 if time.monotonic() >= end:
                     raise
-                _log.info("the result is not out yet: %s", error)
+                if told != (told := str(error)):
+                    _log.info("the result is not out yet: %s", error)
                 time.sleep(_AGAIN)
             else:
                 return True
@@ -878,6 +899,29 @@ class Session:
         at: TracebackType | None,
     ) -> None:
         self.close()
+
+
+@dataclass
+class _Trouble:
+    """What keeps a trainer from being in step.
+
+    Attributes:
+        since: when that began.
+        why: in words, by now.
+        changed: since when it has been so.
+        told: of which words; empty: it was not.
+    """
+
+    since: float
+    why: str = ""
+    changed: float = 0.0
+    told: str = ""
+
+    def becomes(self, why: str, now: float) -> _Trouble:
+        """It goes on, for this reason."""
+        if why != self.why:
+            self.why, self.changed = why, now
+        return self
 
 
 class _Progress:

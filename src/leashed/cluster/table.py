@@ -27,8 +27,8 @@ NOTE = (
     "iterations over synchronisations (eq. 2 of the ShadowSync paper, first form); by bytes: "
     "iterations over transfers of the whole of w in as many bytes as it takes, compressed or not, "
     "each direction apart (second form). EPS: over the time that a trainer was a member, up to when "
-    "it counted, of all: from the first one's coming to the last count. in sync: time spent in "
-    "synchronisation. load: what one exchange of all fragments of a server costs it, as profiled; "
+    "it counted, of all: from the first one's coming to the last count, with what was trained and "
+    "not counted. in sync: time spent in synchronisation. load: what one exchange of all fragments of a server costs it, as profiled; "
     "serving: processor time that all of them have cost."
 )
 _TRAINERS = (
@@ -82,7 +82,8 @@ def trainers(report: Mapping[str, Any]) -> Table:
     ]
     if rows:
         several = sum(map(len, processes.values()))
-        rows.append(_trainer("all", total(counters.values()), lived(report), batch_size, several))
+        every = total(counters.values())
+        rows.append(_trainer("all", every, lived(report), batch_size, several, _eps(report)))
     return Table(list(_TRAINERS), rows)
 
 
@@ -105,7 +106,7 @@ def line(report: Mapping[str, Any]) -> str:
     if ledger.get("total"):
         parts.append(f"{ledger['complete']:,} of {ledger['total']:,} batches")
     parts += [
-        f"{0.0 if math.isnan(now.eps) else now.eps:,.0f} EPS",
+        f"{_eps(report):,.0f} EPS",
         f"sync gap {number(now.gap)}",
         f"{sum(member['gone'] is None for member in report['members'])} members",
     ]
@@ -114,17 +115,35 @@ def line(report: Mapping[str, Any]) -> str:
 
 def lived(report: Mapping[str, Any], index: int | None = None) -> float:
     """Seconds for which a trainer was a member, in all its lives, up to its newest count in each;
-    without ``index``: from the coming of the first to the newest count of all.
+    without ``index``: from the coming of the first to the newest count of all, or, of who has told
+    nothing, its going.
     """
     if index is not None:
         return sum(life.seconds for life in lives(report, "trainer")[index])
     trainers = [each for each in report["members"] if each["role"] == "trainer"]
-    counts = [each["counted"] for each in trainers if each["counted"] is not None]
-    return float(max(counts) - min(each["joined"] for each in trainers)) if counts else 0.0
+    ends = [
+        next(at for at in (each["counted"], each["gone"], report["seconds"]) if at is not None)
+        for each in trainers
+    ]
+    return float(max(ends) - min(each["joined"] for each in trainers)) if trainers else 0.0
+
+
+def _eps(report: Mapping[str, Any]) -> float:
+    """Of all trainers, those included of which nothing is counted, since they died with the master."""
+    ledger, seconds = report["ledger"], lived(report)
+    known = ledger["complete"] - ledger.get("resumed", 0) + ledger.get("lost", 0)
+    counters = total(counted(report, "trainer").values())
+    trained = max(counters.get("examples", 0.0), known * report["terms"]["batch_size"])
+    return trained / seconds if seconds > 0.0 else 0.0
 
 
 def _trainer(
-    name: str, counters: Counters, seconds: float, batch_size: float, several: int
+    name: str,
+    counters: Counters,
+    seconds: float,
+    batch_size: float,
+    several: int,
+    eps: float | None = None,
 ) -> list[str]:
     measures = measure(counters, seconds, batch_size)
     mean = counters.get("staleness_mean", math.nan)
@@ -132,7 +151,7 @@ def _trainer(
         name,
         _count(counters, "examples"),
         _count(counters, "batches_used"),
-        _whole(measures.eps),
+        _whole(measures.eps if eps is None else eps),
         number(measures.gap),
         number(measures.gap_out),
         number(measures.gap_in),
@@ -222,7 +241,8 @@ def _partial(report: Mapping[str, Any]) -> list[str]:
         f"trainer {index} {each['sync_partial']:,.0f} of {each['syncs']:,.0f}, "
         f"one waiting for {each['sync_lag']:,.0f}"
         for index, each in counted(report, "trainer").items()
-        if each.get("sync_partial") or each.get("sync_lag")
+        # (For one round each waits, while that is under way or was at the end.)
+        if each.get("sync_partial") or each.get("sync_lag", 0.0) > 1.0
     ]
 
 
