@@ -1,6 +1,15 @@
 #include "leashed/engine/counting.h"
 
 namespace leashed {
+namespace {
+
+// One of so many: most steps are of one batch, and a division takes as long as some of what is
+// counted.
+double each(double seconds, std::uint64_t count) {
+  return count == 1 ? seconds : seconds / static_cast<double>(count);
+}
+
+}  // namespace
 
 void Counting::keep_passes(const BatchSource& batches, std::uint64_t first_batch,
                            std::size_t passes) {
@@ -17,9 +26,8 @@ void Counting::claimed(const WorkerStep& step) {
 
 void Counting::used(const WorkerStep& step) {
   WorkerTelemetry& telemetry = of(step.worker);
-  const auto count = static_cast<double>(step.count);
   telemetry.gradients.add(step.count);
-  telemetry.gradient_seconds.add(step.seconds / count, step.count);
+  telemetry.gradient_seconds.add(each(step.seconds, step.count), step.count);
   if (!finds_losses_) return;
   const std::size_t rows = step.batch->size;
   const double loss = step.loss_sum / static_cast<double>(rows);
@@ -37,12 +45,12 @@ void Counting::published(const WorkerStep& step, const Publication& what) {
   WorkerTelemetry& telemetry = of(step.worker);
   const std::uint64_t count = step.count;
   if (updates_ == Updates::by_disciplines) {
-    const double seconds = what.update_seconds / static_cast<double>(count);
+    const double seconds = each(what.update_seconds, count);
     const std::uint64_t attempts = what.tries + (what.published ? 1 : 0);
     telemetry.waiting_seconds += what.waiting_seconds;
     telemetry.update_seconds.add(seconds, count);
     if (attempts > 0) {
-      telemetry.attempt_seconds.add(seconds / static_cast<double>(attempts), attempts * count);
+      telemetry.attempt_seconds.add(each(seconds, attempts), attempts * count);
     }
   }
   if (what.published || updates_ == Updates::by_disciplines) telemetry.tries.add(what.tries, count);
