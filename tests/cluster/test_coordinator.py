@@ -163,6 +163,49 @@ def test_batches_are_left_by_rules_of_their_own_or_by_who_was_told_to_end(
     assert (told["state"], told["reason"]) == (how, reason)
 
 
+@pytest.mark.parametrize("back", [True, False])
+def test_trainers_that_are_told_to_end_with_the_master_do_not_end_the_run(back: bool) -> None:
+    """As where the machine that all are on is shut down: it has ``patience`` seconds to be back."""
+    talk = Talk()
+    for k in (1, 2):
+        talk.join(k, index=k - 1)
+    talk.master.leaving = True
+    for k in (1, 2):
+        talk.say(k, Report(left=True))
+        assert talk.master.handing_in
+        assert Bye("finished") in talk.say(k, Report(summary={"interrupted": 1.0}))
+    assert not talk.master.handing_in
+    talk.wait(1)
+    assert talk.master.over is None
+    talk.master = Coordinator(talk.master.terms, "run", talk.master.state, talk.now)
+    talk.wait(59)
+    assert talk.master.over is None
+    if back:
+        talk.join(1)
+        talk.say(1, Report(summary={"interrupted": 1.0}))
+    else:
+        talk.wait(2)
+    assert talk.master.over == (
+        "stopped before its end: trainer-0, trainer-1; 10 of 10 batches are left"
+    )
+
+
+def test_nor_does_the_run_end_without_who_is_elsewhere() -> None:
+    talk = Talk()
+    for k in (1, 2):
+        talk.join(k, index=k - 1)
+    talk.master.leaving = True
+    talk.say(1, Report(summary={"interrupted": 1.0}))
+    talk.master = Coordinator(talk.master.terms, "run", talk.master.state, talk.now)
+    talk.wait(59)  # its place is given up, as it does not come back to this master
+    assert talk.master.over is None
+    assert not talk.master.state.membership.members
+    talk.join(2, index=1)
+    talk.train(2)
+    talk.say(2, Report(summary={}))
+    assert talk.master.over == "all trainers have finished"
+
+
 def test_who_was_told_to_end_leaves_a_run_complete_whose_batches_others_train() -> None:
     talk = Talk()
     for k in (1, 2):

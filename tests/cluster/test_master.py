@@ -953,6 +953,37 @@ async def _ended_at_once(master: Master) -> dict[str, Any]:
     return {}
 
 
+def test_who_is_told_to_end_with_the_master_hands_in_before(started: Start, joined: Join) -> None:
+    running = started(terms(trainers=2))
+    first, other = (joined(running.address, index) for index in range(2))
+    assert other.until(Epoch).number == 1
+    running.loop.call_soon_threadsafe(running.master.leave)
+    first.member.leave()
+    first.member.send_result(struct.pack("<f", 1))
+    first.member.finish({"interrupted": 1.0})
+    assert first.member.wait(20)
+    assert other.until(Epoch).number == 2  # it is master still
+    report = running.end()
+    assert (report["state"], report["results"]) == ("running", ["trainer-0.f32"])
+    found = journal.read(running.folder / "journal.jsonl")
+    assert found is not None
+    assert found[1].summaries == {"trainer-0": {"interrupted": 1.0}}
+
+
+@pytest.mark.parametrize("twice", [True, False])
+def test_they_are_waited_for_until_it_is_told_again_or_has_waited_for_its_grace(
+    twice: bool, started: Start, joined: Join
+) -> None:
+    running = started(terms(grace=1e6 if twice else 1.0))
+    joined(running.address).member.leave()  # and hands in nothing
+    wait_until(lambda: running.master._coordinator.handing_in)
+    running.loop.call_soon_threadsafe(running.master.leave)
+    wait_until(lambda: running.master._coordinator.leaving)
+    if twice:
+        running.loop.call_soon_threadsafe(running.master.leave)
+    assert running.end()["state"] == "running"
+
+
 def test_a_callback_that_fails_is_told_to_the_next_caller(
     started: Start, caplog: pytest.LogCaptureFixture
 ) -> None:

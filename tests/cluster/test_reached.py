@@ -16,7 +16,7 @@ import pytest
 from cluster import faults
 
 import leashed as lsh
-from leashed.cluster.supervisor import Supervisor, command
+from leashed.cluster.supervisor import Supervisor, command, name_of
 
 PATIENCE = 120.0  # seconds after which something that should happen does not
 
@@ -105,6 +105,54 @@ def test_who_left_early_does_not_decide_what_a_run_had_reached(sync: str, tmp_pa
     output = re.search("output  *(.*)", leashed("cluster", "report", folder).stdout)
     assert output is not None
     assert output[1].strip() == "trainer 1"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("sync", ["easgd", "ma"])
+def test_a_run_on_a_machine_that_is_shut_down_goes_on_after_it(sync: str, tmp_path: Path) -> None:
+    """All are told to end at once, by whoever starts them by hand, and started again."""
+    folder = tmp_path / "run"
+    servers = int(sync == "easgd")
+    plan = faults.make_plan(
+        folder, sync, "background", epochs=60.0, trainers=2, sync_ps=servers, keep=0.3
+    )
+    names = plan.cluster.processes()
+
+    def start() -> dict[str, subprocess.Popen[bytes]]:
+        of = command(folder / "plan.toml")
+        return {
+            name_of(*each): subprocess.Popen(of(*each), stdout=subprocess.DEVNULL) for each in names
+        }
+
+    end = time.monotonic() + PATIENCE
+    kept = [folder / f"trainer-{k}.kept" for k in range(2)]
+    for last in (False, True):
+        processes = start()
+        try:
+            while not last and not (all(each.exists() for each in kept) and complete(folder) > 100):
+                assert time.monotonic() < end
+                time.sleep(0.05)
+            for process in () if last else processes.values():
+                process.send_signal(signal.SIGTERM)
+            statuses = {name: each.wait(PATIENCE) for name, each in processes.items()}
+        finally:
+            for process in processes.values():
+                process.kill()
+                process.wait()
+        report = json.loads((folder / "run.json").read_text())
+        assert report["state"] == ("ended" if last else "running")
+        told = dict.fromkeys(statuses, 0 if last else 130)
+        assert statuses == {
+            name: 0 if name.startswith("trainer") else n for name, n in told.items()
+        }
+        assert report["results"] == ["trainer-0.f32", "trainer-1.f32"]
+    assert report["ledger"]["complete"] == report["ledger"]["total"]
+    reported = leashed("cluster", "report", folder)
+    output = re.search("output  *(.*)", reported.stdout)
+    assert output is not None
+    assert output[1].strip() == "trainer 0"
+    model, parameters = lsh.load(folder / "output.safetensors")
+    assert model.evaluate(parameters, lsh.datasets.synthetic_digits().test)[1] > 0.85
 
 
 def wait(until: Callable[[], bool], supervisor: Supervisor) -> None:

@@ -100,6 +100,8 @@ class Coordinator:
         state: everything that outlives the master.
         malformed: connections closed because what came on them was no message, or made no sense.
         unlike: processes that were turned away, by name: why.
+        leaving: this master is to leave the run to the next; trainers that are told to end may be so
+            with it, as where a machine is shut down, and come back after it.
     """
 
     def __init__(
@@ -111,6 +113,9 @@ class Coordinator:
         self.state = state
         self.malformed = 0
         self.unlike: dict[str, str] = {}
+        self.leaving = False
+        # So long trainers that were told to end with the master before may take to come back.
+        self._return = 0.0 if state.membership.came is None else terms.patience
         self._connections: dict[int, _Connection] = {}
         self._of: dict[int, int] = {}  # member: its connection
         self._waiting: dict[int, tuple[int, int]] = {}  # member: request and batches, first come
@@ -248,6 +253,11 @@ class Coordinator:
         """End the run, whatever is left."""
         self.stop(f"{reason}{self._left()}", now)
 
+    @property
+    def handing_in(self) -> bool:
+        """Whether there are trainers that have left, and not said their last word."""
+        return any(member.left for member in self.state.membership.members.values())
+
     def standing(self, now: float) -> dict[str, Any]:
         """How the run stands, as JSON's own types; times are in seconds since it began."""
         state = self.state
@@ -372,6 +382,8 @@ class Coordinator:
     def _admit(self, connection: int, link: _Connection, member: Member, now: float) -> None:
         link.member = member.id
         self._of[member.id] = connection
+        if member.role == "trainer":
+            self._return = 0.0
         member.connected, member.heard = True, now
         self._welcome(connection, member.id)
 
@@ -536,6 +548,8 @@ class Coordinator:
         how: How = "failed" if crashed else "ended"
         if trainers:  # a last evaluation, and handing in a result, may take long
             self._trained = now
+        elif cut and self._done is None and (self.leaving or now - self._trained < self._return):
+            pass
         elif finished >= terms.trainers:
             if crashed:
                 self.stop("no trainer has handed in parameters: all have crashed, with losses or "

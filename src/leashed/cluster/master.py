@@ -50,6 +50,9 @@ _JOURNAL = "journal.jsonl"
 _TELLS = 1.0  # seconds between two writings of run.json
 _TELLING = 0.1  # of the time, at most, it is written: it grows with each process that came and went
 _LAST_WORDS = 1.0  # seconds for them to go out
+_LEAVING = (
+    2.0  # seconds in which who is told to end with the master comes to hand in its parameters
+)
 _CHUNK = 1 << 16
 _UNREAD = 8 << 20  # bytes that wait for a member that does not read, before it is cut off
 _RESULTS = 256  # that come in at a time
@@ -167,7 +170,8 @@ class Master:
         self._writing: asyncio.Task[None] | None = None
         self._since = math.inf  # when the disk was given a group
         self._told_slow = False
-        self._left: Standing | None = None  # how the run stood when this one was told to leave it
+        self._told_to_leave = self._handed_in = math.inf  # when; and when somebody was at it last
+        self._left: Standing | None = None  # how the run stood when this one left it
         with contextlib.ExitStack() as undo:
             undo.callback(self._over.set)
             if journal is not None:
@@ -211,6 +215,7 @@ class Master:
                 self._coordinator.tick(self._now())
                 self._carry_out()
                 self._watch_disk()
+                self._leave_if_done()
                 # (That it is over is told once it is on the disk.)
                 begun = time.monotonic()
                 if begun >= due and self._coordinator.over is None:
@@ -243,10 +248,29 @@ class Master:
         self._carry_out()
 
     def leave(self) -> None:
-        """Go away, as one that is killed: members wait for the next, and what they say is for that."""
+        """Go away, as one that is killed: members wait for the next, and what they say is for that. But
+        trainers that are told to end at the same time, as where the machine is shut down, hand in
+        their parameters before, for which they have ``grace`` seconds; told once more, go at once.
+        """
         if self._coordinator.over is not None:
             return  # it ends by itself
+        if self._coordinator.leaving:
+            self._go()
+            return
         _log.info("told to leave: the run goes on with the next master in this folder")
+        self._coordinator.leaving = True
+        self._told_to_leave = self._handed_in = time.monotonic()
+
+    def _leave_if_done(self) -> None:
+        now, coordinator = time.monotonic(), self._coordinator
+        if coordinator.handing_in or self._writing is not None:
+            self._handed_in = now
+        if coordinator.over is not None or self._left is not None:
+            return
+        if now > min(self._handed_in + _LEAVING, self._told_to_leave + coordinator.terms.grace):
+            self._go()
+
+    def _go(self) -> None:
         self._left = self._standing()
         with contextlib.suppress(OSError):  # (the last one stays)
             _replace(self._folder / REPORT, json.dumps(self._left, indent=1) + "\n")

@@ -67,7 +67,8 @@ def run(plan: Plan, index: int) -> str | None:
     if result.config.get("cluster_lost"):
         raise ConnectionError(result.config["cluster_ended"])
     why: str | None = result.config.get("cluster_ended")
-    # (Else it may be all that is left of this training.)
-    if why is None and result.config["cluster"]["handed_in"]:
+    # (Else it may be all that is left of this training, or be wanted when this trainer is back.)
+    done = why is None and result.reason != "interrupted"
+    if done and result.config["cluster"]["handed_in"]:
         kept.unlink(missing_ok=True)
     return why
