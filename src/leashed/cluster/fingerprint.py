@@ -41,7 +41,7 @@ _DIGITS = 12  # of a digest
 
 def of_job(name: str) -> Fingerprint:
     """Of all processes of a run that has a name."""
-    return {"job": _short(name)} if name else {}
+    return {"name": _short(name)} if name else {}
 
 
 def of_batches(total: int | None, batch_size: int) -> Fingerprint:
