@@ -970,6 +970,20 @@ def test_who_is_told_to_end_with_the_master_hands_in_before(started: Start, join
     assert found[1].summaries == {"trainer-0": {"interrupted": 1.0}}
 
 
+def test_a_master_that_is_not_told_to_leave_stays(
+    started: Start, joined: Join, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leashed.cluster.master._LEAVING", 0.0)
+    running = started()
+    trainer = joined(running.address)
+    trainer.until(Epoch)  # which has been written
+    told = len(running.standings)
+    wait_until(lambda: len(running.standings) > told + 1 or not running.thread.is_alive())
+    trainer.train()
+    trainer.finish()
+    assert running.end()["state"] == "ended"
+
+
 @pytest.mark.parametrize("twice", [True, False])
 def test_they_are_waited_for_until_it_is_told_again_or_has_waited_for_its_grace(
     twice: bool, started: Start, joined: Join

@@ -47,7 +47,7 @@ def test_jobs_that_have_names_are_compared():
     assert differing(of_job("a"), of_job("a")) is None
     told = differing(of_job("a"), of_job("b"))
     assert told is not None
-    assert "job is b here, and a in the run" in told
+    assert "what the run is: name is b here, and a in the run" in told
     assert placing.job({"TORCHELASTIC_RUN_ID": "none"}) == ""
     assert placing.job({"TORCHELASTIC_RUN_ID": "7", "SLURM_JOB_ID": "8"}) == "7"
     assert placing.job({"SLURM_JOB_ID": "8"}) == "8"

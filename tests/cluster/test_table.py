@@ -67,6 +67,11 @@ def test_servers_ledger_members_and_output():
     assert table.members(whole).rows[0] == ["trainer 0", "1.00 s", "11.0 s", "finished"]
 
 
+def test_restarts_are_told_where_whoever_starts_processes_has_counted_them():
+    for given, told in ({}, None), ({"trainer-0": 0}, "none"), ({"trainer-0": 2}, "trainer-0 2"):
+        assert dict(table.facts({**REPORT, "restarts": given})).get("restarts") == told
+
+
 def test_snapshots_that_were_not_written_are_told_of():
     told = json.loads(json.dumps(REPORT))
     assert "snapshots" not in dict(table.facts(told))

@@ -42,7 +42,7 @@ _OF_FILES = ("format", "version", "name")
 
 def of_job(name: str) -> Fingerprint:
     """Of all processes of a run that has a name."""
-    return {"job": _short(name)} if name else {}
+    return {"name": _short(name)} if name else {}
 
 
 def of_batches(total: int | None, batch_size: int) -> Fingerprint:

@@ -170,7 +170,7 @@ class Master:
         self._writing: asyncio.Task[None] | None = None
         self._since = math.inf  # when the disk was given a group
         self._told_slow = False
-        self._told_to_leave = self._handed_in = math.inf  # when; and when somebody was at it last
+        self._told_to_leave = self._handed_in = 0.0  # when; and when somebody was at it last
         self._left: Standing | None = None  # how the run stood when this one left it
         with contextlib.ExitStack() as undo:
             undo.callback(self._over.set)
@@ -263,10 +263,10 @@ class Master:
 
     def _leave_if_done(self) -> None:
         now, coordinator = time.monotonic(), self._coordinator
+        if not coordinator.leaving or coordinator.over is not None or self._left is not None:
+            return
         if coordinator.handing_in or self._writing is not None:
             self._handed_in = now
-        if coordinator.over is not None or self._left is not None:
-            return
         if now > min(self._handed_in + _LEAVING, self._told_to_leave + coordinator.terms.grace):
             self._go()
 

@@ -215,7 +215,7 @@ def facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
         known.append(("snapshots", f"{', '.join(unwritten)} not written; its log says why"))
     if partial := _partial(report):
         known.append(("partial", f"{'; '.join(partial)} (rounds without some fragments)"))
-    if "restarts" in report:
+    if report.get("restarts"):  # (else whoever starts processes here is not known)
         again = [f"{name} {count}" for name, count in report["restarts"].items() if count]
         known.append(("restarts", ", ".join(again) or "none"))
     known += [("given up", f"{name} {how}") for name, how in report.get("given_up", {}).items()]
