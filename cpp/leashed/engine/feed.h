@@ -33,7 +33,7 @@ class Feed {
   };
 
   explicit Feed(const Places& places)
-      : places_(places), next_(places.first / places.at_once * places.at_once) {}
+      : next_(places.first / places.at_once * places.at_once), places_(places) {}
   virtual ~Feed() = default;
   Feed(const Feed&) = delete;
 
@@ -56,9 +56,10 @@ class Feed {
   bool lockstep() const { return places_.together > 0; }
 
  private:
-  const Places places_;
-  // Relaxed: distinct places are all that is asked of it.
+  // Relaxed: distinct places are all that is asked of it. Its line has nothing else on it: what a
+  // kind of feed has lies behind `places_`, where nobody writes.
   alignas(kCacheLine) std::atomic<std::uint64_t> next_;
+  alignas(kCacheLine) const Places places_;
 };
 
 struct Training;

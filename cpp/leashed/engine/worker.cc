@@ -126,14 +126,13 @@ Feed::Given Worker::learn(double seconds) {
   const Feed::Given given = training_.feed->fill(next_, seconds);
   next_.waiting = given == Feed::Given::waiting;
   next_.located = false;
-  if (given == Feed::Given::given) {
-    // An id that no batch trains on is not to get a row, nor to be counted.
-    if (training_.rows && next_.batch.view.size > 0 && !beyond_end(next_.place)) locate(next_);
-    looked_ahead_ = now();
-    training_.observers.claimed(begun(next_, looked_ahead_ - start));
-  } else {
-    looked_ahead_ = now();
-  }
+  // An id that no batch trains on is not to get a row, nor to be counted.
+  const bool filled = given == Feed::Given::given;
+  const bool reads_rows = filled && training_.rows && next_.batch.view.size > 0;
+  if (reads_rows && !beyond_end(next_.place)) locate(next_);
+  looked_ahead_ = now();
+  // What is waited for has been counted as that.
+  if (filled) training_.observers.claimed(begun(next_, seconds > 0 ? 0 : looked_ahead_ - start));
   return given;
 }
 

@@ -360,7 +360,9 @@ bool PolicyThreads::compute(Node node) {
       step.seconds = now() - sampled;
       return loss;
     };
-    if (!leashed::compute(step, run_.observers, run_.stop, rows, gradient)) return false;
+    if (!leashed::compute(step, run_.observers, run_.stop, rows, gradient)) {
+      return run_.observers.abandoned(step, {.abandoned = true}), false;
+    }
     run_.observers.used(step);
     if (!rule_.steps_own) continue;
     if (!step_own(node, i + 1 == steps)) return false;

@@ -28,10 +28,9 @@ bool ModeGradients::compute(std::uint32_t worker) {
   if (sent_.size() == 0) sent_ = AlignedArray<float>(played_.dimension());
   const std::uint32_t steps = played_.steps_of(player);
   for (std::uint32_t i = 0; i < steps; ++i) {
-    WorkerStep step{.worker = worker,
-                    .k = player.lease.number,
-                    .gradient = {sent_.data(), sent_.size()},
-                    .seconds = in_seconds(player.computed - player.since) / steps};
+    WorkerStep step{
+        .worker = worker, .k = player.lease.number, .gradient = {sent_.data(), sent_.size()}};
+    observers.claimed(step);
     const auto rows = [&] {
       const std::uint64_t begin = player.lease.count * i / steps;
       const std::uint64_t end = player.lease.count * (i + 1) / steps;
@@ -42,9 +41,15 @@ bool ModeGradients::compute(std::uint32_t worker) {
       }
       const bool changed = i == 0 && !player.before.empty();
       step.view = {changed ? player.before.data() : theta_of(worker), 0};
+      observers.read(step);
     };
-    const auto gradient = [&] { return gradient_(step.view.theta, batch_.view, sent_.data()); };
-    if (!leashed::compute(step, observers, stop, rows, gradient)) return false;
+    const auto gradient = [&] {
+      step.seconds = in_seconds(player.computed - player.since) / steps;
+      return gradient_(step.view.theta, batch_.view, sent_.data());
+    };
+    if (!leashed::compute(step, observers, stop, rows, gradient)) {
+      return observers.abandoned(step, {.abandoned = true}), false;
+    }
     observers.used(step);
     player.before.clear();
     if (played_.rule.steps_own) {

@@ -264,7 +264,9 @@ class Simulation final : public SyncStage {
     const auto gradient = [&] {
       return gradient_(player.view.theta, batch_.view, player.gradient.data());
     };
-    if (!leashed::compute(step, watch_.observers, watch_.stop, rows, gradient)) return;
+    if (!leashed::compute(step, watch_.observers, watch_.stop, rows, gradient)) {
+      return watch_.observers.abandoned(step, {.abandoned = true});
+    }
     player.computing = false;
     watch_.observers.used(step);
     change_updating(1);

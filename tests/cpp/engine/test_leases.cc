@@ -233,6 +233,25 @@ TEST_CASE("in lockstep the last step's other batches come from beyond the run's"
   CHECK(source.seen == alone.seen);
 }
 
+TEST_CASE("seconds in which a worker waits for its lease are told once") {
+  Leases leases;
+  leases.give({0, 0, 1});
+  std::jthread master([&] {
+    for (std::uint64_t step = 0; step < 5; ++step) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      // What this step lacks, and the first batch of the next.
+      leases.give({step + 1, 4 * step + 1, step < 4 ? 4u : 3u});
+    }
+    leases.end(20);
+  });
+  const Noting source;
+  const TrainResult result = train_leased(source, leases, {"synchronous"}, 4);
+  CHECK(result.gradients == 20);
+  CHECK(result.waiting_seconds > 0);
+  CHECK(result.waiting_seconds + result.sampling_seconds + result.read_seconds <=
+        result.running_seconds);
+}
+
 TEST_CASE("who waits for a lease that never comes is stopped as well") {
   for (const Choice& choice :
        {Choice{"locked"}, Choice{"leashed", {{"persistence", 1e18}}}, Choice{"synchronous"}}) {
