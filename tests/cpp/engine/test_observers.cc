@@ -109,10 +109,9 @@ TrainResult run(const GradientSource& source, const char* discipline, std::size_
 TEST_CASE("one worker's steps are told in order, the next batch ahead") {
   Listener listener, with_logits(true);
   const TrainResult result = run(Constant(), "sequential", 1, 2, {&listener, &with_logits});
-  CHECK(listener.all ==
-        std::vector<std::string>{"claimed 0", "claimed 1", "read 0", "computed 0", "used 0",
-                                 "published 0", "claimed 2", "read 1", "computed 1", "used 1",
-                                 "published 1"});
+  CHECK(listener.all == std::vector<std::string>{"claimed 0", "claimed 1", "read 0", "computed 0",
+                                                 "used 0", "published 0", "claimed 2", "read 1",
+                                                 "computed 1", "used 1", "published 1"});
   CHECK(with_logits.all == listener.all);
   CHECK(with_logits.saw_logits);
   CHECK(listener.left == 1);
