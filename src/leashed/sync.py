@@ -435,7 +435,7 @@ def check(sync: object, cluster: object) -> Synchroniser | None:
         raise TypeError(f"cluster must come from leashed.cluster.join(), got {cluster!r}")
     known: Synchroniser | None = getattr(cluster, "sync", None)
     if sync is None:
-        return known
+        return check_synchroniser(known)
     if cluster is None:
         raise ValueError("sync needs cluster, the trainers to be in sync with: cluster.join()")
     if known is not None:

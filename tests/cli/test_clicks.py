@@ -111,6 +111,15 @@ def test_a_file_s_ids_are_of_tables_that_grow(
             ["--rows", "100", "--checkpoint-every", "1"],
             "--checkpoint-every goes with --checkpoint",
         ),
+        (
+            ["--rows", "100", "--checkpoint-updates", "0"],
+            "--checkpoint-updates goes with --checkpoint",
+        ),
+        (["--rows", "100", "--evaluate-every", "0"], "--evaluate-every must be greater than 0"),
+        (
+            ["--rows", "100", "--checkpoint", "x", "--checkpoint-every", "0"],
+            "--checkpoint-every must be greater than 0",
+        ),
         (["--rows", "100", "--resume", "nowhere"], "no checkpoint is complete in this folder"),
         (["--rows", "100", "--rule", "momentum"], "Momentum would have to move rows"),
         (["--model", "mlp", "--data", "clicks"], "--data clicks goes with --model dlrm"),

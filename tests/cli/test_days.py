@@ -165,6 +165,10 @@ def test_a_line_that_is_no_row_is_told_with_the_remedy_of_the_command_line(
     log.write_text("clicked,price\n1,2\n")
     assert train("--days", log, "--checkpoint", tmp_path / "run") == 2
     assert "--bad skip leaves such lines out" in capsys.readouterr().err
+    rows = tmp_path / "rows.svm"
+    rows.write_text("1 1:1\n0 -1:1\n")
+    assert cli.main(["train", "--model", "logistic_regression", "--data", str(rows)]) == 2
+    assert "; --stream --bad skip leaves such lines out" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -308,6 +312,7 @@ REFUSED: list[tuple[list[str], str]] = [
     (["--days", "{0}", "--checkpoint", "x", "--resume", "y"], "--checkpoint goes on by itself"),
     (["--days", "{0}", "--checkpoint", "x", "--stream"], "--stream goes with --data"),
     (["--days", "{0}", "--checkpoint", "x", "--model", "mlp"], "--days goes with --model dlrm"),
+    (["--days", "{0}", "--checkpoint", "x", "--counting", "who"], "counting 'who' is unknown"),
     (["--days", "{0}", "--checkpoint", "x", "--model", "din"], "reads histories"),
     (["--days", "none-*.tsv", "--checkpoint", "x"], "no file matches none-*.tsv"),
     (["--days", "{0}", "{0}", "--checkpoint", "x"], "two days are called"),

@@ -176,6 +176,12 @@ def test_what_was_spelled_otherwise_goes_on_with_a_warning():
     assert plans.parse(plan.text(), HERE) == plan  # and is written as it is spelled now
 
 
+def test_settings_of_no_synchroniser_say_nothing_as_before():
+    with pytest.warns(RuntimeWarning, match=r"sync\.alpha, sync\.parts: .* has no settings"):
+        plan = plans.parse("[sync]\nkind = 'none'\nalpha = 0.5\nparts = 2\n", HERE)
+    assert plan.sync == Sync("none")
+
+
 @pytest.mark.parametrize(
     ("text", "names"),
     [

@@ -131,6 +131,26 @@ def test_what_is_a_part_of_nothing(given: dict[str, Any], message: str) -> None:
         train(**given)
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"mode": "asp", "term": 9.0}, "mode must be ASP"),
+        ({"cluster": Alone(), "sync": "ma"}, "sync must come from leashed.sync"),
+        ({"cluster": "here", "sync": lsh.sync.MA()}, "cluster must come from leashed.cluster"),
+    ],
+)
+def test_what_it_is_a_part_of_is_none(given: dict[str, Any], message: str) -> None:
+    with pytest.warns(DeprecationWarning, match="a part"), pytest.raises(TypeError, match=message):
+        train(**given)
+
+
+def test_a_cluster_has_a_synchroniser_or_none() -> None:
+    place = Alone()
+    place.sync = "ma"  # type: ignore[attr-defined]
+    with pytest.raises(TypeError, match=r"sync must come from leashed\.sync"):
+        train(cluster=place)
+
+
 def test_what_is_not_asked_for_is_told_and_nothing_else() -> None:
     with pytest.warns(DeprecationWarning, match="evaluate_every"):
         assert train(evaluate_every=None).total_updates == 12
@@ -153,7 +173,7 @@ def test_what_is_not_asked_for_is_told_and_nothing_else() -> None:
                 until=lsh.until(updates=1),
                 checkpoint_every=1.0,
             ),
-            "no argument checkpoint_every",
+            "no argument checkpoint_every$",
         ),
     ],
 )
@@ -190,6 +210,16 @@ def test_what_is_no_argument(call: Any, message: str) -> None:
 def test_values_that_are_wrong(make: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         make()
+
+
+def test_what_was_pickled_before_observers_has_found_nothing() -> None:
+    heard: list[lsh.Progress] = []
+    result = train(observe=heard.append)
+    for made in (result, heard[0]):
+        state = {name: value for name, value in vars(made).items() if name != "observed"}
+        before = object.__new__(type(made))
+        before.__setstate__(state)
+        assert before.observed == {}
 
 
 def test_a_term_is_told_where_it_is_given() -> None:

@@ -145,11 +145,19 @@ def load_data(options: argparse.Namespace) -> Split:
     return data_of(None if options.data is None else str(existing(options.data)))
 
 
+def _option_of(field: re.Match[str]) -> str:
+    whole, part = field.groups()
+    return f"--{'evaluate' if whole == 'observe' else whole}-{part} must be"
+
+
 def explain(error: Exception) -> str:
     """One line for an exception: the file and the system's reason, or else its message, with the
     command line's remedy.
     """
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
-    text = " ".join(str(error).split()).replace('bad="skip"', "--bad skip")
+    text = " ".join(str(error).split())
+    text = re.sub(r"stream\.lib\w+\(path, \.\.\., bad=\"skip\"\)", "--stream --bad skip", text)
+    text = text.replace('bad="skip"', "--bad skip")
+    text = re.sub(r"\b(observe|checkpoint)\.(\w+) must be", _option_of, text)
     return re.sub(r"bags=\[(.*?)\]", lambda bags: f"--bags {bags[1].replace(' ', '')}", text)

@@ -98,6 +98,7 @@ def train(job: Job, options: argparse.Namespace) -> int:
             progress,
             every=job.evaluate_every,
             metrics=progressive(options.gauc) if options.progressive or options.gauc else None,
+            counting=options.counting,
         ),
         finished=finished,
         click_share=options.click_share,

@@ -225,7 +225,7 @@ def _kept(options: argparse.Namespace) -> Checkpoint | None:
     if options.checkpoint is not None:
         return Checkpoint(options.checkpoint, **how)
     for name, value in how.items():
-        if value:
+        if value is not None and value is not False:
             option = "--incremental" if name == "incremental" else f"--checkpoint-{name}"
             raise ValueError(f"{option} goes with --checkpoint, which names what is written")
     return None

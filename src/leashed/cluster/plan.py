@@ -500,9 +500,12 @@ def _renewed_sync(table: Mapping[str, Any]) -> dict[str, Any]:
             raise ValueError(
                 f"sync.{key} and sync.kind {kind} both give {key}; give the second alone"
             )
-    if settings:
+    names = ", sync.".join(settings)
+    if settings and kind == "none":
+        warn(f'sync.{names}: kind = "none" has no settings; leave out what says nothing')
+    elif settings:
         own["kind"] = spelled.with_settings(kind, settings)
-        warn(f'sync.{", sync.".join(settings)}: spelled kind = "{own["kind"]}" now')
+        warn(f'sync.{names}: spelled kind = "{own["kind"]}" now')
     if isinstance(when := own.get("when"), Mapping):
         words = Sync(kind="none", when=when).when
         if isinstance(words, str):

@@ -663,7 +663,8 @@ def simulate(
     term = None if given.mode is None else given.mode.term
     _check_members(crew, term, detection)
     until, every = asked.until, asked.observe.every
-    if every is None and any((until.loss, until.loss_fraction, until.divergence)):
+    losses = (until.loss, until.loss_fraction, until.divergence)
+    if every is None and any(loss is not None for loss in losses):
         raise ValueError(
             "observe.every must be given where a loss ends the run, in virtual seconds"
         )

@@ -176,7 +176,8 @@ def options(
         if name not in OLD or OLD[name][0] not in taken:
             from difflib import get_close_matches  # noqa: PLC0415 (seldom asked for)
 
-            near = get_close_matches(name, [*taken, *OLD], 1)
+            of_before = (each for each, (whole, _) in OLD.items() if whole in taken)
+            near = get_close_matches(name, [*taken, *of_before], 1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise TypeError(f"there is no argument {name}{hint}")
         whole, part = OLD[name]
@@ -194,9 +195,14 @@ def _with(whole: str, given: Any, part: str, value: object, told: str) -> Any:
     if getattr(given, part, None) not in (None, False):
         raise ValueError(f"{told}, where it is given too; leave one of the two out")
     if whole == "cluster":
-        from leashed.sync import Synced  # noqa: PLC0415 (seldom asked for)
+        from leashed.sync import Synced, check  # noqa: PLC0415 (seldom asked for)
 
+        check(value, given)
         return Synced(given, cast("Any", value))
+    if whole == "mode":
+        from leashed.training.abilities import of_mode  # noqa: PLC0415 (which knows modes)
+
+        of_mode(given, "none")
     return replace(given, **{part: value})
 
 

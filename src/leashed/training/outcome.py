@@ -61,6 +61,9 @@ class Progress:
     total: Values | None = None
     observed: dict[str, float] = field(default_factory=dict)
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update({"observed": {}, **state})  # which what was pickled before has not
+
 
 def _values(scored: dict[str, Any] | None, part: str) -> Values | None:
     return None if scored is None else Values(**scored[part])

@@ -241,7 +241,7 @@ class TrainResult:
                 )
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
+        vars(self).update({"observed": {}, **state})  # which what was pickled before has not
         self._keep_columns()
 
     def _keep_columns(self) -> None:
