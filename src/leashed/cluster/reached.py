@@ -17,7 +17,6 @@ from leashed.files import model_file
 __all__ = ["find"]
 
 
-
 def find(
     folder: Path, plan: Plan, model: model_file.BuiltIn, since: float = 0.0
 ) -> tuple[str, NDArray[np.float32]] | None:

@@ -835,7 +835,7 @@ def _check_members(cluster: Cluster, term: float | None, detection: float | None
     crashes = cluster.failures is not None or any(kind == "crash" for _, _, kind in cluster.changes)
     if crashes and term is None and detection is None:
         raise ValueError(
-            "term or detection must be given where workers crash, or their batches never come back"
+            "the mode's term or detection must be given where workers crash, or their batches never come back"
         )
 
 
