@@ -18,9 +18,7 @@ namespace {
 // From some call on its loss is no number.
 class Ones final : public GradientSource {
  public:
-  explicit Ones(int nan_at) : nan_at_(nan_at) {}
-  std::size_t dimension() const override { return 3; }
-  std::size_t features() const override { return 1; }
+  explicit Ones(int nan_at) : nan_at_(nan_at) { describe({.dimension = 3, .features = 1}); }
   std::unique_ptr<Workspace> make_workspace() const override {
     return std::make_unique<Workspace>();
   }
