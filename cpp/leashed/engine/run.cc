@@ -32,6 +32,10 @@ void Run::fail(std::exception_ptr error) {
   stop.stop(StopReason::error);
 }
 
+void Run::leave(std::size_t worker) {
+  observers.leave(worker, [this](std::exception_ptr error) { fail(error); });
+}
+
 void Run::observe(ProgressMetrics* asked, const std::vector<StepObserver*>& others) {
   metrics = asked;
   if (metrics) observers.add(*metrics);

@@ -28,6 +28,8 @@ struct Run {
   bool streams() const { return data.rows == 0; }
   // Keeps the first exception of a worker and stops them all.
   void fail(std::exception_ptr error);
+  // The worker takes part no more: its observers hear of it.
+  void leave(std::size_t worker);
   // Who hears of its steps from now on: what is counted, and who asks for it.
   void observe(ProgressMetrics* metrics, const std::vector<StepObserver*>& others);
 

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <map>
 #include <span>
 #include <string>
@@ -21,14 +22,16 @@ struct WorkerStep {
   std::uint64_t place = 0;  // of the batch among those that this training has claimed
   std::uint64_t k = 0;      // the batch's number; of a run in place the first's; of a mode's lease
   std::uint64_t count = 1;  // batches: of a run in place several
-  // Null: not filled yet, or not known any more.
+  // Null: not filled yet, not known any more, or of a run in memory, which has its parts'.
   BatchView* batch = nullptr;
   const StreamedRows* streamed = nullptr;  // where the rows came from; null: they lie in memory
   std::uint64_t first_row = 0;             // then, of the batch: its number in the stream
-  View view{};                             // what the gradient is of
-  std::span<const float> gradient = {};    // empty: updates were made in place
-  double loss_sum = 0;                     // of the rows
-  double seconds = 0;                      // that the part has taken which is told of
+  // What the gradient is of, and the gradient (empty: updates were made in place). They lie there
+  // until `computed` has been told: publishing gives the first up, and may write over the second.
+  View view{};
+  std::span<const float> gradient = {};
+  double loss_sum = 0;  // of the rows
+  double seconds = 0;   // that the part has taken which is told of
 
   void set_batch(Batch& of) {
     batch = &of.view;
@@ -65,7 +68,7 @@ class StepObserver {
   // The worker has no batch, and waits: told again and again until it has one.
   virtual void waiting(std::size_t /*worker*/) {}
   virtual void resumed(std::size_t /*worker*/) {}
-  // It takes part no more.
+  // It takes part no more. (In virtual time nobody is told, and nobody waits for a batch.)
   virtual void leave(std::size_t /*worker*/) {}
 
   // So far; from another thread than the workers', while they run, and in the end.
@@ -101,7 +104,17 @@ class Observers {
   }
   void waiting(std::size_t worker) { each(&StepObserver::waiting, worker); }
   void resumed(std::size_t worker) { each(&StepObserver::resumed, worker); }
-  void leave(std::size_t worker) { each(&StepObserver::leave, worker); }
+  // All are told, whatever one of them throws, which `failed` is given.
+  template <class Failed>
+  void leave(std::size_t worker, const Failed& failed) {
+    for (StepObserver* const one : all_) {
+      try {
+        one->leave(worker);
+      } catch (...) {
+        failed(std::current_exception());
+      }
+    }
+  }
   Found found() const {
     Found all;
     for (const StepObserver* one : all_) all.merge(one->found());

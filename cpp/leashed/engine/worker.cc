@@ -46,7 +46,7 @@ bool Worker::train(double until) {
     more = false;
   }
   if (!more && training_.rows) training_.rows->leave(id_);
-  if (!more) training_.observers.leave(id_);
+  if (!more) training_.leave(id_);
   if (!more) training_.discipline.leave(id_);
   if (!more && training_.pause) training_.pause->leave();
   telemetry_.running_seconds += now() - start;
@@ -153,7 +153,7 @@ bool Worker::beyond_end(std::uint64_t place) const {
 
 WorkerStep Worker::begun(Claimed& claim, double seconds) const {
   WorkerStep step{.worker = id_, .place = claim.place, .k = claim.k, .count = claim.count};
-  step.set_batch(claim.batch);
+  if (!training_.sparse_runs || claim.batch.streamed) step.set_batch(claim.batch);
   step.seconds = seconds;
   return step;
 }
@@ -220,8 +220,8 @@ void Worker::step_in_place() {
   const double opened = now();
   WorkerStep step = begun(current_, opened - looked_ahead_ - view.waiting_seconds);
   step.view = {view.theta, view.t};
-  training_.observers.read(step);
   try {
+    training_.observers.read(step);
     if (!std::isfinite(update(step, view, opened))) training_.stop.stop(StopReason::not_finite);
   } catch (...) {
     training_.fail(std::current_exception());

@@ -268,8 +268,8 @@ void PolicyThreads::work(Node node) {
     seat.granted.pulled.release();
     if (RowHolder* const rows = rows_.holder()) rows->release(seat.pulled.keys);
   }
+  run_.leave(node);
   pause_.leave();
-  run_.observers.leave(node);
   telemetry(node).running_seconds += now() - start;
 }
 

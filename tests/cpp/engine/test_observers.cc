@@ -88,6 +88,25 @@ class Listener : public StepObserver {
   std::mutex mutex_;
 };
 
+// Throws where it is told of that, all else it lets pass.
+class Throwing : public StepObserver {
+ public:
+  explicit Throwing(std::string at) : at_(std::move(at)) {}
+  void claimed(const WorkerStep&) override { hear("claimed"); }
+  void read(const WorkerStep&) override { hear("read"); }
+  void computed(const WorkerStep&) override { hear("computed"); }
+  void used(const WorkerStep&) override { hear("used"); }
+  void published(const WorkerStep&, const Publication&) override { hear("published"); }
+  void abandoned(const WorkerStep&, const Publication&) override { hear("abandoned"); }
+  void leave(std::size_t) override { hear("leave"); }
+
+ private:
+  void hear(const char* event) const {
+    if (at_ == event) throw Error(at_);
+  }
+  const std::string at_;
+};
+
 TrainResult run(const GradientSource& source, const char* discipline, std::size_t workers,
                 std::uint64_t updates, std::vector<StepObserver*> observers) {
   const std::vector<float> x(64, 0.0f), initial(kDimension, 0.0f);
@@ -140,6 +159,23 @@ TEST_CASE("of several workers everything is told once") {
     CHECK(told("published") == result.gradients);
     CHECK(told("computed") == told("used") + told("abandoned"));
     CHECK(listener.left == kWorkers);
+  }
+}
+
+TEST_CASE("what an observer throws ends the training and comes out of it; all hear who leaves") {
+  for (const char* discipline : {"synchronous", "locked", "leashed"}) {
+    for (const char* at :
+         {"claimed", "read", "computed", "used", "published", "abandoned", "leave"}) {
+      CAPTURE(discipline);
+      CAPTURE(at);
+      Throwing throwing(at);
+      Listener behind;
+      const bool nan = std::string(at) == "abandoned";
+      CHECK_THROWS_WITH_AS(
+          run(Constant(nan ? 4 : ~std::uint64_t{0}), discipline, 2, 20, {&throwing, &behind}), at,
+          Error);
+      CHECK(behind.left == 2);
+    }
   }
 }
 

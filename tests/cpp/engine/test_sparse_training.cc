@@ -1,8 +1,11 @@
 // Updates in place, by several threads: every one is made, and what they learn is right.
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <optional>
 #include <random>
+#include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "doctest/doctest.h"
@@ -46,6 +49,7 @@ struct Extra {
   bool spelt_out = false;
   const leashed::Checkpoint* from = nullptr;
   leashed::TrainCallbacks callbacks = {};
+  std::vector<leashed::StepObserver*> observers = {};
 };
 
 leashed::TrainResult train(const leashed::Choice& discipline_choice,
@@ -62,6 +66,7 @@ leashed::TrainResult train(const leashed::Choice& discipline_choice,
   leashed::DisciplineContext context{theta.data(), source.dimension(), workers, 1, *rule};
   context.sparse = {rows.active() + 1, {}, rows.mean_squares()};
   leashed::TrainOptions options{workers, 4, 0, until, 1e6};
+  options.observers = extra.observers;
   if (extra.callbacks.checkpoint) options.checkpoint_every = 1e-4;
   std::optional<leashed::Resumed> resumed;
   if (const leashed::Checkpoint* from = extra.from) {
@@ -98,6 +103,56 @@ TEST_CASE("Several threads make exactly the updates asked for and learn") {
   const auto result = train({"locked"}, kSgd, 3, 0, until);
   CHECK(result.updates == 12345);
   CHECK(result.evaluations.back().accuracy > 0.9);
+}
+
+TEST_CASE("Observers hear of runs as they are claimed, and of their parts with their rows") {
+  struct Listener final : leashed::StepObserver {
+    void claimed(const leashed::WorkerStep& step) override { CHECK(step.batch == nullptr); }
+    void read(const leashed::WorkerStep& step) override { CHECK(step.batch == nullptr); }
+    void used(const leashed::WorkerStep& step) override {
+      CHECK(step.batch->size == 4 * step.count);
+      parts += step.count;
+    }
+    void published(const leashed::WorkerStep& step, const leashed::Publication&) override {
+      CHECK(step.batch == nullptr);
+      runs += step.count;
+    }
+    std::uint64_t parts = 0, runs = 0;
+  } listener;
+  leashed::StopRules until;
+  until.updates = 500;
+  train({"locked"}, kSgd, 1, 0, until, {.observers = {&listener}});
+  CHECK(listener.parts == 500);
+  CHECK(listener.runs == 500);
+}
+
+TEST_CASE("What an observer of a run throws ends the training, and nobody waits for it") {
+  struct Throwing final : leashed::StepObserver {
+    explicit Throwing(int at) : at(at) {}
+    void claimed(const leashed::WorkerStep&) override { hear(0); }
+    void read(const leashed::WorkerStep&) override { hear(1); }
+    void used(const leashed::WorkerStep&) override { hear(2); }
+    void published(const leashed::WorkerStep&, const leashed::Publication&) override { hear(3); }
+    void leave(std::size_t) override { hear(4); }
+    void hear(int event) const {
+      if (event != at) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the other worker is waiting
+      throw std::runtime_error("heard");
+    }
+    const int at;
+  };
+  leashed::StopRules until;
+  until.updates = 500;
+  for (int at = 0; at < 5; ++at) {
+    CAPTURE(at);
+    for (const char* discipline : {"locked", "hogwild"}) {
+      leashed::Choice choice{discipline};
+      if (choice.name == "hogwild") choice.settings["copy"] = 1;
+      Throwing throwing(at);
+      CHECK_THROWS_WITH_AS(train(choice, kSgd, 2, 0, until, {.observers = {&throwing}}), "heard",
+                           std::runtime_error);
+    }
+  }
 }
 
 TEST_CASE("Adagrad's copies merge what they learn at its weight") {

@@ -121,6 +121,7 @@ struct Setting {
   Choice staleness = {"none"};
   StopRules until = {};
   std::vector<std::pair<double, std::uint32_t>> commands = {};
+  std::vector<StepObserver*> observers = {};
 };
 
 // What both a training and its replay are made from.
@@ -146,8 +147,9 @@ ModeTrainResult run(const Source& source, const Setting& setting, ModeListener* 
                     const TrainCallbacks& callbacks = {}) {
   const Data data;
   const Made made(setting);
-  const ModeTrainOptions options{setting.workers,  kBatch,  7, setting.until, 0,
-                                 setting.commands, listener};
+  ModeTrainOptions options{setting.workers,  kBatch,  7, setting.until, 0,
+                           setting.commands, listener};
+  options.observers = setting.observers;
   return train_mode(source, data.view(), nullptr, *made.machine, made.context(setting.workers),
                     options, callbacks);
 }
@@ -415,6 +417,45 @@ TEST_CASE("an exception, a NaN or a signal ends the run, also for those who wait
       Setting timed{mode, workers, 0};
       timed.until.seconds = 0.002;
       CHECK(run(Source(), timed).training.reason == StopReason::seconds);
+    }
+  }
+}
+
+TEST_CASE("observers hear what becomes of each gradient, and what they throw ends the run") {
+  struct Watching final : StepObserver {
+    void claimed(const WorkerStep&) override { hear(0); }
+    void read(const WorkerStep&) override { hear(1); }
+    void used(const WorkerStep&) override { hear(2); }
+    void abandoned(const WorkerStep&, const Publication&) override { hear(3); }
+    void leave(std::size_t) override { hear(4); }
+    void hear(int event) {
+      ++heard[event];
+      if (event == throws_at) throw std::runtime_error("heard");
+    }
+    int throws_at = -1;
+    std::atomic<std::size_t> heard[5] = {};
+  };
+  for (const Choice& mode : all_modes()) {
+    CAPTURE(mode.name);
+    Source nan;
+    nan.nan_at = 30;
+    Setting setting{mode, 4, 0};
+    Watching watching;
+    setting.observers = {&watching};
+    run(nan, setting);
+    CHECK(watching.heard[3] > 0);
+    CHECK(watching.heard[0] == watching.heard[1]);
+    CHECK(watching.heard[0] == watching.heard[2] + watching.heard[3]);
+    CHECK(watching.heard[4] == 4);
+    for (int at = 0; at < 5; ++at) {
+      CAPTURE(at);
+      Source again;
+      again.nan_at = at >= 3 ? 30 : Source::kNever;
+      Watching throwing, behind;
+      throwing.throws_at = at;
+      setting.observers = {&throwing, &behind};
+      CHECK_THROWS_WITH_AS(run(again, setting), "heard", std::runtime_error);
+      CHECK(behind.heard[4] == 4);
     }
   }
 }
