@@ -215,10 +215,9 @@ def test_a_damaged_state_of_the_mode_is_refused(problems: dict[str, Problem]) ->
     numbers, vectors = states.reached.mode
     of, model = states.reached, Every()
     for wrong in ((numbers[:-1], vectors), (numbers, np.zeros(5, np.float32))):
-        model.reached = type(of)(
-            of.vectors, of.last_updates, of.updates, of.batches, of.initial_loss, of.staleness,
-            of.behind, of.shrink, wrong,
-        )  # fmt: skip
+        names = "vectors last_updates updates batches initial_loss staleness behind shrink"
+        kept = {name: getattr(of, name) for name in names.split()}
+        model.reached = type(of)(**kept, mode=wrong)
         with pytest.raises(ValueError, match=r"damaged|length"):
             train(problems["dense"], 19, mode=modes.GBA(m=3), resume=model)
 
