@@ -192,7 +192,7 @@ rate = st.sampled_from([0.0, 0.0, 0.02, 0.05])
 chances = st.builds(
     Chances,
     lost=chance, doubled=chance, cut=rate, killed=rate, stopped=rate, master_killed=rate,
-    master_stopped=rate, all_killed=st.sampled_from([0.02, 0.1, 0.2]), unlike=rate,
+    master_stopped=rate, all_killed=st.sampled_from([0.02, 0.1, 0.2]), unlike=rate, shut_down=rate,
 )  # fmt: skip
 
 
@@ -229,10 +229,14 @@ def test_runs_go_back_to_what_was_kept_and_to_the_beginning() -> None:
     happened: Counter[str] = Counter()
     for seed in range(10):
         terms = Terms(total=400, batch_size=4, trainers=3)
-        world = Sums(seed, terms, Chances(killed=0.02, all_killed=0.2), keeps=seed % 2 == 0)
+        bad = Chances(killed=0.02, all_killed=0.2, shut_down=0.1)
+        world = Sums(seed, terms, bad, keeps=seed % 2 == 0)
         world.run(LONG)
         happened += world.happened
-    for what in ("all killed", "master killed", "restored from a file", "begun anew"):
+    for what in (
+        "all killed", "master killed", "restored from a file", "begun anew", "shut down",
+        "handed in before",
+    ):  # fmt: skip
         assert happened[what] > 3, what
 
 
