@@ -55,6 +55,7 @@ class Chances:
     cut: float = 0.0
     killed: float = 0.0
     all_killed: float = 0.0  # all trainers, and now and then the master with them
+    shut_down: float = 0.0  # the master's machine, on which are most trainers: they are told to end
     unlike: float = 0.0  # one begins that is another thing; also of those that begin anyhow
     stopped: float = 0.0
     master_killed: float = 0.0
@@ -160,6 +161,7 @@ class World:
         self.master_backlog: list[Callable[[], None]] = []
         self.lines: dict[int, Line] = {}
         self.processes: list[Process] = []
+        self.told_to_end: list[Process] = []  # with the master
         self.everybody: dict[str, Process] = {}  # by address
         self.agreed: dict[str, str] = {}  # what all that were members have told
         self.over: str | None = None
@@ -194,6 +196,8 @@ class World:
         chances, tenth = self.chances, 0.1
         if self.troubled(chances.all_killed * tenth):
             self.kill_all()
+        if self.master and self.troubled(chances.shut_down * tenth):
+            self.shut_down(self.master)
         if self.troubled(chances.unlike * tenth):
             place = self.random.choice(
                 [(p.role, p.index) for p in self.processes] or [("trainer", 0)]
@@ -239,9 +243,30 @@ class World:
         if self.master and self.random.random() < 0.3:
             self.kill_master()
 
+    def shut_down(self, master: Coordinator) -> None:
+        """It goes some seconds later, and what is on its machine by then."""
+        self.happened["shut down"] += 1
+        master.leaving = True
+        trainers = [each for each in self.processes if each.role == "trainer"]
+        self.told_to_end += [each for each in trainers if self.random.random() < 0.8]
+
+        def off() -> None:
+            if self.master is master and master.over is None:
+                self.kill_master()
+
+        self.after(self.random.uniform(0.5, 6.0), off)
+
     def kill_master(self) -> None:
         self.happened["master killed"] += 1
         self.master = None
+        told, self.told_to_end = self.told_to_end, []
+        for process in told:
+            if process in self.processes:
+                self.kill(process)
+            elif process.alive:  # it has handed in
+                self.happened["handed in before"] += 1
+                back = self.random.uniform(0.05, 8.0)
+                self.after(back, lambda process=process: self.again(process, process.words))
         if self.writing and self.random.random() < 0.5:
             self.on_disk(*self.writing)
         self.master_backlog.clear()
@@ -371,10 +396,12 @@ class World:
                 standing.broken(standing.epoch.number)
             elif standing.welcome.id in [seat.id for seat in standing.epoch.members]:
                 self.settle(process, standing.epoch)
-        if standing.ended and self.may_end(process) and self.random.random() < 0.5:
+        told = process in self.told_to_end
+        ends = told or (standing.ended and self.may_end(process))
+        if ends and self.random.random() < 0.5:
             process.finishing = True
             standing.left = True
-            standing.summary = {"loss": 1.0, **counters}
+            standing.summary = {"loss": 1.0, "interrupted": float(told), **counters}
 
     def settle(self, process: Process, epoch: Epoch) -> None:
         """It has an epoch in which it is."""

@@ -206,6 +206,22 @@ def test_nor_does_the_run_end_without_who_is_elsewhere() -> None:
     assert talk.master.over == "all trainers have finished"
 
 
+def test_who_was_told_to_end_and_is_back_has_not_ended() -> None:
+    """It is waited for when it dies, as one that never was told to."""
+    talk = Talk()
+    for k in (1, 2):
+        talk.join(k, index=k - 1)
+    talk.say(1, Report(summary={"interrupted": 1.0}))
+    talk.join(3, index=0)
+    talk.say(2, Report(summary={"interrupted": 1.0}))
+    talk.master.closed(3, talk.now)
+    talk.wait(59)
+    assert talk.master.over is None
+    talk.wait(2)
+    assert talk.master.over == "no trainer is left; 1 of 2 have finished; 10 of 10 batches are left"
+    assert talk.master.state.how == "incomplete"
+
+
 def test_who_was_told_to_end_leaves_a_run_complete_whose_batches_others_train() -> None:
     talk = Talk()
     for k in (1, 2):

@@ -47,6 +47,7 @@ class Sums(World):
 
     Attributes:
         gone: batches that may count as used, and went with a replica, since the last round before.
+        went: those that ever did, also before the run has gone back: a file may be of then.
         handed_in: batches that are in the parameters that were.
         files: by index, what was kept last, and what is in it.
         restored, lost: as they are to be told.
@@ -56,6 +57,7 @@ class Sums(World):
 
     def __init__(self, seed: int, terms: Terms, chances: Chances, *, keeps: bool) -> None:
         self.gone: set[int] = set()
+        self.went: set[int] = set()
         self.handed_in: set[int] = set()
         self.files: dict[int, tuple[Kept, set[int]]] = {}
         self.rounds: dict[int, Summing] = {}
@@ -95,6 +97,7 @@ class Sums(World):
         """What only its replica had, is in none any more."""
         own = process.content.difference(self.of(process).common, kept)
         self.gone |= {batch for batch in own if process.under.get(batch, 0) > self._voided}
+        self.went |= self.gone
 
     def train(self, process: Process) -> None:
         if self.of(process).together:
@@ -173,10 +176,12 @@ class Sums(World):
         self.lost += len(before - now)
         self.happened["restored from a file" if change.by else "begun anew"] += 1
         if change.by:
-            assert now <= self.ids[change.by].content | self.gone, "of other parameters"
+            missing = now - self.ids[change.by].content
+            assert missing <= self.went, "of other parameters"
+            self.gone = (self.gone & now) | missing
         else:
             assert not now
-        self.gone &= now
+            self.gone.clear()
         for mine in self.rounds.values():  # what is trained again is no more what all had
             mine.common &= now
         self._voided = self.decided.ledger.tickets
@@ -192,7 +197,7 @@ rate = st.sampled_from([0.0, 0.0, 0.02, 0.05])
 chances = st.builds(
     Chances,
     lost=chance, doubled=chance, cut=rate, killed=rate, stopped=rate, master_killed=rate,
-    master_stopped=rate, all_killed=st.sampled_from([0.02, 0.1, 0.2]), unlike=rate,
+    master_stopped=rate, all_killed=st.sampled_from([0.02, 0.1, 0.2]), unlike=rate, shut_down=rate,
 )  # fmt: skip
 
 
@@ -229,10 +234,14 @@ def test_runs_go_back_to_what_was_kept_and_to_the_beginning() -> None:
     happened: Counter[str] = Counter()
     for seed in range(10):
         terms = Terms(total=400, batch_size=4, trainers=3)
-        world = Sums(seed, terms, Chances(killed=0.02, all_killed=0.2), keeps=seed % 2 == 0)
+        bad = Chances(killed=0.02, all_killed=0.2, shut_down=0.1)
+        world = Sums(seed, terms, bad, keeps=seed % 2 == 0)
         world.run(LONG)
         happened += world.happened
-    for what in ("all killed", "master killed", "restored from a file", "begun anew"):
+    for what in (
+        "all killed", "master killed", "restored from a file", "begun anew", "shut down",
+        "handed in before",
+    ):  # fmt: skip
         assert happened[what] > 3, what
 
 

@@ -23,7 +23,7 @@ rate = st.sampled_from([0.0, 0.0, 0.02, 0.05, 0.2])
 chances = st.builds(
     Chances,
     lost=chance, doubled=chance, overtaken=chance, cut=rate, killed=rate, stopped=rate,
-    all_killed=rate, unlike=rate, master_killed=rate, master_stopped=rate, round_fails=chance,
+    all_killed=rate, shut_down=rate, unlike=rate, master_killed=rate, master_stopped=rate, round_fails=chance,
     disk=st.sampled_from([0.0, 0.0, 0.02, 1.0, 8.0]),
 )  # fmt: skip
 
@@ -58,18 +58,18 @@ def test_every_run_ends_with_every_batch_complete_once(
     used = sum(each["batches_used"] for each in counters)
     assert used <= total + ledger.again
     # (Where all are killed, the master is now and then.)
-    if not (bad.overtaken or bad.master_killed or bad.all_killed):
+    if not (bad.overtaken or bad.master_killed or bad.all_killed or bad.shut_down):
         assert used >= total
     if not any(
-        (bad.overtaken, bad.master_killed, bad.all_killed, bad.stopped, bad.cut, bad.lost,
-         bad.master_stopped)
+        (bad.overtaken, bad.master_killed, bad.all_killed, bad.shut_down, bad.stopped, bad.cut,
+         bad.lost, bad.master_stopped)
     ):  # fmt: skip
         assert used == total  # of who is killed, what it had told last is what the ledger has
     if not any(
         (bad.cut, bad.killed, bad.all_killed, bad.stopped, bad.lost, bad.overtaken,
          bad.master_stopped)
     ):  # fmt: skip
-        assert twice == 0 or bad.master_killed
+        assert twice == 0 or bad.master_killed or bad.shut_down
 
 
 @settings(max_examples=MANY // 2)

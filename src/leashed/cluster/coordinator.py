@@ -541,28 +541,31 @@ class Coordinator:
         terms, membership = self.terms, self.state.membership
         if self.over is not None or membership.came is None:
             return
-        trainers = any(m.role == "trainer" for m in membership.members.values())
-        told = self._told()
+        if any(m.role == "trainer" for m in membership.members.values()):
+            self._trained = now  # a last evaluation, and handing in a result, may take long
+            return
+        told = self._ended()
         finished, crashed = len(told), not any(map(_has_result, told.values()))
         cut = sorted(name for name, each in told.items() if _cut_short(each))
         how: How = "failed" if crashed else "ended"
-        if trainers:  # a last evaluation, and handing in a result, may take long
-            self._trained = now
-        elif cut and self._done is None and (self.leaving or now - self._trained < self._return):
-            pass
-        elif finished >= terms.trainers:
+        left = bool(cut) and self._done is None
+        if left and (self.leaving or now - self._trained < self._return):
+            return
+        if finished >= terms.trainers:
             if crashed:
                 self.stop("no trainer has handed in parameters: all have crashed, with losses or "
                           "parameters that are not finite, or have trained nothing", now, how)  # fmt: skip
             elif terms.require_sync and (apart := self._apart()):
                 self.stop(_NEVER.format(", ".join(apart)), now, "failed")
-            elif cut and self._done is None and (terms.total is not None or len(cut) == finished):
+            elif left and (terms.total is not None or len(cut) == finished):
                 self.stop(
                     f"stopped before its end: {', '.join(cut)}{self._left()}", now, "incomplete"
                 )
             else:
                 self.stop(f"all trainers have finished{self._words()}", now, how)
-        elif now - self._trained > (terms.patience if crashed else terms.grace):
+            return
+        waits = crashed or (left and len(cut) == finished)  # for one that goes on
+        if now - self._trained > (terms.patience if waits else terms.grace):
             if how == "ended" and (cut or terms.total is not None) and self._done is None:
                 how = "incomplete"
             required = ""
@@ -594,6 +597,12 @@ class Coordinator:
     def _told(self) -> dict[str, dict[str, float]]:
         """The last words of trainers, by name."""
         return {n: s for n, s in self.state.summaries.items() if n.startswith("trainer-")}
+
+    def _ended(self) -> dict[str, dict[str, float]]:
+        """Likewise, but of who was told to end, came back, and was lost then."""
+        past = [each for each in self.state.membership.past if each.role == "trainer"]
+        lost = {name_of(each.role, each.index): not each.finished for each in past}
+        return {n: s for n, s in self._told().items() if not (_cut_short(s) and lost.get(n))}
 
     def _apart(self) -> list[str]:
         """Of several trainers those that were to be synchronised, and have trained alone."""
