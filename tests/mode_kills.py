@@ -2,14 +2,17 @@
 
     python tests/mode_kills.py NAME FOLDER
 
-trains by that mode of ``LEDGERS``, from the checkpoint in the folder where there is one, and ends with
-status 0. What it trains is a ledger: parameter i is, of each gradient that was applied, how often it had
+trains by that mode of ``LEDGERS``, from the checkpoint in the folder where there is one. After ``REACH``
+gradients it stands and waits to be killed, so that none comes to its end before. What it trains is a ledger: parameter i is, of each gradient that was applied, how often it had
 example i, over the gradients of an update. So what was lost, or applied twice, can be seen in the end.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,8 @@ import leashed as lsh
 from leashed import models, modes
 
 ROWS, BATCH, THREADS = 2000, 5, 3
+# Of the 400 gradients of a run: enough for a checkpoint, and four times as many are not all.
+REACH = 80
 # And how many gradients an update is of; None: one or THREADS.
 LEDGERS: dict[str, tuple[modes.Mode, int | None]] = {
     "asp": (modes.ASP(), 1),
@@ -37,12 +42,15 @@ LEDGERS: dict[str, tuple[modes.Mode, int | None]] = {
 }
 
 
-def ledger() -> Any:
+def ledger(reach: float = math.inf) -> Any:
     """Its examples are numbers of parameters; by SGD with a rate of 1 each counts one up."""
+    calls = itertools.count()
 
     def gradient(
         theta: NDArray[np.float32], _x: Any, y: NDArray[np.int32], out: NDArray[np.float32]
     ) -> float:
+        if next(calls) >= reach:
+            threading.Event().wait()
         out[:] = 0
         np.subtract.at(out, y, 1)
         return float(theta[0] * 0 + 1)
@@ -50,10 +58,10 @@ def ledger() -> Any:
     return models.external(gradient, dimension=ROWS, features=1, y="int32")
 
 
-def train(name: str, folder: Path, **given: Any) -> lsh.TrainResult:
+def train(name: str, folder: Path, reach: float = math.inf, **given: Any) -> lsh.TrainResult:
     checkpoint = folder / "run.safetensors"
     return lsh.train(
-        ledger(),
+        ledger(reach),
         (np.zeros((ROWS, 1), np.float32), np.arange(ROWS, dtype=np.int32)),
         mode=LEDGERS[name][0],
         rule=lsh.SGD(1.0),
@@ -83,4 +91,4 @@ def check(name: str, counted: NDArray[np.float32]) -> None:
 
 
 if __name__ == "__main__":
-    train(sys.argv[1], Path(sys.argv[2]))
+    train(sys.argv[1], Path(sys.argv[2]), REACH)
