@@ -9,6 +9,11 @@ from typing import NamedTuple
 MISSING = "–"
 
 
+def found(value: float) -> str:
+    """What an observer has found: counts as whole numbers, others with three significant digits."""
+    return f"{value:,.0f}" if value.is_integer() else number(value)
+
+
 def number(value: float, digits: int = 3) -> str:
     """A number with so many significant digits, thousands separated; a dash for NaN."""
     if math.isnan(value):

@@ -8,7 +8,7 @@ import sys
 import time
 from typing import TextIO
 
-from leashed.base.table import number
+from leashed.base.table import found, number
 from leashed.stopping import Until
 from leashed.training.outcome import Progress
 
@@ -105,5 +105,5 @@ def describe(now: Progress) -> str:
         parts.append(f"scored AUC {now.total.auc:.4f} NE {now.total.normalised_entropy:.4f}")
         if not math.isnan(now.total.gauc):
             parts.append(f"GAUC {now.total.gauc:.4f}")
-    parts += [f"{name} {number(value)}" for name, value in now.observed.items()]
+    parts += [f"{name} {found(value)}" for name, value in now.observed.items()]
     return "  ".join(parts)

@@ -6,7 +6,7 @@ import json
 import math
 from typing import Any
 
-from leashed.base.table import MISSING, Table, duration, mebibytes, number
+from leashed.base.table import MISSING, Table, duration, found, mebibytes, number
 from leashed.training.result import TrainResult, refused_share
 
 TABLES_NOTE = (
@@ -22,7 +22,7 @@ _OUTCOMES = ("applied", "folded", "late", "excluded", "unadmitted", "deferred", 
 
 def facts(result: TrainResult) -> list[tuple[str, str]]:
     """A run of :func:`leashed.train`: what was asked for, and what came of it."""
-    observed = [(name.replace("_", " "), number(n)) for name, n in result.observed.items()]
+    observed = [(name.replace("_", " "), found(n)) for name, n in result.observed.items()]
     return _run(result) + _clicks(result) + _scored(result) + _rows(result) + observed
 
 

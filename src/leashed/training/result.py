@@ -402,8 +402,10 @@ class TrainResult:
         return figure
 
     def __repr__(self) -> str:
+        # Of a stream there is none before the first batch.
+        begin = "" if math.isnan(self.initial_loss) else f"{self.initial_loss:.4g} to "
         parts = [
-            f"loss {self.initial_loss:.4g} to {self.final_loss:.4g} in {self.elapsed:.3g} s",
+            f"loss {begin}{self.final_loss:.4g} in {self.elapsed:.3g} s",
             f"{self.total_updates} updates",
             f"{self.mean_eps:,.0f} examples/s",
             f"mean staleness {self.staleness.mean():.3g}",

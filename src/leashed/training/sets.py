@@ -317,7 +317,10 @@ def _datasets(
     validation: Dataset | SparseDataset | None,
 ) -> tuple[Dataset | SparseDataset, Dataset | SparseDataset | None]:
     if validation is not None and not isinstance(validation, (Dataset, SparseDataset)):
-        raise TypeError(f"validation must be a Dataset, got {type(validation).__name__}")
+        raise TypeError(
+            f"validation must be a Dataset, got {type(validation).__name__}; "
+            "Dataset.from_arrays(x, y) makes one of arrays"
+        )
     if isinstance(data, Split):
         return data.train, data.test if validation is None else validation
     if isinstance(data, tuple) and len(data) == 2:
@@ -326,7 +329,8 @@ def _datasets(
         return Dataset.from_arrays(*data), validation
     if not isinstance(data, (Dataset, SparseDataset)):
         raise TypeError(
-            f"data must be a Dataset, a SparseDataset, a Split or a pair of arrays, got {type(data).__name__}"
+            "data must be a Dataset, a SparseDataset, a Split or a pair of arrays, or a Stream, got "
+            f"{type(data).__name__}; leashed.datasets and leashed.stream read files"
         )
     return data, validation
 

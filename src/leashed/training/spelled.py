@@ -363,7 +363,7 @@ def settings(option: str, text: str) -> dict[str, bool | int | float]:
             raise ValueError(f"{option} takes key=value,..., not {part!r}")
         if (key := key.strip()) in found:
             raise ValueError(f"{option}: {key} is given twice in {text!r}; give it once")
-        found[key] = _number(option, value.strip())
+        found[key] = _number(f"{option}: {key}", value.strip())
     return found
 
 
@@ -375,4 +375,4 @@ def _number(option: str, text: str) -> bool | int | float:
             return kind(text)
         except ValueError:
             continue
-    raise ValueError(f"{option}: {text!r} is neither a number nor true or false")
+    raise ValueError(f"{option} is {text!r}, neither a number nor true or false")
