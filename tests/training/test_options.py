@@ -163,6 +163,7 @@ def test_what_is_not_asked_for_is_told_and_nothing_else() -> None:
             lambda: train(evaluate_evry=1.0),
             "no argument evaluate_evry; did you mean evaluate_every",
         ),
+        (lambda: train(epochs=3), r"no argument epochs; did you mean until=leashed.until\(epochs="),
         (lambda: train(checkpiont="x"), "no argument checkpiont; did you mean checkpoint"),
         (lambda: train(quite_else=1.0), "no argument quite_else$"),
         (

@@ -325,7 +325,7 @@ def _check_labels(y: NDArray[Any], classes: int) -> None:
         first = int(np.argmax(wrong))
         raise ValueError(
             f"y has the label {y[first]} at index {first}, outside 0 to {classes - 1}; "
-            "number the classes from 0, or pass a larger classes"
+            "number the classes from 0" + (", or pass a larger classes" if y[first] > 0 else "")
         )
 
 

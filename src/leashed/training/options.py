@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from leashed.base import checks
 from leashed.base.warning import warn
+from leashed.stopping import Until
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -178,6 +179,8 @@ def options(
 
             of_before = (each for each, (whole, _) in OLD.items() if whole in taken)
             near = get_close_matches(name, [*taken, *of_before], 1)
+            if name in Until.__dataclass_fields__:
+                near = [f"until=leashed.until({name}=...)"]
             hint = f"; did you mean {near[0]}?" if near else ""
             raise TypeError(f"there is no argument {name}{hint}")
         whole, part = OLD[name]
