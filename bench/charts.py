@@ -22,6 +22,7 @@ class Bars:
     """Groups of horizontal bars.
 
     Attributes:
+        name: of its file.
         title: above the chart.
         groups: the names down the left side.
         series: by name in the legend, a value for each group; None and infinity leave a gap.
@@ -31,6 +32,7 @@ class Bars:
         marks: likewise, one for each group.
     """
 
+    name: str
     title: str
     groups: Sequence[str]
     series: Mapping[str, Sequence[float | None]]

@@ -20,11 +20,11 @@ import tempfile
 from pathlib import Path
 
 from bench import machine
-from bench.goals import goals
-from bench.run import ROOT, SECTIONS, rounded, text
+from bench.run import ROOT, rounded, text
+from bench.section import asked, sections
 
 # Without those that measure peers alone or nothing on few processors.
-_COMPARED = tuple(s for s in SECTIONS if s not in {"ceilings", "scaling"})
+_COMPARED = tuple(s for s in sections() if s not in {"ceilings", "scaling"})
 
 
 def measure(tree: Path, section: str, scale: float, output: Path) -> None:
@@ -47,7 +47,7 @@ def reached(results: Path) -> dict[str, float]:
     """What a file of results reached of each goal that it has figures for."""
     content = json.loads(results.read_text("utf-8"))
     found = {}
-    for goal in goals(content):
+    for _, goal in asked(content):
         value = goal.measure(content)
         if value is not None:
             found[goal.work] = value
@@ -70,7 +70,7 @@ def main() -> None:
         "--turns", type=int, default=3, help="of each section and tree (default: 3)"
     )
     parser.add_argument("--scale", type=float, default=0.3, help="of each turn (default: 0.3)")
-    parser.add_argument("--only", nargs="+", choices=SECTIONS, default=_COMPARED)
+    parser.add_argument("--only", nargs="+", choices=sections(), default=_COMPARED)
     parser.add_argument(
         "--output",
         type=Path,
@@ -87,7 +87,7 @@ def main() -> None:
                 for name in order:
                     output = Path(folder) / f"{section}-{turn}-{name}.json"
                     measure(trees[name], section, arguments.scale, output)
-                    for goal in goals(json.loads(output.read_text("utf-8"))):
+                    for _, goal in asked(json.loads(output.read_text("utf-8"))):
                         lower[goal.work] = not goal.least
                     for work, value in reached(output).items():
                         turns.setdefault(work, {n: [] for n in trees})[name].append(value)

@@ -4,11 +4,14 @@ processes of its own, which sleep while it is not its turn.
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import statistics
+import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -294,3 +297,59 @@ def _blas_threads(threads: int) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+def _trainer(
+    model: leashed.models.Graph, data: leashed.ClickDataset, lr: float, batch: int, threads: int
+) -> Callable[[float], float]:
+    """Trains for so many seconds; examples per second. Tables and parameters go on."""
+    rule = leashed.Adagrad(lr)
+    tables = leashed.tables.of(model.tables, rule=rule, versions=False)
+    theta = model.init()
+
+    def train(seconds: float) -> float:
+        nonlocal theta
+        result = leashed.train(
+            model,
+            data,
+            until=leashed.until(seconds=seconds),
+            discipline=leashed.Sequential() if threads == 1 else leashed.Hogwild(),
+            rule=rule,
+            threads=threads,
+            batch_size=batch,
+            init=leashed.Init(theta, tables=tables),
+            observe=leashed.Observe(every=1e6),
+        )
+        theta = result.parameters
+        return result.mean_eps
+
+    return train
+
+
+def _torch(arguments: Sequence[str], seconds: float) -> Turn:
+    """A turn of PyTorch, in a process of its own."""
+    command = [sys.executable, "-m", *arguments, str(seconds)]
+    told = subprocess.run(command, check=True, stdout=subprocess.PIPE, encoding="utf-8").stdout
+    return Turn(**json.loads(told))
+
+
+def recommenders(
+    model: leashed.models.Graph,
+    data: leashed.ClickDataset,
+    lr: float,
+    batch: int,
+    threads: int,
+    seconds: float,
+    program: str,
+    ways: Mapping[str, str],
+) -> dict[str, Callable[[], Turn]]:
+    """Leashed and PyTorch's program for a model, each way by its name, with one thread and with all."""
+    found: dict[str, Callable[[], Turn]] = {}
+    for team in sorted({1, threads}):
+        train = _trainer(model, data, lr, batch, team)
+        train(seconds / 2)
+        found[f"leashed ×{team}"] = partial(timed, partial(train, seconds), team)
+        for name, way in ways.items() if installed("torch") else ():
+            arguments = [program, str(batch), str(team), *filter(None, [way])]
+            found[f"{name} ×{team}"] = partial(_torch, arguments, seconds)
+    return found

@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+import leashed
+from leashed.models import Graph
+
 DENSE, TABLES, ROWS, DIM = 13, 26, 100_000, 16
 BOTTOM, TOP = (64, DIM), (64, 32)
 INTERACTIONS = DIM + TABLES * (TABLES + 1) // 2
@@ -21,6 +24,11 @@ FLOPS = 2 * (
     + 3 * (TABLES + 1) * TABLES // 2 * DIM
     + 3 * (INTERACTIONS * TOP[0] + TOP[0] * TOP[1] + TOP[1])
 )
+
+
+def model() -> Graph:
+    """As leashed has it."""
+    return leashed.models.dlrm(ROWS, DIM, DENSE, BOTTOM, TOP, categories=TABLES)
 
 
 def data() -> tuple[NDArray[np.float32], NDArray[np.uint64], NDArray[np.int32]]:

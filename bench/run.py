@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import math
 import os
@@ -20,39 +19,12 @@ from typing import Any
 import leashed
 from bench import machine
 from bench.context import Bench
+from bench.section import sections
 from leashed.base.machine import cores
 from leashed.datasets import Dataset
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "bench" / "results"
-SECTIONS = (
-    "ceilings",
-    "gemm",
-    "network",
-    "update",
-    "disciplines",
-    "memory",
-    "scaling",
-    "peers",
-    "time_to_loss",
-    "rules",
-    "engine",
-    "gradients",
-    "torch_backend",
-    "sparse",
-    "factorisation",
-    "estimators",
-    "tables",
-    "reading",
-    "net",
-    "synchronisation",
-    "recording",
-    "counting",
-    "modes",
-    "virtual",
-    "zoo",
-    "increments",
-)
 _PEERS = (
     *("torch", "numpy", "mkl", "scipy-openblas32", "onednn"),
     *("numba", "scikit-learn", "vowpalwabbit"),
@@ -128,7 +100,7 @@ def main() -> None:
         "--scale", type=float, default=1.0, help="less than 1: shorter, for a look (default: 1)"
     )
     parser.add_argument(
-        "--only", nargs="+", choices=SECTIONS, help="measure these anew and keep the others"
+        "--only", nargs="+", choices=sections(), help="measure these anew and keep the others"
     )
     parser.add_argument("--output", type=Path, default=RESULTS / f"{machine.slug()}.json")
     arguments = parser.parse_args()
@@ -145,22 +117,21 @@ def main() -> None:
     }
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     print(", ".join(f"{name} {value}" for name, value in result["machine"].items()), flush=True)
-    for name in arguments.only or SECTIONS:
+    for name in arguments.only or sections():
         start, load = time.monotonic(), os.getloadavg()[0]
         print(f"{name} …", end=" ", flush=True)
         try:
-            section = importlib.import_module(f"bench.sections.{name}")
+            measured = sections()[name].measure(bench)
         except ModuleNotFoundError as error:
             print(f"not measured: {error}", flush=True)
             continue
-        figures = section.measure(bench)
         seconds = time.monotonic() - start
         print(f"{seconds:.0f} s", flush=True)
         result["sections"][name] = {
             "scale": bench.scale,
             "seconds": round(seconds, 1),
             "load_before": load,
-            "figures": rounded(figures),
+            "figures": rounded(measured),
         }
         arguments.output.write_text(text(result), "utf-8")
     print(arguments.output)

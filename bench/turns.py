@@ -53,6 +53,14 @@ def record(turns: Mapping[str, Sequence[Turn]]) -> dict[str, dict[str, list[floa
     }
 
 
+def shortened(turns: Sequence[Turn]) -> dict[str, list[float]]:
+    """What a record has of the turns of one contender."""
+    return {
+        "eps": [round(turn.eps, 1) for turn in turns],
+        "cpu_share": [round(turn.cpu_share, 3) for turn in turns],
+    }
+
+
 def repeat_disturbed(
     turns: dict[Key, list[Turn]], play: Callable[[Key], Turn], patience: float
 ) -> None:

@@ -13,12 +13,19 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
 import leashed as lsh
-from bench.context import Bench, Record
+from bench import figures
+from bench.context import Bench, Record, only
+from bench.figures import Results
+from bench.markdown import number, paragraphs, table
+from bench.section import Goal
 from leashed import _core
+
+PLACE, TITLE = 110, "Engine"
 
 _LENGTHS = (8, 1_000, 27_354, 134_794, 1_000_000)
 _TURNS = 11
@@ -102,3 +109,73 @@ def _functions(d: int, discipline: lsh.Discipline) -> dict[str, Callable[[], obj
         "call": lambda: engine.workers,
         "empty": lambda: None,
     }
+
+
+def above_traffic(call: str, results: Results) -> float | None:
+    """Microseconds that a call takes beyond its memory traffic, most of all."""
+    found = figures.figures(results, "engine")
+    return max((1e6 * record[f"{call}_above"] for record in found), default=None)
+
+
+def words(results: Results) -> str:
+    """Engine's calls."""
+    records = figures.figures(results, "engine")
+    if not records:
+        return ""
+    lengths = list(dict.fromkeys(record["dimension"] for record in records))
+    rows = []
+    for name in dict.fromkeys(record["discipline"] for record in records):
+        for call in ("read", "push"):
+            line = [f"{name}, {call}"]
+            for d in lengths:
+                record = only(records, discipline=name, dimension=d)[0]
+                line.append(
+                    f"{number(1e6 * record['seconds'][call])} "
+                    f"({number(1e6 * record[f'{call}_above'])})"
+                )
+            rows.append(line)
+        rows.append(
+            [
+                f"{name}, push that looks for NaN",
+                *(
+                    number(
+                        1e6
+                        * only(records, discipline=name, dimension=d)[0]["seconds"]["checked push"]
+                    )
+                    for d in lengths
+                ),
+            ]
+        )
+    return paragraphs(
+        "From Python, one thread, plain SGD, µs a call; in brackets, what is beyond the memory "
+        "traffic that the call stands for (a copy, or the rule's pass), measured in the same turns.",
+        table(["", *(f"d = {d:,}" for d in lengths)], rows),
+    )
+
+
+def profile(results: Results) -> str:
+    """Where a call takes longer than its traffic."""
+    records = figures.figures(results, "engine")
+    worst = max(records, key=lambda r: max(r["read_above"], r["push_above"]))
+    below = max(max(r["read_above"], r["push_above"]) for r in records if r["dimension"] <= 134_794)
+    return (
+        f"Most beyond its traffic: {worst['discipline']}, d = {worst['dimension']:,}, whose push "
+        f"takes {number(1e6 * worst['seconds']['push'])} µs, {number(1e6 * worst['push_above'])} more, "
+        f"and whose read {number(1e6 * worst['seconds']['read'])} µs, "
+        f"{number(1e6 * worst['read_above'])} more: there the goal is a small part of the traffic, "
+        "which leaves the second-level cache and differs from one buffer to the next. Up to "
+        f"d = 134,794 the most is {number(1e6 * below)} µs."
+    )
+
+
+GOALS = [
+    Goal(
+        f"Engine.{call} from Python, above the memory traffic, most of all lengths",
+        2.0,
+        partial(above_traffic, call),
+        least=False,
+        unit=" µs",
+    )
+    for call in ("read", "push")
+]
+PROFILES = {"Engine": profile}

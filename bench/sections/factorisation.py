@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import ctypes
 import os
+import statistics
 import subprocess
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +23,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 import leashed as lsh
-from bench.context import Bench
-from bench.sections.sparse import DIMENSIONS, FEATURES, Contender, Problem, problem, turn
+from bench import figures
+from bench.context import Bench, Record
+from bench.figures import Results
+from bench.markdown import count, paragraphs, table
+from bench.section import Goal
+from bench.sections.sparse import (
+    DIMENSIONS,
+    FEATURES,
+    Contender,
+    Problem,
+    problem,
+    rate_and_loss,
+    turn,
+)
 from bench.turns import Turn, record, take_turns
+
+PLACE, TITLE = 150, "Factorisation machines"
 
 K = 8
 BATCH = 8
@@ -109,13 +125,13 @@ def contenders(p: Problem, threads: int, folder: Path) -> dict[str, tuple[int, C
     }
     found: dict[str, tuple[int, Contender]] = {}
     for name, (rule, batch) in rules.items():
-        for count, alone in ((threads, ""), (1, ", 1 thread")):
+        for team, alone in ((threads, ""), (1, ", 1 thread")):
             discipline = lsh.Hogwild() if not alone else lsh.Sequential()
-            ours = leashed(p, rule, count, discipline, batch)
-            found[f"leashed, {name}{alone}"] = count, ours
+            ours = leashed(p, rule, team, discipline, batch)
+            found[f"leashed, {name}{alone}"] = team, ours
             for level in ("-O2", "-O3"):
-                loop = classical(p, name, count, folder, level)
-                found[f"classical loop, {name}{alone}, {level}"] = count, loop
+                loop = classical(p, name, team, folder, level)
+                found[f"classical loop, {name}{alone}, {level}"] = team, loop
     return found
 
 
@@ -150,3 +166,80 @@ def measure(bench: Bench) -> dict[str, Any]:
         "loss": losses,
         **record(turns),
     }
+
+
+def _loops(found: Record, rule: str) -> list[str]:
+    """The classical loop's settings for a rule, on all threads."""
+    wanted = f"classical loop, {rule}, -"
+    return [name for name in found["rate"] if name.startswith(wanted)]
+
+
+def factorisation_ratio(rule: str, results: Results) -> float | None:
+    """Rows per second over the classical loop's, compiled to be fastest."""
+    found = figures.figures(results, "factorisation")
+    if not found:
+        return None
+    loop = max(_loops(found, rule), key=partial(figures.rate, found))
+    return figures.ratio(found, f"leashed, {rule}", loop)
+
+
+def factorisation_loss(results: Results) -> float | None:
+    """The loss over the classical loop's, most of both rules."""
+    found = figures.figures(results, "factorisation")
+    if not found:
+        return None
+    return max(
+        statistics.median(found["loss"][f"leashed, {rule}"])
+        / min(statistics.median(found["loss"][loop]) for loop in _loops(found, rule))
+        for rule in RATES
+    )
+
+
+def words(results: Results) -> str:
+    """Factorisation machines."""
+    found = figures.figures(results, "factorisation")
+    if not found:
+        return ""
+    rows = [rate_and_loss(found, name) for name in found["rate"]]
+    return paragraphs(
+        f"`models.fm` with k = {found['k']} on rows as above; {count(found['threads'], 'thread')} "
+        "where nothing else is said. The loop (`bench/hogwild_fm.cc`) is compiled with "
+        "`-march=native`, at two levels. Losses after 6 passes with the same step for every example.",
+        table(["", "M rows/s", "CPU share", "loss, median", "its runs"], rows),
+    )
+
+
+def profile(results: Results) -> str:
+    """How both scale."""
+    found = figures.figures(results, "factorisation")
+    lines = []
+    for rule in RATES:
+        loop = max(_loops(found, rule), key=partial(figures.rate, found))
+        alone = loop.replace(", -", ", 1 thread, -")
+        lines.append(
+            f"{rule}: one thread is {figures.ratio(found, f'leashed, {rule}, 1 thread', alone):.2f} times as "
+            "fast as the classical loop's; all threads are "
+            f"{figures.ratio(found, f'leashed, {rule}', f'leashed, {rule}, 1 thread'):.2f} times as fast as "
+            f"one here, the classical loop's {figures.ratio(found, loop, alone):.2f} times."
+        )
+    return " ".join(lines)
+
+
+GOALS = (
+    *(
+        Goal(
+            f"factorisation machine, k = 8, {rule}, rows/s over the classical loop",
+            2.0,
+            partial(factorisation_ratio, rule),
+            unit="×",
+        )
+        for rule in RATES
+    ),
+    Goal(
+        "factorisation machine, loss over the classical loop's, most of both rules",
+        1.02,
+        factorisation_loss,
+        least=False,
+    ),
+)
+PROFILES = {"Factorisation machines": profile}

@@ -8,15 +8,22 @@ threads.
 from __future__ import annotations
 
 import importlib.util
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numba
 import numpy as np
 
 import leashed as lsh
-from bench.context import Bench, Record
+from bench import figures
+from bench.context import Bench, Record, only
+from bench.figures import Results
+from bench.markdown import count, paragraphs, table, thousands
+from bench.section import Goal
+from bench.sections.ceilings import team
 from bench.turns import Turn, record, take_turns, timed
+
+PLACE, TITLE = 120, "Gradients from outside"
 
 _EXAMPLE = Path(__file__).parents[2] / "examples" / "numba_logistic_regression.py"
 _FEATURES = (40, 784)
@@ -45,6 +52,8 @@ def _example(features: int) -> Any:
 
 
 def _row_by_row(features: int) -> Any:
+    import numba  # noqa: PLC0415
+
     @numba.cfunc(lsh.gradients.signature(), fastmath=True)
     def logistic(theta, x, rows, y, batch, gradient, workspace, user_data):  # type: ignore[no-untyped-def] # noqa: ARG001
         weights = numba.carray(theta, features)
@@ -105,3 +114,55 @@ def _turns(bench: Bench, features: int, threads: int) -> Record:
 
 def _external(function: Any, features: int) -> Any:
     return lsh.models.external(function, dimension=features, features=features)
+
+
+def gradient_ratio(threads: int, results: Results) -> float | None:
+    """The Numba function's examples per second over the engine's own, least of the sizes."""
+    found = only(figures.figures(results, "gradients"), threads=threads)
+    return min((figures.ratio(record, "Numba", "built-in") for record in found), default=None)
+
+
+def words(results: Results) -> str:
+    """Functions from outside."""
+    records = figures.figures(results, "gradients")
+    if not records:
+        return ""
+    names = list(records[0]["rate"])
+    rows = [
+        [
+            f"{record['features']} features, {count(record['threads'], 'thread')}",
+            *(thousands(figures.rate(record, name)) for name in names),
+            *(f"{figures.ratio(record, name, 'built-in'):.2f}" for name in names[1:]),
+        ]
+        for record in records
+    ]
+    head = ["examples/s", *names, *(f"{name}, over built-in" for name in names[1:])]
+    return paragraphs(
+        "Logistic regression on dense rows, batches of 64, HOG_direct: the gradient of "
+        "`examples/numba_logistic_regression.py`, which takes four rows at a time, and the same "
+        "written row by row.",
+        table(head, rows),
+    )
+
+
+def profile(_: Results) -> str:
+    """What makes a function from outside slow."""
+    return (
+        "The engine calls the function with pointers to its own memory, once a batch: what it takes "
+        "is its own loops, as the compiler made them."
+    )
+
+
+def goals(results: Results) -> list[Goal]:
+    """With one thread and with all."""
+    return [
+        Goal(
+            f"Numba gradient, EPS over the built-in one's, {count(threads, 'thread')}",
+            0.90,
+            partial(gradient_ratio, threads),
+        )
+        for threads in team(results)
+    ]
+
+
+PROFILES = {"Gradients from outside": profile}

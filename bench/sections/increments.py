@@ -4,9 +4,11 @@ of a table were updated, and after none, which is the scan over the rows' header
 
 from __future__ import annotations
 
+import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import leashed as lsh
-from bench.context import Bench
-from bench.increments import KINDS
+from bench import figures
+from bench.context import Bench, Record
+from bench.figures import Results
+from bench.markdown import number, table
+from bench.section import Goal
+
+PLACE, TITLE = 260, "Incremental checkpoints"
 
 _ROWS, _DIM = 1_000_000, 16
 _ROUNDS = 7
@@ -73,3 +80,63 @@ def measure(bench: Bench) -> list[dict[str, Any]]:
             bytes_of = {what: file.stat().st_size for what, file in path.items()}
         found.append({"figure": kind, "rows": len(live), "seconds": seconds, "bytes": bytes_of})
     return found
+
+
+KINDS = ("fixed", "growing", "evicting")
+
+
+def _median(record: Record, what: str) -> float:
+    return statistics.median(record["seconds"][what])
+
+
+def _bytes(record: Record) -> float:
+    return float(100 * record["bytes"]["changes"] / record["bytes"]["all"])
+
+
+def _time(record: Record) -> float:
+    beside_scan = _median(record, "changes") - _median(record, "scan")
+    return 100 * beside_scan / _median(record, "all")
+
+
+def bytes_share(kind: str, results: Results) -> float | None:
+    """Of a file of all rows, in percent."""
+    found = figures.one(results, "increments", kind)
+    return None if found is None else _bytes(found)
+
+
+def time_share(kind: str, results: Results) -> float | None:
+    """Beside the scan, of what writing all rows takes, in percent."""
+    found = figures.one(results, "increments", kind)
+    return None if found is None else _time(found)
+
+
+def words(results: Results) -> str:
+    """Bytes and times by kind of table."""
+    rows = [
+        [
+            record["figure"],
+            f"{record['rows']:,}",
+            *(f"{number(1000 * _median(record, what))} ms" for what in ("all", "changes", "scan")),
+            f"{number(_bytes(record))}%",
+            f"{number(_time(record))}%",
+        ]
+        for record in figures.records(results, "increments")
+    ]
+    head = ["table", "rows", "all rows", "1% changed", "none changed: the scan"]
+    return table([*head, "bytes", "time beside the scan"], rows) if rows else ""
+
+
+GOALS = [
+    Goal(
+        f"1% of the rows changed, {kind} table: {what}",
+        3.0,
+        partial(share, kind),
+        least=False,
+        unit="%",
+    )
+    for kind in KINDS
+    for what, share in (
+        ("bytes of all rows'", bytes_share),
+        ("time of all rows', beside the scan", time_share),
+    )
+]

@@ -7,6 +7,7 @@ read before; both by as many threads as there are processors, and the stream's b
 
 from __future__ import annotations
 
+import statistics
 import tempfile
 import time
 from collections.abc import Callable
@@ -15,9 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import leashed as lsh
-from bench import dlrm, readers
-from bench.context import Bench
-from bench.turns import Turn, record, take_turns, timed
+from bench import dlrm, figures, readers
+from bench.context import Bench, Record
+from bench.figures import Results
+from bench.markdown import count, number, paragraphs, table
+from bench.section import Goal
+from bench.turns import Turn, quiet_median, record, take_turns, timed
+
+PLACE, TITLE = 220, "Reading text"
 
 _ROWS = 1 << 17
 _ROUNDS = 5
@@ -34,9 +40,7 @@ def _read(read: Callable[[Path, int], Any], path: Path, threads: int) -> float:
 
 def _trainer(data: Any, batch: int, threads: int, waits: list[float]) -> Callable[[float], float]:
     """Trains for so many seconds; examples per second."""
-    model = lsh.models.dlrm(
-        dlrm.ROWS, dlrm.DIM, dlrm.DENSE, dlrm.BOTTOM, dlrm.TOP, categories=dlrm.TABLES
-    )
+    model = dlrm.model()
     rule = lsh.Adagrad(dlrm.LR)
     tables = lsh.tables.of(model.tables, rule=rule, versions=False)
 
@@ -89,3 +93,69 @@ def measure(bench: Bench) -> list[dict[str, Any]]:
                 | record(turns)
             )
     return found
+
+
+def _from_text(record: Record) -> float:
+    rate, share = record["rate"], record["cpu_share"]
+    text, memory = (quiet_median(rate[name], share[name]) for name in ("text", "memory"))
+    return text / memory
+
+
+def over_peers(results: Results) -> float | None:
+    """Bytes per second over those of the fastest peer."""
+    found = figures.records(results, "reading", figure="reading")
+    rates = {n: statistics.median(r) for n, r in found[0]["rate"].items()} if found else {}
+    peers = [rate for name, rate in rates.items() if name != "leashed"]
+    return rates["leashed"] / max(peers) if peers else None
+
+
+def from_text(batch: int, results: Results) -> float | None:
+    """Examples per second of DLRM trained from text, over those from memory."""
+    found = figures.records(results, "reading", figure="training", batch=batch)
+    return _from_text(found[0]) if found else None
+
+
+def words(results: Results) -> str:
+    """All of it."""
+    read, trained = (
+        figures.records(results, "reading", figure=figure) for figure in ("reading", "training")
+    )
+    if not read:
+        return ""
+    rates = [
+        [name, number(statistics.median(rate) / 1e6), number(statistics.median(share))]
+        for (name, rate), share in zip(
+            read[0]["rate"].items(), read[0]["cpu_share"].values(), strict=True
+        )
+    ]
+    ratios = [
+        [
+            str(record["batch"]),
+            number(_from_text(record)),
+            f"{statistics.median(record['waits']['text']):.2%}",
+        ]
+        for record in trained
+    ]
+    return paragraphs(
+        f"A file in Criteo's format into the same arrays, {read[0]['bytes'] / 1e6:.0f} MB, "
+        f"{count(read[0]['threads'], 'thread')}; medians of the turns.",
+        table(["", "MB/s", "share of the processors"], rates),
+        "DLRM trained from that text, beside training from the same rows in memory: the readers' "
+        "threads are beside the trainers' on the same processors.",
+        table(["batch", "examples/s over memory's", "trainers wait for data"], ratios),
+    )
+
+
+GOALS = (
+    Goal(
+        "Criteo's text into arrays, bytes/s over the fastest library's", 1.5, over_peers, unit="×"
+    ),
+    *(
+        Goal(
+            f"DLRM, batch {batch}, trained from text, examples/s over from memory",
+            0.75,
+            partial(from_text, batch),
+        )
+        for batch in _BATCHES
+    ),
+)

@@ -7,14 +7,22 @@ behind a link of limited bandwidth where that is said (``leashed.cluster.shadows
 
 from __future__ import annotations
 
+import statistics
 import time
 
 import leashed as lsh
+from bench import figures
 from bench.context import Bench, Record
+from bench.figures import Results
+from bench.markdown import number, paragraphs, table
+from bench.section import Goal
 from leashed import sync
+from leashed.base.table import MISSING
 from leashed.cluster.shadowsync.fleet import Trained, train_together
 from leashed.cluster.shadowsync.servers import Servers
 from leashed.studies.intervals import ratio
+
+PLACE, TITLE = 190, "Synchronisation"
 
 _BATCH = 64
 _SECONDS = 1.5  # of a run
@@ -154,3 +162,141 @@ def _counted(bench: Bench, synchroniser: sync.Synchroniser | None, servers: Serv
         "dropped": sum(result.dropped for result in trained.results),
         "dropped_for_sync": trained.dropped_for_sync,
     }
+
+
+_NAMES = {
+    "background": "in the background, link limited, a processor free for it",
+    "hung": "a sync server that accepts and never answers",
+    "slow": "a sync server behind 2 MB/s",
+}
+
+
+def _gap(gaps: list[float | None]) -> str:
+    known = [gap for gap in gaps if gap is not None]
+    return number(statistics.median(known)) if known else MISSING
+
+
+def cost(results: Results) -> str:
+    """Pairs of runs with and without it."""
+    rows = []
+    for figure, name in _NAMES.items():
+        for record in figures.records(results, "synchronisation", figure=figure):
+            mean, low, high = record["ratio"]
+            pairs = len(record["eps"]["with"])
+            rows.append(
+                [name, str(pairs), f"{mean:.4f} ({low:.4f} to {high:.4f})", _gap(record["gaps"])]
+            )
+    if not rows:
+        return ""
+    return paragraphs(
+        "One trainer with one worker and S-EASGD, beside the same without it: examples per second "
+        "over those of the run next to it, mean of the pairs and its 95% interval.",
+        table(["", "pairs", "EPS, ratio (95%)", "sync gap"], rows),
+    )
+
+
+def same_work(results: Results) -> str:
+    """CPU seconds and what is dropped."""
+    rows = []
+    for record in figures.records(results, "synchronisation", figure="same work"):
+        medians = [
+            number(statistics.median(record[name]))
+            for name in ("eps", "cpu_seconds", "server_cpu_seconds")
+        ]
+        dropped = sum(record["dropped"]) / sum(record["gradients"])
+        lost = sum(record["dropped_for_sync"]) / sum(record["gradients"])
+        rows.append([record["way"], *medians, _gap(record["gap"]), f"{dropped:.3%}", f"{lost:.3%}"])
+    if not rows:
+        return ""
+    return paragraphs(
+        "All processors train, and the link has no limit: the same batches under Leashed with T_p = 0, "
+        "in the background as often as it goes, in the foreground as often, and without "
+        "synchronisation. Medians of the turns.",
+        table(
+            [
+                "",
+                "examples/s",
+                "CPU, s",
+                "sync server's CPU, s",
+                "sync gap",
+                "gradients dropped",
+                "for it",
+            ],
+            rows,
+        ),
+    )
+
+
+def exchanges(results: Results) -> str:
+    """Exchanges against a raw loop."""
+    rows = [
+        [
+            f"{record['bytes'] / 1e6:g} MB",
+            str(record["processors"]),
+            number(1e3 * record["raw_seconds"]),
+            number(1e3 * record["seconds"]),
+            f"{record['ratio']:.2f}",
+        ]
+        for record in figures.records(results, "synchronisation", figure="exchange")
+    ]
+    if not rows:
+        return ""
+    return paragraphs(
+        "A vector pushed to a sync server and pulled from it, mixed there, between two processes over "
+        "TCP loopback, beside a raw loop in turns that moves as many bytes both ways.",
+        table(["", "processors", "raw, ms", "exchange, ms", "bytes/s, ratio"], rows),
+    )
+
+
+def words(results: Results) -> str:
+    """All of it."""
+    return paragraphs(cost(results), same_work(results), exchanges(results))
+
+
+def loss(results: Results) -> float | None:
+    """Of examples per second by the background's synchronisation: the upper end of its interval."""
+    found = figures.records(results, "synchronisation", figure="background")
+    return 1.0 - float(found[0]["ratio"][1]) if found else None
+
+
+def faulty(results: Results) -> float | None:
+    """What a hung or slow sync server changes examples per second by, at most: the farther end of
+    either interval.
+    """
+    found = [
+        record
+        for name in ("hung", "slow")
+        for record in figures.records(results, "synchronisation", figure=name)
+    ]
+    return max((abs(end - 1.0) for r in found for end in r["ratio"][1:]), default=None)
+
+
+def least_exchange(results: Results) -> float | None:
+    """Bytes per second of exchanges over the raw loop's, each side with a processor: the least."""
+    found = figures.records(results, "synchronisation", figure="exchange", processors=2)
+    return min((record["ratio"] for record in found), default=None)
+
+
+GOALS = (
+    Goal(
+        "push and pull of 540 KB and 100 MB with a sync server, a processor each, bytes/s over a raw "
+        "loop's, least",
+        0.85,
+        least_exchange,
+        place=280,
+    ),
+    Goal(
+        "background synchronisation, loss of EPS, upper end of its interval",
+        0.02,
+        loss,
+        least=False,
+        place=280,
+    ),
+    Goal(
+        "a hung or slow sync server, change of EPS, farther end of its interval",
+        0.02,
+        faulty,
+        least=False,
+        place=280,
+    ),
+)

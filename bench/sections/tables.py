@@ -8,82 +8,36 @@ ceiling's and PyTorch's; the contenders take turns, PyTorch in processes of its 
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from collections.abc import Callable
+import statistics
 from functools import partial
 from typing import Any
 
 import leashed as lsh
-from bench import dlrm
-from bench.context import Bench, installed
-from bench.turns import Turn, record, take_turns, timed
+from bench import dlrm, figures
+from bench.contenders import recommenders as contenders
+from bench.context import Bench, only
+from bench.figures import Results
+from bench.markdown import count, number, paragraphs, table, thousands
+from bench.section import Goal
+from bench.turns import quiet_median, record, take_turns
 from leashed import _core
+from leashed.base.table import MISSING
+
+PLACE, TITLE = 170, "DLRM and tables"
 
 _ROUNDS = 3
 _SECONDS = 2.0  # of a turn
 _CEILING_SECONDS = 6.0  # of a batch size
 _GRADIENT_SECONDS = 2.0  # of a batch size
-LAYOUTS = ("fused", "tables")
-
-
-def leashed(batch: int, threads: int) -> Callable[[float], float]:
-    """Trains for so many seconds; examples per second. Tables and parameters go on."""
-    x, ids, y = dlrm.data()
-    model = lsh.models.dlrm(
-        dlrm.ROWS, dlrm.DIM, dlrm.DENSE, dlrm.BOTTOM, dlrm.TOP, categories=dlrm.TABLES
-    )
-    data = lsh.ClickDataset.from_arrays(x, ids, y)
-    rule = lsh.Adagrad(dlrm.LR)
-    tables = lsh.tables.of(model.tables, rule=rule, versions=False)
-    theta = model.init()
-
-    def train(seconds: float) -> float:
-        nonlocal theta
-        result = lsh.train(
-            model,
-            data,
-            until=lsh.until(seconds=seconds),
-            discipline=lsh.Sequential() if threads == 1 else lsh.Hogwild(),
-            rule=rule,
-            threads=threads,
-            batch_size=batch,
-            init=lsh.Init(theta, tables=tables),
-            observe=lsh.Observe(every=1e6),
-        )
-        theta = result.parameters
-        return result.mean_eps
-
-    return train
-
-
-def torch(batch: int, threads: int, layout: str, seconds: float) -> Turn:
-    """A turn of PyTorch, in a process of its own."""
-    command = [sys.executable, "-m", "bench.torch_dlrm", str(batch), str(threads), layout]
-    told = subprocess.run(
-        [*command, str(seconds)], check=True, stdout=subprocess.PIPE, encoding="utf-8"
-    ).stdout
-    return Turn(**json.loads(told))
-
-
-def contenders(batch: int, threads: int, seconds: float) -> dict[str, Callable[[], Turn]]:
-    """By name, with the threads of each."""
-    found: dict[str, Callable[[], Turn]] = {}
-    for team in sorted({1, threads}):
-        train = leashed(batch, team)
-        train(seconds / 2)
-        found[f"leashed ×{team}"] = partial(timed, partial(train, seconds), team)
-        if installed("torch"):
-            for layout in LAYOUTS:
-                found[f"PyTorch {layout} ×{team}"] = partial(torch, batch, team, layout, seconds)
-    return found
+_WAYS = {f"PyTorch {layout}": layout for layout in ("fused", "tables")}
 
 
 def measure(bench: Bench) -> list[dict[str, Any]]:
     """A record of each batch size, with the turns of all contenders, and the ceilings' figures."""
     seconds = bench.seconds(_SECONDS, least=0.2)
     found: list[dict[str, Any]] = []
+    x, ids, y = dlrm.data()
+    model, data = dlrm.model(), lsh.ClickDataset.from_arrays(x, ids, y)
     for batch in dlrm.BATCHES:
         found += bench.run(
             "bench_rows",
@@ -94,7 +48,10 @@ def measure(bench: Bench) -> list[dict[str, Any]]:
             dlrm.EXPONENT,
             batch,
         )
-        turns = take_turns(contenders(batch, bench.threads, seconds), bench.times(_ROUNDS))
+        teams = contenders(
+            model, data, dlrm.LR, batch, bench.threads, seconds, "bench.torch_dlrm", _WAYS
+        )
+        turns = take_turns(teams, bench.times(_ROUNDS))
         found.append(
             {
                 "figure": "dlrm",
@@ -115,3 +72,191 @@ def measure(bench: Bench) -> list[dict[str, Any]]:
         dlrm.EXPONENT,
     )
     return found
+
+
+def _ceiling(results: Results, batch: int, threads: int) -> tuple[float, float, float] | None:
+    """Seconds of an example, all threads together: of its products, of its rows, and both."""
+    found = only(figures.records(results, "tables", figure="rows"), batch=batch, threads=threads)
+    if not found:
+        return None
+    record = found[0]
+    products = dlrm.FLOPS / (1e9 * quiet_median(record["gflops"], record["cpu_share"]))
+    rows = 1.0 / quiet_median(record["examples"], record["cpu_share"])
+    return products, rows, products + rows
+
+
+def of_ceiling(batch: int, results: Results) -> float | None:
+    """Of the ceiling's rate on all threads, what is reached."""
+    found = only(figures.records(results, "tables", figure="dlrm"), batch=batch)
+    if not found:
+        return None
+    threads = found[0]["threads"]
+    ceiling = _ceiling(results, batch, threads)
+    return None if ceiling is None else figures.rate(found[0], f"leashed ×{threads}") * ceiling[2]
+
+
+def over_torch(batch: int, results: Results) -> float | None:
+    """Examples per second over PyTorch's at its best setting."""
+    found = only(figures.records(results, "tables", figure="dlrm"), batch=batch)
+    rates = [
+        figures.rate(record, name)
+        for record in found
+        for name in record["rate"]
+        if name.startswith("PyTorch")
+    ]
+    if not rates:
+        return None
+    return figures.rate(found[0], f"leashed ×{found[0]['threads']}") / max(rates)
+
+
+def _gain(results: Results, batch: int) -> tuple[float, float] | None:
+    """How many times as fast all threads are as one, and in the ceiling's program on the rows."""
+    found = only(figures.records(results, "tables", figure="dlrm"), batch=batch)
+    if not found or found[0]["threads"] < 2:
+        return None
+    record, threads = found[0], found[0]["threads"]
+    one, all_threads = (_ceiling(results, batch, n) for n in (1, threads))
+    if one is None or all_threads is None:
+        return None
+    own = figures.rate(record, f"leashed ×{threads}") / figures.rate(record, "leashed ×1")
+    return own, one[2] / all_threads[2]
+
+
+def gain(results: Results) -> float | None:
+    """Least of all batches: what all threads gain, over what the ceiling does."""
+    found = [_gain(results, batch) for batch in dlrm.BATCHES]
+    return min((own / ceiling for own, ceiling in filter(None, found)), default=None)
+
+
+def growing(results: Results) -> float | None:
+    """Rows per second of growing tables over fixed ones', in the same turns."""
+    found = figures.records(results, "tables", figure="growing")
+    if not found:
+        return None
+    pairs = zip(found[0]["growing"], found[0]["fixed"], strict=True)
+    return statistics.median(grows / fixed for grows, fixed in pairs)
+
+
+def words(results: Results) -> str:
+    """DLRM, and tables."""
+    found = figures.records(results, "tables", figure="dlrm")
+    if not found:
+        return ""
+    names = list(found[0]["rate"])
+    return paragraphs(
+        f"DLRM: {dlrm.DENSE} numbers, {dlrm.TABLES} tables of {dlrm.ROWS:,} × {dlrm.DIM}, "
+        f"{dlrm.FLOPS / 1e3:.0f} kFLOP an example, Adagrad, ids by Zipf's law with exponent "
+        f"{dlrm.EXPONENT}; thousand examples per second, medians of the turns. Rows have no versions "
+        "(`versions=False`), as the others' have none. PyTorch has a table for each feature, or one "
+        "for all with offsets (fused), and sparse gradients.",
+        table(
+            ["", *(f"batch {record['batch']}" for record in found)],
+            [[name, *(thousands(figures.rate(r, name)) for r in found)] for name in names],
+        ),
+        _ceilings(results),
+        _growing(results),
+    )
+
+
+def _ceilings(results: Results) -> str:
+    rows = []
+    for found in figures.records(results, "tables", figure="dlrm"):
+        for threads in sorted({1, found["threads"]}):
+            ceiling = _ceiling(results, found["batch"], threads)
+            if ceiling is None:
+                continue
+            products, of_rows, both = ceiling
+            rows.append(
+                [
+                    f"batch {found['batch']}, {count(threads, 'thread')}",
+                    number(1e6 * products),
+                    number(1e6 * of_rows),
+                    thousands(1.0 / both),
+                    f"{figures.rate(found, f'leashed ×{threads}') * both:.2f}",
+                ]
+            )
+    return paragraphs(
+        "Its ceiling: the products at the FMA rate, and after them the rows, read and updated by a "
+        "program of its own that has them in 128 bytes without a header.",
+        table(
+            ["", "products, µs", "rows, µs", "thousand examples/s", "reached"],
+            rows,
+        ),
+    )
+
+
+def _growing(results: Results) -> str:
+    value = growing(results)
+    rate = figures.records(results, "tables", figure="growing")
+    fixed = MISSING if not rate else number(statistics.median(rate[0]["fixed"]) / 1e6)
+    return (
+        f"Rows of batches of {rate[0]['batch'] if rate else MISSING} examples, found and updated by "
+        f"one thread: {fixed} million distinct rows per second in fixed tables, "
+        f"{MISSING if value is None else f'{value:.2f}'} times as many in growing ones that know all "
+        "their ids."
+    )
+
+
+def profile(results: Results) -> str:
+    """What all threads gain."""
+    lines = []
+    for batch in dlrm.BATCHES:
+        found = _gain(results, batch)
+        if found is not None:
+            lines.append(
+                f"Batch {batch}: all threads are {found[0]:.2f} times as fast as one, in the ceiling "
+                f"{found[1]:.2f} times."
+            )
+    return paragraphs(" ".join(lines), _ceilings(results), _steps(results))
+
+
+def _steps(results: Results) -> str:
+    """What an example's step of one thread is made of."""
+    rows = []
+    for gradient in figures.records(results, "tables", figure="dlrm_gradient"):
+        batch = gradient["batch_size"]
+        found = only(figures.records(results, "tables", figure="dlrm"), batch=batch)
+        ceiling = _ceiling(results, batch, 1)
+        if not found or ceiling is None:
+            continue
+        step, alone = (
+            1.0 / figures.rate(found[0], "leashed ×1"),
+            1.0 / gradient["examples_per_second"],
+        )
+        parts = (step, alone, ceiling[0], step - alone, ceiling[1])
+        rows.append([f"batch {batch}", *(number(1e6 * part) for part in parts)])
+    if not rows:
+        return ""
+    return paragraphs(
+        "An example's step by one thread, in µs: the gradient by itself, on rows that have been "
+        "copied (`bench_graph`), which besides products is the interaction and copies between layers; "
+        "and what is left, the finding, copying and updating of rows and the update of the dense part.",
+        table(
+            ["", "step", "gradient", "products at the FMA rate", "the rest", "rows in the ceiling"],
+            rows,
+        ),
+    )
+
+
+GOALS = (
+    *(
+        Goal(
+            f"DLRM, batch {batch}, training at its ceiling, all threads",
+            0.6,
+            partial(of_ceiling, batch),
+        )
+        for batch in dlrm.BATCHES
+    ),
+    *(
+        Goal(
+            f"DLRM, batch {batch}, examples/s over PyTorch's best",
+            target,
+            partial(over_torch, batch),
+            unit="×",
+        )
+        for batch, target in zip(dlrm.BATCHES, (6.0, 5.0, 4.0), strict=True)
+    ),
+    Goal("DLRM, all threads over one, over what the ceiling gains, least", 1.8 / 1.9, gain),
+    Goal("growing tables that know their ids, rows/s over fixed ones", 0.8, growing),
+)
+PROFILES = {"DLRM and tables": profile}

@@ -20,20 +20,30 @@ to a plain PyTorch loop in one process at its best settings that ends itself in 
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 import leashed
+from bench import figures
+from bench.charts import Bars
 from bench.contenders import Cell, Snapshot, Team, torch_contenders
-from bench.context import BATCHES, Bench
+from bench.context import BATCHES, Bench, Record
+from bench.figures import Results
+from bench.markdown import number, paragraphs, table, thousands
 from bench.networks import NETWORKS, Floats
+from bench.section import Goal, Parts
+from bench.sections.peers import best_peer
+from leashed.base.table import MISSING
 from leashed.datasets import Dataset
 from leashed.training.run import mean_loss
+
+PLACE, TITLE = 70, "Time to a loss"
 
 LOSS_FRACTION = 0.1
 _TUNE_SECONDS = 45.0
@@ -213,3 +223,150 @@ def reached(snapshots: list[Snapshot], there: Callable[[Floats], bool]) -> float
             return snapshots[first].seconds
         begin = look + 1
     return math.inf
+
+
+def median_seconds(seconds: Sequence[float | None]) -> float:
+    """Of times to a loss; a run that did not get there took infinitely long."""
+    return statistics.median(math.inf if s is None else s for s in seconds)
+
+
+def races(results: Results) -> list[Record]:
+    """PyTorch's finals with their medians, the soonest first."""
+    found = figures.figures(results, "time_to_loss")
+    if not found:
+        return []
+    return sorted(
+        ({**entry, "median": median_seconds(entry["seconds"])} for entry in found["PyTorch"]),
+        key=lambda entry: entry["median"],
+    )
+
+
+def returns(results: Results) -> list[Record]:
+    """PyTorch's loops by the caller's clock, with their medians, the soonest first."""
+    found = figures.figures(results, "time_to_loss")
+    entries = found.get("PyTorch loop", []) if found else []
+    return sorted(
+        ({**entry, "median": median_seconds(entry["returned"])} for entry in entries),
+        key=lambda entry: entry["median"],
+    )
+
+
+def race_ratio(results: Results) -> float | None:
+    """How many times sooner leashed is there than PyTorch's soonest."""
+    theirs = races(results)
+    if not theirs:
+        return None
+    ours = median_seconds(figures.figures(results, "time_to_loss")["leashed"]["seconds"])
+    return float(theirs[0]["median"] / ours)
+
+
+def words(results: Results) -> Parts:
+    found = figures.figures(results, "time_to_loss")
+    if not found:
+        return ()
+    ours = found["leashed"]
+    mine = (
+        f"leashed {ours['discipline']} ×{ours['threads']}, batch {ours['batch_size']}, "
+        f"η = {ours['lr']:g}"
+    )
+    entries = [(mine, median_seconds(ours["seconds"]), ours["seconds"])]
+    entries += [
+        (f"{e['contender']}, batch {e['batch_size']}, η = {e['lr']:g}", e["median"], e["seconds"])
+        for e in races(results)
+    ]
+    chart = Bars(
+        "time_to_loss",
+        f"Time to {found['loss_fraction']:.0%} of the initial loss, MLP",
+        [name for name, _, _ in entries],
+        {"median": [seconds for _, seconds, _ in entries]},
+        "seconds",
+    )
+    rows = [
+        [name, number(median), *(MISSING if s is None else number(s) for s in seconds)]
+        for name, median, seconds in entries
+    ]
+    head = ["", "median, s", *(f"seed {k + 1}" for k in range(len(ours["seconds"])))]
+    return (
+        (
+            f"Each seed gives all the same initial parameters (He). leashed was chosen by "
+            f"`leashed.tune` in {number(ours['search_seconds'])} s and {ours['trials']} trials, "
+            f"PyTorch's settings from {len(found['PyTorch trials'])} trials in "
+            f"{number(found['PyTorch search_seconds'])} s, both with seed 0. A clock runs from the "
+            "start of the threads to the copy of the parameters at which the loss was first reached; "
+            "copies are kept about every 1 ms at first. PyTorch's are all evaluated after the run; leashed's "
+            "monitor evaluates some beside the workers."
+        ),
+        chart,
+        table(head, rows),
+        _returns(results, mine),
+    )
+
+
+def _returns(results: Results, mine: str) -> str:
+    found = figures.figures(results, "time_to_loss")
+    ours = found["leashed"]
+    if "returned" not in ours:
+        return ""
+    entries = [(mine, median_seconds(ours["returned"]), ours["returned"])]
+    entries += [
+        (
+            f"{e['contender']}, batch {e['batch_size']}, η = {e['lr']:g}",
+            e["median"],
+            e["returned"],
+        )
+        for e in returns(results)
+    ]
+    both = list(zip(ours["seconds"], ours["returned"], strict=True))
+    slack = 4 * ours["evaluation_seconds"]
+    within = sum(reached is not None and back <= 1.3 * reached + slack for reached, back in both)
+    head = ["from call to return", "median, s", *(f"seed {k + 1}" for k in range(len(both)))]
+    return paragraphs(
+        "By the caller's clock, from the call to the return, with every evaluation; PyTorch's is a "
+        "loop in one process that evaluates when the mean loss of its last five hundred examples says "
+        f"so, as leashed does. An evaluation takes one thread "
+        f"{number(ours['evaluation_seconds'])} s; {within} of leashed's {len(both)} runs returned "
+        "within 1.3 times the time reached and four evaluations.",
+        table(
+            head,
+            [
+                [name, number(median), *(MISSING if s is None else number(s) for s in seconds)]
+                for name, median, seconds in entries
+            ],
+        ),
+    )
+
+
+def profile(results: Results) -> str:
+    """Updates needed and time an update."""
+    found = figures.figures(results, "time_to_loss")
+    if not found:
+        return ""
+    ours = found["leashed"]
+    seconds = median_seconds(ours["seconds"])
+    updates = statistics.median(ours["updates"])
+    rate = best_peer(results, "leashed", "MLP", ours["batch_size"])
+    text = (
+        f"leashed needed {number(updates)} updates of {ours['batch_size']} examples, "
+        f"{number(updates * ours['batch_size'] / results['data']['examples'])} passes over the data, "
+        f"in {number(seconds)} s: {thousands(updates * ours['batch_size'] / seconds)} examples/s"
+    )
+    if rate is not None:
+        text += f", beside {thousands(figures.eps(rate))} examples/s of training without a loss to reach"
+    theirs = races(results)
+    if theirs:
+        text += (
+            ". What bounds the ratio is theirs over ours in examples/s, times the examples that each "
+            "needs."
+        )
+    return text
+
+
+GOALS = (
+    Goal(
+        "time to 10% of the initial loss, times sooner than PyTorch's best",
+        2.0,
+        race_ratio,
+        unit="×",
+    ),
+)
+PROFILES = {"Time to a loss": profile}

@@ -10,224 +10,105 @@ module traced by ``torch.jit.trace``, which runs without Python and so without t
 
 from __future__ import annotations
 
-import statistics
-import time
-import warnings
-from collections.abc import Callable
-from typing import Any
-
-import torch
-import torch.multiprocessing as mp
-from torch import nn
-
-import leashed as lsh
-import leashed.torch
+from bench import figures
 from bench.context import Bench, Record
-from bench.turns import Turn, record, take_turns, timed
+from bench.figures import Results
+from bench.markdown import number, paragraphs, table
+from bench.section import Goal
 
-_BATCHES = (16, 64)
-_ROWS = 8192
-_LOOP_TURNS, _LOOP_SECONDS = 41, 0.025
-_ROUNDS, _SECONDS = 7, 0.4
-
-_RULES: dict[str, tuple[lsh.Rule, Callable[..., torch.optim.Optimizer], dict[str, Any]]] = {
-    "SGD": (lsh.SGD(1e-3), torch.optim.SGD, {"lr": 1e-3}),
-    "Momentum": (lsh.Momentum(1e-3), torch.optim.SGD, {"lr": 1e-3, "momentum": 0.9}),
-    "Adam": (lsh.Adam(1e-3), torch.optim.Adam, {"lr": 1e-3}),
-}
+PLACE, TITLE = 130, "PyTorch on the engine"
 
 
 def measure(bench: Bench) -> dict[str, list[Record]]:
     """``optimizer``: steps per second and ratios; ``hogwild``: steps per second of every turn."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        return {
-            "optimizer": [
-                _optimizers(bench, model, batch, rule)
-                for model in _MODELS
-                for batch in _BATCHES
-                for rule in _RULES
-            ],
-            "hogwild": [_hogwild(bench, model, batch) for model in _MODELS for batch in _BATCHES],
-        }
-    finally:
-        torch.set_num_threads(threads)
+    from bench import torch_loops  # noqa: PLC0415
+
+    return torch_loops.measure(bench)
 
 
-def mlp() -> nn.Module:
-    torch.manual_seed(0)
-    return nn.Sequential(
-        nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(),
-        nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 10),
-    )  # fmt: skip
+def optimizer_ratio(results: Results) -> float | None:
+    """Steps per second of a loop over those with PyTorch's faster optimizer, least of all."""
+    found = figures.part(results, "torch_backend", "optimizer")
+    return min((min(record["ratio"].values()) for record in found), default=None)
 
 
-def cnn() -> nn.Module:
-    torch.manual_seed(0)
-    return nn.Sequential(
-        nn.Unflatten(1, (1, 28)), nn.Conv2d(1, 4, 3), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(4, 8, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
-        nn.Linear(200, 128), nn.ReLU(), nn.Linear(128, 10),
-    )  # fmt: skip
+def fit_ratio(results: Results) -> float | None:
+    """``leashed.torch.fit`` over PyTorch's processes, each at its best, least of all."""
+    found = figures.part(results, "torch_backend", "hogwild")
+    return min(
+        (
+            figures.ratio(r, figures.fastest(r, "leashed"), figures.fastest(r, "torch"))
+            for r in found
+        ),
+        default=None,
+    )
 
 
-_MODELS: dict[str, Callable[[], nn.Module]] = {"MLP": mlp, "CNN": cnn}
-
-
-def data(model: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """Random examples."""
-    generator = torch.Generator().manual_seed(0)
-    shape = (_ROWS, 784) if model == "MLP" else (_ROWS, 28, 28)
-    x = torch.randn(shape, generator=generator)
-    return x, torch.randint(0, 10, (_ROWS,), generator=generator)
-
-
-def traced(module: nn.Module, model: str, batch: int) -> Any:
-    """The module as a graph."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        return torch.jit.trace(module, data(model)[0][:batch])
-
-
-class Loop:
-    """The usual loop with one optimizer."""
-
-    def __init__(self, model: str, batch: int, make: Callable[[Any], Any]) -> None:
-        self.module = _MODELS[model]()
-        self.optimizer = make(self.module.parameters())
-        x, y = data(model)
-        self.batches = list(zip(x.split(batch), y.split(batch), strict=True))
-        self.next = 0
-
-    def run(self, seconds: float) -> float:
-        """Steps per second of this thread's own time: backward runs on it too."""
-        start, steps, elapsed = time.thread_time(), 0, 0.0
-        while elapsed < seconds:
-            x, y = self.batches[self.next % len(self.batches)]
-            self.next += 1
-            self.optimizer.zero_grad()
-            nn.functional.cross_entropy(self.module(x), y).backward()
-            self.optimizer.step()
-            steps += 1
-            elapsed = time.thread_time() - start
-        return steps / elapsed
-
-
-def _optimizers(bench: Bench, model: str, batch: int, name: str) -> Record:
-    rule, kind, settings = _RULES[name]
-    makers: dict[str, Callable[[Any], Any]] = {
-        "leashed": lambda p: lsh.torch.Optimizer(p, rule),
-        "torch": lambda p: kind(p, **settings),
-        "torch, fused": lambda p: kind(p, fused=True, **settings),
-    }
-    loops = {key: Loop(model, batch, make) for key, make in makers.items()}
-    turns: dict[str, list[float]] = {key: [] for key in loops}
-    for loop in loops.values():
-        loop.run(0.05)
-    for _ in range(bench.times(_LOOP_TURNS, least=3)):
-        for key, loop in loops.items():
-            turns[key].append(loop.run(_LOOP_SECONDS))
-    return {
-        "model": model,
-        "batch_size": batch,
-        "rule": name,
-        "steps_per_second": {key: statistics.median(rates) for key, rates in turns.items()},
-        "ratio": {
-            key: statistics.median(a / b for a, b in zip(turns["leashed"], rates, strict=True))
-            for key, rates in turns.items()
-            if key != "leashed"
-        },
-    }
-
-
-def process(
-    module: nn.Module, model: str, batch: int, trace: bool, seed: int, ready: Any, go: Any, out: Any
-) -> None:
-    """One of PyTorch's Hogwild processes: steps on the shared module when told to."""
-    torch.set_num_threads(1)
-    optimizer = torch.optim.SGD(module.parameters(), 1e-3, fused=True)
-    forward = traced(module, model, batch) if trace else module
-    x, y = data(model)
-    torch.manual_seed(seed)
-    while True:
-        ready.wait()
-        seconds = go.value
-        if seconds == 0:
-            return
-        start, cpu, steps, elapsed = time.perf_counter(), time.process_time(), 0, 0.0
-        while elapsed < seconds:
-            rows = torch.randint(0, _ROWS, (batch,))
-            optimizer.zero_grad()
-            nn.functional.cross_entropy(
-                forward(x.index_select(0, rows)), y.index_select(0, rows)
-            ).backward()
-            optimizer.step()
-            steps += 1
-            elapsed = time.perf_counter() - start
-        out.put((steps / elapsed, (time.process_time() - cpu) / elapsed))
-        ready.wait()
-
-
-class Processes:
-    """PyTorch's multiprocessing Hogwild, which takes turns with us."""
-
-    def __init__(self, model: str, batch: int, workers: int, trace: bool) -> None:
-        context = mp.get_context("spawn")
-        self.module = _MODELS[model]()
-        self.module.share_memory()
-        self.ready, self.go = context.Barrier(workers + 1), context.Value("d", 0.1)
-        self.out = context.Queue()
-        self.processes = [
-            context.Process(
-                target=process,
-                args=(self.module, model, batch, trace, k, self.ready, self.go, self.out),
-            )
-            for k in range(workers)
+def words(results: Results) -> str:
+    """PyTorch on the engine's memory."""
+    loops = figures.part(results, "torch_backend", "optimizer")
+    if not loops:
+        return ""
+    kinds = list(loops[0]["ratio"])
+    rows = [
+        [
+            f"{r['model']}, batch {r['batch_size']}, {r['rule']}",
+            *(f"{value:,.0f}" for value in r["steps_per_second"].values()),
+            *(f"{r['ratio'][kind]:.3f}" for kind in kinds),
         ]
-        for p in self.processes:
-            p.start()
+        for r in loops
+    ]
+    head = ["steps/s", *loops[0]["steps_per_second"], *(f"over {kind}" for kind in kinds)]
+    teams = figures.part(results, "torch_backend", "hogwild")
+    names = list(teams[0]["rate"]) if teams else []
+    team_rows = []
+    for r in teams:
+        top = figures.fastest(r, "leashed"), figures.fastest(r, "torch")
+        team_rows.append(
+            [
+                f"{r['model']}, batch {r['batch_size']}, {r['workers']} workers",
+                *(
+                    f"**{figures.rate(r, name):,.0f}**"
+                    if name in top
+                    else f"{figures.rate(r, name):,.0f}"
+                    for name in names
+                ),
+                f"{figures.ratio(r, 'leashed', 'torch'):.2f}",
+                f"{figures.ratio(r, *top):.2f}",
+            ]
+        )
+    return paragraphs(
+        "The same training loop on one thread, with `leashed.torch.Optimizer` and with `torch.optim`'s "
+        "optimizer, as it comes and fused:",
+        table(head, rows),
+        "`leashed.torch.fit` with threads and PyTorch's multiprocessing Hogwild with as many "
+        "processes, steps per second of all; *traced*: the module is a graph of `torch.jit.trace`, "
+        "which runs without the GIL. Bold: the fastest of each.",
+        table(["steps/s", *names, "neither traced", "best over best"], team_rows),
+    )
 
-    def run(self, seconds: float) -> Turn:
-        """A turn: steps per second of all of them."""
-        self.go.value = seconds
-        self.ready.wait()
-        told = [self.out.get() for _ in self.processes]
-        self.ready.wait()
-        return Turn(sum(rate for rate, _ in told), statistics.mean(share for _, share in told))
 
-    def end(self) -> None:
-        """Stop the processes."""
-        self.go.value = 0
-        self.ready.wait()
-        for p in self.processes:
-            p.join()
+def profile(results: Results) -> str:
+    """What an optimizer's step is of a loop, and what threads share."""
+    loops = figures.part(results, "torch_backend", "optimizer")
+    worst = min(loops, key=lambda r: min(r["ratio"].values()))
+    step = 1e6 / worst["steps_per_second"]["leashed"]
+    lost = step * (1.0 - min(worst["ratio"].values()))
+    return (
+        f"Of the loops, {worst['model']} with {worst['rule']} at batch {worst['batch_size']} has the "
+        f"least ratio: {number(lost)} of {number(step)} µs a step. Of the threads: they share the GIL. "
+        "After every small operation a thread must have it again, and one that has to wait for it "
+        "sleeps; processes do not meet. A traced module asks for it five times a step instead of a "
+        "dozen."
+    )
 
 
-def _hogwild(bench: Bench, model: str, batch: int) -> Record:
-    seconds, workers = bench.seconds(_SECONDS, least=0.05), bench.threads
-    pair = data(model)
-
-    def threads(module: Any) -> Callable[[], Turn]:
-        def fit() -> float:
-            result = lsh.torch.fit(
-                module, nn.functional.cross_entropy, pair, rule=lsh.SGD(1e-3),
-                threads=workers, batch_size=batch, until=lsh.until(seconds=seconds),
-            )  # fmt: skip
-            return result.updates / result.seconds
-
-        return lambda: timed(fit, workers)
-
-    theirs = {trace: Processes(model, batch, workers, trace) for trace in (False, True)}
-    contenders: dict[str, Callable[[], Turn]] = {
-        "leashed": threads(_MODELS[model]()),
-        "leashed, traced": threads(traced(_MODELS[model](), model, batch)),
-        "torch": lambda: theirs[False].run(seconds),
-        "torch, traced": lambda: theirs[True].run(seconds),
-    }
-    for play in contenders.values():
-        play()
-    turns = take_turns(contenders, bench.times(_ROUNDS, least=3))
-    for team in theirs.values():
-        team.end()
-    return {"model": model, "batch_size": batch, "workers": workers, **record(turns)}
+GOALS = (
+    Goal(
+        "PyTorch loop with leashed.torch.Optimizer over torch.optim's, fused or not, least",
+        1.0,
+        optimizer_ratio,
+    ),
+    Goal("leashed.torch.fit over PyTorch's multiprocessing Hogwild, least", 1.0, fit_ratio),
+)
+PROFILES = {"PyTorch on the engine": profile}

@@ -6,10 +6,7 @@ PyTorch in processes of its own.
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,9 +14,15 @@ from typing import Any
 import numpy as np
 
 import leashed as lsh
-from bench import din, youtube
-from bench.context import Bench, installed
-from bench.turns import Turn, record, take_turns, timed
+from bench import din, figures, youtube
+from bench.contenders import recommenders as contenders
+from bench.context import Bench, Record
+from bench.figures import Results
+from bench.markdown import number, table, thousands
+from bench.section import Goal
+from bench.turns import record, take_turns
+
+PLACE, TITLE = 250, "Recommenders"
 
 _ROUNDS = 3
 _SECONDS = 2.0  # of a turn
@@ -53,54 +56,35 @@ def deep_interest() -> tuple[lsh.models.Graph, lsh.ClickDataset]:
     return model, din.data()
 
 
-def trainer(
-    model: lsh.models.Graph, data: lsh.ClickDataset, lr: float, batch: int, threads: int
-) -> Callable[[float], float]:
-    """Trains for so many seconds; examples per second. Tables and parameters go on."""
-    rule = lsh.Adagrad(lr)
-    tables = lsh.tables.of(model.tables, rule=rule, versions=False)
-    theta = model.init()
-
-    def train(seconds: float) -> float:
-        nonlocal theta
-        result = lsh.train(
-            model,
-            data,
-            until=lsh.until(seconds=seconds),
-            discipline=lsh.Sequential() if threads == 1 else lsh.Hogwild(),
-            rule=rule,
-            threads=threads,
-            batch_size=batch,
-            init=lsh.Init(theta, tables=tables),
-            observe=lsh.Observe(every=1e6),
-        )
-        theta = result.parameters
-        return result.mean_eps
-
-    return train
-
-
-def torch(arguments: Sequence[str], seconds: float) -> Turn:
-    """A turn of PyTorch, in a process of its own."""
-    command = [sys.executable, "-m", *arguments, str(seconds)]
-    told = subprocess.run(command, check=True, stdout=subprocess.PIPE, encoding="utf-8").stdout
-    return Turn(**json.loads(told))
-
-
 @dataclass(frozen=True)
 class Contest:
     """A model at its sizes, and PyTorch's programs for it, by what tells them apart."""
 
+    title: str
     made: Callable[[], tuple[lsh.models.Graph, lsh.ClickDataset]]
     lr: float
     sizes: Sequence[int]
     module: str
-    ways: Sequence[str] = ()
+    ways: Mapping[str, str]
 
 
 MODELS = {
-    "youtube_dnn": Contest(youtube_dnn, youtube.LR, youtube.BATCHES, "bench.torch_youtube"),
-    "din": Contest(deep_interest, din.LR, din.BATCHES, "bench.torch_din", ("padded", "packed")),
+    "youtube_dnn": Contest(
+        "YouTubeDNN",
+        youtube_dnn,
+        youtube.LR,
+        youtube.BATCHES,
+        "bench.torch_youtube",
+        {"PyTorch": ""},
+    ),
+    "din": Contest(
+        "DIN",
+        deep_interest,
+        din.LR,
+        din.BATCHES,
+        "bench.torch_din",
+        {"PyTorch, padded": "padded", "PyTorch, packed": "packed"},
+    ),
 }
 
 
@@ -111,18 +95,53 @@ def measure(bench: Bench) -> list[dict[str, Any]]:
     for name, contest in MODELS.items():
         model, data = contest.made()
         for batch in contest.sizes:
-            contenders: dict[str, Callable[[], Turn]] = {}
-            for team in sorted({1, bench.threads}):
-                train = trainer(model, data, contest.lr, batch, team)
-                train(seconds / 2)
-                contenders[f"leashed ×{team}"] = partial(timed, partial(train, seconds), team)
-                for way in (contest.ways or ("",)) if installed("torch") else ():
-                    arguments = [contest.module, str(batch), str(team), *filter(None, [way])]
-                    contenders[f"PyTorch{way and ', ' + way} ×{team}"] = partial(
-                        torch, arguments, seconds
-                    )
-            turns = take_turns(contenders, bench.times(_ROUNDS))
+            teams = contenders(
+                model, data, contest.lr, batch, bench.threads, seconds, contest.module, contest.ways
+            )
+            turns = take_turns(teams, bench.times(_ROUNDS))
             found.append(
                 {"figure": name, "batch": batch, "threads": bench.threads, **record(turns)}
             )
     return found
+
+
+def _rates(record: Record) -> dict[str, float]:
+    return {name: figures.rate(record, name) for name in record["rate"]}
+
+
+def _over_torch(record: Record) -> float | None:
+    rates = _rates(record)
+    peers = [rate for name, rate in rates.items() if name.startswith("PyTorch")]
+    return rates[f"leashed ×{record['threads']}"] / max(peers) if peers else None
+
+
+def over_torch(model: str, batch: int, results: Results) -> float | None:
+    """Examples per second over PyTorch's at its best number of threads."""
+    found = figures.records(results, "zoo", figure=model, batch=batch)
+    return _over_torch(found[0]) if found else None
+
+
+def words(results: Results) -> str:
+    """Examples per second of each model, by batch size."""
+    rows = [
+        [
+            MODELS[record["figure"]].title,
+            str(record["batch"]),
+            ", ".join(f"{name} {thousands(rate)}" for name, rate in _rates(record).items()),
+            "" if (ratio := _over_torch(record)) is None else f"{number(ratio)}×",
+        ]
+        for record in figures.records(results, "zoo")
+    ]
+    return table(["model", "batch", "examples/s", "over PyTorch's best"], rows) if rows else ""
+
+
+GOALS = [
+    Goal(
+        f"{contest.title}, batch {batch}, examples/s over PyTorch's best",
+        3.0,
+        partial(over_torch, model, batch),
+        unit="×",
+    )
+    for model, contest in MODELS.items()
+    for batch in contest.sizes
+]

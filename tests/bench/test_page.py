@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bench import figures, goals, page, run
+from bench import figures, page, run
+from bench.section import Goal, asked, sections
 
 RECORDED = Path(__file__).parent / "results.json"
 
@@ -22,6 +23,10 @@ def words_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bench.page.draw", lambda *_: None)
 
 
+def _goals(results: figures.Results) -> list[Goal]:
+    return [goal for _, goal in asked(results)]
+
+
 def _goal_lines(text: str) -> list[str]:
     table = text.partition("## Goals")[2].partition("\n## ")[0]
     return [line for line in table.splitlines() if line.startswith("| ")][2:]
@@ -33,7 +38,7 @@ def test_the_page_shows_every_goal_and_every_chart(
     text = page.page(results, tmp_path)
     lines = _goal_lines(text)
     assert [line.split(" | ")[0].removeprefix("| ") for line in lines] == [
-        goal.work for goal in goals.goals(results)
+        goal.work for goal in _goals(results)
     ]
     charts = re.findall(r"\]\((performance/\w+\.svg)\)", text)
     assert len(charts) >= 5
@@ -51,7 +56,7 @@ def test_a_page_can_be_made_again_without_a_change(
 
 @pytest.mark.usefixtures("words_only")
 def test_a_goal_is_met_or_missed_by_its_number(results: figures.Results, tmp_path: Path) -> None:
-    goal = next(g for g in goals.goals(results) if g.work.startswith("T_u"))
+    goal = next(g for g in _goals(results) if g.work.startswith("T_u"))
     record = next(r for r in figures.figures(results, "update") if r["dimension"] == 134_794)
 
     record["ratio"] = goal.target
@@ -67,7 +72,7 @@ def test_a_goal_is_met_or_missed_by_its_number(results: figures.Results, tmp_pat
 
 
 @pytest.mark.usefixtures("words_only")
-@pytest.mark.parametrize("section", run.SECTIONS)
+@pytest.mark.parametrize("section", sections())
 def test_a_section_may_be_missing(results: figures.Results, section: str, tmp_path: Path) -> None:
     results["sections"].pop(section, None)
     assert "## Goals" in page.page(results, tmp_path)
