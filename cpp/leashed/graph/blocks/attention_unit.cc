@@ -247,17 +247,6 @@ class UnitBlock final : public Block {
   AlignedArray<float> folded_, d_folded_, transposed_pairs_, transposed_query_, scratch_;
 };
 
-class UnitPlan final : public BlockPlan {
- public:
-  explicit UnitPlan(Unit own) : own_(std::move(own)) {}
-  std::unique_ptr<Block> make(const Ports& ports) const override {
-    return std::make_unique<UnitBlock>(own_, ports);
-  }
-
- private:
-  const Unit own_;
-};
-
 }  // namespace
 
 void plan_attention_unit_node(const Node& node, GraphPlanner& graph) {
@@ -290,7 +279,7 @@ void plan_attention_unit_node(const Node& node, GraphPlanner& graph) {
   }
   graph.values(extent({own.keys.length, own.first.outputs}));
   const Sequence scores{own.keys.feature, own.keys.length, 1};
-  graph.becomes(std::make_unique<UnitPlan>(std::move(own)), scores.length, true);
+  graph.becomes(plan_of<UnitBlock>(std::move(own)), scores.length, true);
   graph.gives(scores);
 }
 

@@ -253,17 +253,6 @@ class RecurrentBlock final : public Block {
   AlignedArray<float> d_state_, transposed_weight_, transposed_recurrent_, scratch_;
 };
 
-class RecurrentPlan final : public BlockPlan {
- public:
-  explicit RecurrentPlan(const Recurrent& own) : own_(own) {}
-  std::unique_ptr<Block> make(const Ports& ports) const override {
-    return std::make_unique<RecurrentBlock>(own_, ports);
-  }
-
- private:
-  const Recurrent own_;
-};
-
 void plan_recurrent(GraphPlanner& graph, bool attends) {
   Recurrent own{};
   own.in = graph.sequence(0);
@@ -277,7 +266,7 @@ void plan_recurrent(GraphPlanner& graph, bool attends) {
   graph.count(static_cast<double>(own.in.length) * static_cast<double>(gates) *
                   static_cast<double>(own.in.dim + own.units),
               2);
-  graph.becomes(std::make_unique<RecurrentPlan>(own), attends ? own.units : width, true);
+  graph.becomes(plan_of<RecurrentBlock>(own), attends ? own.units : width, true);
 }
 
 }  // namespace
