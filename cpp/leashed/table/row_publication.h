@@ -33,7 +33,7 @@ struct RowPublication {
   void apply(std::uint32_t tau);
 };
 
-constexpr std::array<std::uint64_t RowPublication::*, 8> RowPublication::kSums = {
+inline constexpr std::array<std::uint64_t RowPublication::*, 8> RowPublication::kSums = {
     &RowPublication::applied,  &RowPublication::folded,     &RowPublication::late,
     &RowPublication::excluded, &RowPublication::unadmitted, &RowPublication::deferred,
     &RowPublication::refused,  &RowPublication::staleness};

@@ -224,7 +224,8 @@ RowPublication Table::push(Seat& seat, const Located& located, const float* grad
   const bool excludes = !weighed && staleness_->excludes();
   const bool observed = !weighed && staleness_->statistics() != nullptr;
   const bool staged = staleness_->stage_aware();
-  const std::uint16_t now = grows() ? growth_.time() : 0;
+  const bool grows = this->grows();
+  const std::uint16_t now = grows ? growth_.time() : 0;
   const std::size_t n = located.rows.size();
   RowPublication result = located.missed;
 
@@ -270,7 +271,7 @@ RowPublication Table::push(Seat& seat, const Located& located, const float* grad
         }
         if (!count_update(head, i, tau[k])) continue;
       }
-      if (grows()) head.touched.store(now, kRelaxed);
+      if (grows) head.touched.store(now, kRelaxed);
       updates[applied++] = {growth_.rows_->values(numbers[k]), gradient + i * stride,
                             base * damping[k], swaps ? rule_.keep(head, period) : 1};
       result.apply(tau[k]);
@@ -281,7 +282,7 @@ RowPublication Table::push(Seat& seat, const Located& located, const float* grad
     for (std::size_t k = 0; k < applied; ++k)
       last_update(updates[k].values).store(moved[k], kRelaxed);
   }
-  if (grows()) growth_.touched_.fetch_add(result.applied, kRelaxed);
+  if (grows) growth_.touched_.fetch_add(result.applied, kRelaxed);
   growth_.count(seat, result);
   return result;
 }
