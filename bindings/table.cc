@@ -1,12 +1,10 @@
 // Tables of rows for Python, whose threads share them: no call keeps the GIL.
-#include "leashed/table/table.h"
-
 #include <optional>
 #include <utility>
 
 #include "arrays.h"
 #include "choice.h"
-#include "leashed/table/saved.h"
+#include "leashed/table/saving.h"
 #include "parts.h"
 #include "rows.h"
 #include "signals.h"
@@ -22,25 +20,25 @@ const std::uint64_t* ids_of(const RowIdArray& ids) {
   return reinterpret_cast<const std::uint64_t*>(ids.data());
 }
 
-std::shared_ptr<Table> make_table(const std::string& name, std::size_t dim, std::size_t rows,
-                                  std::size_t max_bytes, const PyChoice& initial,
-                                  const PyChoice& rule, const PyChoice& staleness,
-                                  std::uint32_t admit_after, const std::string& evict,
-                                  std::uint64_t seed, std::uint32_t number, bool versions) {
-  const Table::Settings settings{name,
-                                 dim,
-                                 rows,
-                                 max_bytes,
-                                 to_choice(initial),
-                                 to_choice(rule),
-                                 to_choice(staleness),
-                                 admit_after,
-                                 evict,
-                                 seed,
-                                 number,
-                                 versions};
+std::shared_ptr<SavedTable> make_table(const std::string& name, std::size_t dim, std::size_t rows,
+                                       std::size_t max_bytes, const PyChoice& initial,
+                                       const PyChoice& rule, const PyChoice& staleness,
+                                       std::uint32_t admit_after, const std::string& evict,
+                                       std::uint64_t seed, std::uint32_t number, bool versions) {
+  const TableSettings settings{name,
+                               dim,
+                               rows,
+                               max_bytes,
+                               to_choice(initial),
+                               to_choice(rule),
+                               to_choice(staleness),
+                               admit_after,
+                               evict,
+                               seed,
+                               number,
+                               versions};
   const py::gil_scoped_release release;
-  return std::make_shared<Table>(settings, SignalWatch());
+  return std::make_shared<SavedTable>(settings, SignalWatch());
 }
 
 // (values [n, dim], versions [n])
@@ -81,13 +79,13 @@ py::dict update_rows(Table& table, const RowIdArray& ids, const FloatArray& grad
 
 py::dict statistics(Table& table) {
   using namespace pybind11::literals;
-  const Table::Statistics s = [&] {
+  const TableStatistics s = [&] {
     const py::gil_scoped_release release;
-    return table.statistics(SignalWatch());
+    return table.growth().statistics(SignalWatch());
   }();
   py::dict told("rows"_a = s.rows, "capacity"_a = s.capacity, "bytes"_a = s.bytes,
                 "most_bytes"_a = s.most_bytes, "scratch"_a = s.scratch,
-                "bytes_per_row"_a = s.bytes_per_row, "steps"_a = s.steps, "asked"_a = s.asked,
+                "bytes_per_row"_a = s.bytes_per_row, "steps"_a = table.steps(), "asked"_a = s.asked,
                 "found"_a = s.found, "admitted"_a = s.admitted, "evicted"_a = s.evicted,
                 "rebuilt"_a = s.rebuilt);
   told.attr("update")(to_dict(s.updates));
@@ -95,29 +93,31 @@ py::dict statistics(Table& table) {
 }
 
 std::pair<std::uint64_t, std::uint64_t> refusals(const Table& table) {
-  const Table::Refusals found = table.refusals();
+  const Growth::Refusals found = table.growth().refusals();
   return {found.asked, found.refused};
 }
 
-std::size_t bytes_per_row(std::size_t dim, const PyChoice& rule, const PyChoice& staleness,
-                          bool versions) {
-  return Table::bytes_per_row(dim, to_choice(rule), to_choice(staleness), versions);
+std::size_t bytes_of_row(std::size_t dim, const PyChoice& rule, const PyChoice& staleness,
+                         bool versions) {
+  return bytes_per_row(dim, to_choice(rule), to_choice(staleness), versions);
 }
 
 template <auto Method>
-void in_file(Table& table, const std::string& path, const std::string& description) {
-  (table.*Method)(path, description, SignalWatch());
+void in_file(SavedTable& table, const std::string& path, const std::string& description) {
+  TableFiles& files = table;
+  (files.*Method)(path, description, SignalWatch());
 }
 
 template <auto Method>
-std::uint64_t changes_in_file(Table& table, const std::string& path, const std::string& description,
-                              bool quiet) {
-  return (table.*Method)(path, description, quiet, SignalWatch());
+std::uint64_t changes_in_file(SavedTable& table, const std::string& path,
+                              const std::string& description, bool quiet) {
+  TableFiles& files = table;
+  return (files.*Method)(path, description, quiet, SignalWatch());
 }
 
-void load(Table& table, const std::vector<std::string>& paths, const std::string& description,
+void load(SavedTable& table, const std::vector<std::string>& paths, const std::string& description,
           std::optional<std::pair<std::uint64_t, std::uint32_t>> begins) {
-  std::optional<Table::Begins> with;
+  std::optional<TableFiles::Begins> with;
   if (begins) with = {begins->first, begins->second};
   table.load(paths, description, SignalWatch(), with);
 }
@@ -126,34 +126,35 @@ void load(Table& table, const std::vector<std::string>& paths, const std::string
 
 void bind_table(py::module_& m) {
   const py::call_guard<py::gil_scoped_release> without_gil;
-  py::class_<Table, std::shared_ptr<Table>>(m, "Table", "Rows that threads read and update.")
-      .def(py::init(&make_table), py::kw_only(), py::arg("name"), py::arg("dim"), py::arg("rows"),
-           py::arg("max_bytes"), py::arg("initial"), py::arg("rule"), py::arg("staleness"),
-           py::arg("admit_after"), py::arg("evict"), py::arg("seed"), py::arg("number"),
-           py::arg("versions"))
+  py::class_<Table, std::shared_ptr<Table>>(m, "ServedTable", "Rows that threads read and update.")
       .def("lookup", &lookup, py::arg("ids").noconvert(), "(values [n, dim], versions [n])")
       .def("ids", &ids_in, "Of a table that grows: those that have a row, in no order.")
       .def("update", &update_rows, py::arg("ids").noconvert(), py::arg("gradients").noconvert(),
            py::arg("versions").noconvert() = py::none(), "What became of each distinct id.")
       .def("statistics", &statistics)
       .def("refusals", &refusals, "(asked, refused)")
-      .def_static("bytes_per_row", &bytes_per_row, py::kw_only(), py::arg("dim"), py::arg("rule"),
-                  py::arg("staleness"), py::arg("versions"), "Of a table that would be made so.")
-      .def("save", in_file<&Table::save>, without_gil, py::arg("path"), py::arg("description"))
-      .def("save_tracked", changes_in_file<&Table::save_tracked>, without_gil, py::arg("path"),
+      .def_static("bytes_per_row", &bytes_of_row, py::kw_only(), py::arg("dim"), py::arg("rule"),
+                  py::arg("staleness"), py::arg("versions"), "Of a table that would be made so.");
+  py::class_<SavedTable, Table, std::shared_ptr<SavedTable>>(m, "Table", "And files of them.")
+      .def(py::init(&make_table), py::kw_only(), py::arg("name"), py::arg("dim"), py::arg("rows"),
+           py::arg("max_bytes"), py::arg("initial"), py::arg("rule"), py::arg("staleness"),
+           py::arg("admit_after"), py::arg("evict"), py::arg("seed"), py::arg("number"),
+           py::arg("versions"))
+      .def("save", in_file<&TableFiles::save>, without_gil, py::arg("path"), py::arg("description"))
+      .def("save_tracked", changes_in_file<&TableFiles::save_tracked>, without_gil, py::arg("path"),
            py::arg("description"), py::arg("quiet"))
-      .def("save_changes", changes_in_file<&Table::save_changes>, without_gil, py::arg("path"),
+      .def("save_changes", changes_in_file<&TableFiles::save_changes>, without_gil, py::arg("path"),
            py::arg("description"), py::arg("quiet"))
       .def(
-          "track", [](Table& table) { return table.track(SignalWatch()); }, without_gil)
+          "track", [](SavedTable& table) { return table.track(SignalWatch()); }, without_gil)
       .def(
-          "tracks", [](Table& table) { return table.tracks(SignalWatch()); }, without_gil)
+          "tracks", [](SavedTable& table) { return table.tracks(SignalWatch()); }, without_gil)
       .def("load", &load, without_gil, py::arg("paths"), py::arg("description"),
            py::arg("begins") = py::none(), "begins: (seed, number) of the files, where others'.")
       .def(
           "begins",
-          [](const Table& table) {
-            const Table::Begins now = table.begins();
+          [](const SavedTable& table) {
+            const TableFiles::Begins now = table.begins();
             return std::pair(now.seed, now.number);
           },
           "(seed, number) of what rows begin with now.")

@@ -35,6 +35,7 @@ __all__: list[str] = [
     "Resumption",
     "RowStream",
     "RuleState",
+    "ServedTable",
     "SharedVector",
     "SparseLinear",
     "SparseModel",
@@ -317,7 +318,7 @@ class ClickMetrics:
     def merge(self, other: ClickMetrics) -> None: ...
     def values(self) -> dict: ...
 
-class Table:
+class ServedTable:
     """
     Rows that threads read and update.
     """
@@ -332,6 +333,33 @@ class Table:
         """
         Of a table that would be made so.
         """
+    def ids(self) -> numpy.typing.NDArray[numpy.int64]:
+        """
+        Of a table that grows: those that have a row, in no order.
+        """
+    def lookup(self, ids: numpy.typing.NDArray[numpy.int64]) -> tuple:
+        """
+        (values [n, dim], versions [n])
+        """
+    def refusals(self) -> tuple[int, int]:
+        """
+        (asked, refused)
+        """
+    def statistics(self) -> dict: ...
+    def update(
+        self,
+        ids: numpy.typing.NDArray[numpy.int64],
+        gradients: numpy.typing.NDArray[numpy.float32],
+        versions: numpy.typing.NDArray[numpy.uint32] | None = None,
+    ) -> dict:
+        """
+        What became of each distinct id.
+        """
+
+class Table(ServedTable):
+    """
+    And files of them.
+    """
     @staticmethod
     def description_of(path: str) -> str:
         """
@@ -357,10 +385,6 @@ class Table:
         """
         (seed, number) of what rows begin with now.
         """
-    def ids(self) -> numpy.typing.NDArray[numpy.int64]:
-        """
-        Of a table that grows: those that have a row, in no order.
-        """
     def load(
         self,
         paths: collections.abc.Sequence[str],
@@ -373,29 +397,11 @@ class Table:
         """
         begins: (seed, number) of the files, where others'.
         """
-    def lookup(self, ids: numpy.typing.NDArray[numpy.int64]) -> tuple:
-        """
-        (values [n, dim], versions [n])
-        """
-    def refusals(self) -> tuple[int, int]:
-        """
-        (asked, refused)
-        """
     def save(self, path: str, description: str) -> None: ...
     def save_changes(self, path: str, description: str, quiet: bool) -> int: ...
     def save_tracked(self, path: str, description: str, quiet: bool) -> int: ...
-    def statistics(self) -> dict: ...
     def track(self) -> int: ...
     def tracks(self) -> bool: ...
-    def update(
-        self,
-        ids: numpy.typing.NDArray[numpy.int64],
-        gradients: numpy.typing.NDArray[numpy.float32],
-        versions: numpy.typing.NDArray[numpy.uint32] | None = None,
-    ) -> dict:
-        """
-        What became of each distinct id.
-        """
 
 class Graph(GradientSource):
     def __init__(
@@ -428,7 +434,7 @@ class Graph(GradientSource):
         theta: numpy.typing.NDArray[numpy.float32],
         x: typing.Any,
         y: numpy.ndarray,
-        tables: collections.abc.Sequence[Table],
+        tables: collections.abc.Sequence[ServedTable],
         weights: numpy.typing.NDArray[numpy.float32] | None = None,
         threads: typing.SupportsInt | typing.SupportsIndex | None = None,
         statistics: numpy.typing.NDArray[numpy.float32] | None = None,
@@ -466,7 +472,7 @@ class Graph(GradientSource):
         self,
         theta: numpy.typing.NDArray[numpy.float32],
         x: typing.Any,
-        tables: collections.abc.Sequence[Table],
+        tables: collections.abc.Sequence[ServedTable],
         statistics: numpy.typing.NDArray[numpy.float32] | None = None,
     ) -> numpy.typing.NDArray[numpy.float32]: ...
     @property
@@ -496,7 +502,7 @@ class ExternalModel(GradientSource):
         self,
         theta: numpy.typing.NDArray[numpy.float32],
         x: ClickRows,
-        tables: collections.abc.Sequence[Table],
+        tables: collections.abc.Sequence[ServedTable],
     ) -> numpy.typing.NDArray[numpy.float32]:
         """
         [rows, 1].
@@ -1070,7 +1076,7 @@ class Training:
         workers: typing.SupportsInt | typing.SupportsIndex,
         batch_size: typing.SupportsInt | typing.SupportsIndex,
         seed: typing.SupportsInt | typing.SupportsIndex,
-        tables: collections.abc.Sequence[Table] = [],
+        tables: collections.abc.Sequence[ServedTable] = [],
         record: tuple[str, str, typing.Annotated[numpy.typing.ArrayLike, numpy.float32]]
         | None = None,
         metrics: tuple[
@@ -1283,7 +1289,7 @@ def mean_loss(
     theta: numpy.typing.NDArray[numpy.float32],
     x: typing.Any,
     y: numpy.ndarray,
-    tables: collections.abc.Sequence[Table] = [],
+    tables: collections.abc.Sequence[ServedTable] = [],
 ) -> float:
     """
     The mean loss over all rows.

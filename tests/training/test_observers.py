@@ -101,22 +101,28 @@ def test_bad_input(given, error, message):
         train(observe=lsh.Observe(counting=given))
 
 
-def test_where_there_are_no_gradients_it_is_refused():
+@pytest.mark.parametrize("discipline", [lsh.Sequential(), lsh.Locked(), lsh.Hogwild()])
+def test_of_updates_in_place_it_is_told_the_gradients_too(discipline):
     rows = SimpleNamespace(
         indptr=np.arange(65) * 5,
         indices=np.tile(np.arange(5), 64),
         data=X.reshape(-1),
         shape=X.shape,
     )
-    with pytest.raises(ValueError, match="gradient_norms is not for sparse rows that are updated"):
-        lsh.train(
-            lsh.models.logistic_regression(5),
-            lsh.SparseDataset.from_csr(rows, np.where(Y > 0, 1, 0)),
-            until=lsh.until(updates=4),
-            discipline=lsh.Hogwild(),
-            batch_size=8,
-            observe=LOOKED_AT,
-        )
+    data = lsh.SparseDataset.from_csr(rows, np.where(Y > 0, 1, 0))
+
+    def trained(discipline, **how):
+        model = lsh.models.logistic_regression(5, l2=1e-3)
+        until = lsh.until(updates=40)
+        how = {"discipline": discipline, "batch_size": 8, "threads": 1, "until": until, **how}
+        return lsh.train(model, data, **how)
+
+    looked_at = trained(discipline, observe=LOOKED_AT)
+    np.testing.assert_array_equal(looked_at.parameters, trained(discipline).parameters)
+    # Which are rounded otherwise there.
+    assert looked_at.observed == pytest.approx(
+        trained(lsh.Leashed(), observe=LOOKED_AT).observed, rel=1e-3
+    )
 
 
 def test_in_virtual_time_it_finds_what_it_does_of_a_thread():

@@ -161,11 +161,53 @@ def test_sparse_rows_that_whole_vectors_are_published_of(model: Any, trace: Path
     np.testing.assert_array_equal(stopped.parameters, made.before)
 
 
-def test_sparse_rows_that_are_updated_in_place_are_refused(trace: Path) -> None:
-    trace.write_text("before")
-    with pytest.raises(ValueError, match=r"in place; choose Leashed\(\)"):
-        run(sparse_rows(), trace, model=lsh.models.fm(40, 3), discipline=lsh.Hogwild())
-    assert trace.read_text() == "before"
+@pytest.mark.parametrize(
+    ("discipline", "threads"),
+    [
+        (lsh.Sequential(), 1),
+        (lsh.Locked(), 4),
+        (lsh.Hogwild(), 1),
+        (lsh.Hogwild(copy=False), 1),
+    ],
+    ids=["SEQ", "ASYNC", "HOG", "HOG without a copy"],
+)
+@pytest.mark.parametrize("rule", [lsh.SGD(lsh.schedules.cosine(0.1, total=200)), lsh.Adagrad(0.1)])
+@pytest.mark.parametrize(
+    "model",
+    [lsh.models.logistic_regression(40, 2, l2=1e-3), lsh.models.fm(40, 3)],
+    ids=["linear", "fm"],
+)
+def test_sparse_rows_that_are_updated_in_place(
+    model: Any, rule: lsh.Rule, discipline: Discipline, threads: int, trace: Path, tmp_path: Path
+) -> None:
+    """Resumed in the middle of a run of updates, too; nothing that is trained changes."""
+    data = sparse_rows()
+    how: dict[str, Any] = {
+        "model": model,
+        "rule": rule,
+        "discipline": discipline,
+        "threads": threads,
+    }
+    result = run(data, trace, **how, until=lsh.until(updates=203), checkpoint=tmp_path / "half")
+    made = lsh.replay(trace, data=data)
+    require_same(made, result)
+    stopped = lsh.replay(trace, data=data, until=202)
+    np.testing.assert_array_equal(stopped.parameters, made.before)
+    if threads == 1:
+        plain = run(data, trace, **how, until=lsh.until(updates=203), observe=None)
+        np.testing.assert_array_equal(plain.parameters, result.parameters)
+    result = run(data, trace, **how, until=lsh.until(updates=300), resume=tmp_path / "half")
+    require_same(lsh.replay(trace, data=data), result)
+
+
+def test_sparse_rows_in_place_by_several_threads_of_hogwild(trace: Path) -> None:
+    data = sparse_rows()
+    result = run(data, trace, model=lsh.models.fm(40, 3), discipline=lsh.Hogwild(), threads=3)
+    made, again = lsh.replay(trace, data=data), lsh.replay(trace, data=data)
+    np.testing.assert_array_equal(made.parameters, again.parameters)
+    assert made.updates == result.total_updates
+    assert not made.exact
+    assert np.isfinite(made.difference)  # threads have had copies of their own for a while
 
 
 def test_a_gradient_of_ones_own(trace: Path) -> None:

@@ -69,7 +69,8 @@ class Runs : public Feed {
   BatchView part(const Claim& claim, std::uint64_t done, std::uint64_t& batches) const override {
     std::size_t found = 0;
     const auto& runs = static_cast<const RunBatches&>(*training_.batches);
-    const BatchView view = runs.follow(claim.k + done, claim.count - done, found);
+    const std::uint64_t most = std::min(claim.count - done, batches);
+    const BatchView view = runs.follow(claim.k + done, most, found);
     batches = found;
     return view;
   }
@@ -96,7 +97,7 @@ class StreamedRuns final : public Runs {
     const StreamedRows& streamed = *claim.batch.streamed;
     const BatchView& run = claim.batch.view;
     const std::size_t size = training_.batch_size, begin = done * size;
-    std::size_t rows = run.size - begin;
+    std::size_t rows = std::min<std::size_t>(run.size - begin, batches * size);
     if (const std::uint64_t pass = streamed.pass_rows) {
       const std::uint64_t left = pass - (streamed.first + begin) % pass;
       if (left < rows) rows = std::min<std::uint64_t>(rows, std::max(left / size * size, size));

@@ -47,8 +47,8 @@ class Feed {
   virtual Given has(std::uint64_t place, std::uint64_t count, double seconds) = 0;
   // Makes it what is at its place.
   virtual Given fill(Claim& claim, double seconds) = 0;
-  // Of a run, the batches behind so many that lie one after another and are of one pass, and how
-  // many these are.
+  // Of a run, the batches behind so many that lie one after another and are of one pass, at most
+  // `batches` of them, and how many these are.
   virtual BatchView part(const Claim& claim, std::uint64_t done, std::uint64_t& batches) const;
 
  protected:

@@ -3,6 +3,7 @@
 // knows any of them by name.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -26,8 +27,9 @@ struct WorkerStep {
   BatchView* batch = nullptr;
   const StreamedRows* streamed = nullptr;  // where the rows came from; null: they lie in memory
   std::uint64_t first_row = 0;             // then, of the batch: its number in the stream
-  // What the gradient is of, and the gradient (empty: updates were made in place). They lie there
-  // until `computed` has been told: publishing gives the first up, and may write over the second.
+  // What the gradient is of, and the gradient (empty: updates are made in place, and nobody needs
+  // one). They lie there until `computed` has been told: publishing gives the first up, and may
+  // write over the second.
   View view{};
   std::span<const float> gradient = {};
   double loss_sum = 0;  // of the rows
@@ -51,6 +53,8 @@ class StepObserver {
 
   // Whether batches are to have their logits written; asked once.
   virtual bool needs_logits() const { return false; }
+  // Whether it looks at gradients: then one is computed for it where updates are made in place.
+  virtual bool needs_gradients() const { return false; }
   // A batch that the worker trains on next, unless the run ends before.
   virtual void claimed(const WorkerStep&) {}
   // What its gradient will be of, parameters and rows of tables, is there.
@@ -85,6 +89,9 @@ class Observers {
     if (one.needs_logits()) logits_.resize(workers_);
   }
 
+  bool need_gradients() const {
+    return std::ranges::any_of(all_, [](const auto* one) { return one->needs_gradients(); });
+  }
   // Where an observer needs them.
   void place_logits(const WorkerStep& step) {
     if (logits_.empty()) return;

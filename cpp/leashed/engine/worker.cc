@@ -9,7 +9,7 @@
 #include "leashed/base/relaxed.h"  // of claims: training.h says why
 #include "leashed/discipline/discipline.h"
 #include "leashed/engine/step.h"
-#include "leashed/update/rule.h"
+#include "leashed/update/kernels.h"
 
 namespace leashed {
 namespace {
@@ -22,7 +22,9 @@ Worker::Worker(Training& training, std::size_t id)
     : training_(training),
       id_(id),
       workspace_(training.source.make_workspace()),
-      gradient_(training.sparse_runs ? 0 : training.source.dimension()),
+      gradient_(training.source.dimension() * (!training.sparse_runs                 ? 1
+                                               : training.observers.need_gradients() ? 2
+                                                                                     : 0)),
       telemetry_(training.counting.of(id)) {
   if (!training_.rows) return;
   current_.rows = training_.rows->make_batch();
@@ -220,13 +222,20 @@ void Worker::step_in_place() {
   const double opened = now();
   WorkerStep step = begun(current_, opened - looked_ahead_ - view.waiting_seconds);
   step.view = {view.theta, view.t};
+  std::uint64_t made = 0;
   try {
     training_.observers.read(step);
-    if (!std::isfinite(update(step, view, opened))) training_.stop.stop(StopReason::not_finite);
+    if (!std::isfinite(update(step, view, opened, made))) {
+      training_.stop.stop(StopReason::not_finite);
+    }
   } catch (...) {
     training_.fail(std::current_exception());
   }
-  const ClosedRun closed = training_.sparse_runs->close(id_, current_.count, effect_with(view));
+  current_.count = step.count = made;
+  const RunEffect effect = view.effect_with(current_.k, made, training_.claim, training_.curvature,
+                                            training_.source.described().l2);
+  const ClosedRun closed = training_.sparse_runs->close(id_, made, effect);
+  if (made == 0) return training_.observers.abandoned(step, {.abandoned = true});
   ++steps_;
   training_.observers.published(step, {.published = true,
                                        .t = view.t,
@@ -235,19 +244,30 @@ void Worker::step_in_place() {
                                        .waiting_seconds = view.waiting_seconds});
 }
 
-float Worker::update(WorkerStep step, const InPlaceView& view, double begun) {
+float Worker::update(WorkerStep step, const InPlaceView& view, double begun, std::uint64_t& made) {
   float check = 0;
-  for (std::uint64_t done = 0; done < current_.count; done += step.count) {
-    BatchView batch = training_.feed->part(current_, done, step.count);
+  const std::size_t looked_at = gradient_.size() / 2;
+  while (made < current_.count) {
+    step.count = looked_at > 0 ? 1 : current_.count;
+    BatchView batch = training_.feed->part(current_, made, step.count);
     step.batch = &batch;
-    step.k = current_.k + done;
-    if (step.streamed) step.first_row = step.streamed->first + done * training_.batch_size;
+    step.k = current_.k + made;
+    if (step.streamed) step.first_row = step.streamed->first + made * training_.batch_size;
     step.loss_sum = 0;
     training_.observers.place_logits(step);
+    if (looked_at > 0) {
+      step.view = {gradient_.data(), view.t + made};
+      step.gradient = {gradient_.data() + looked_at, looked_at};
+      update_kernels().copy_racy(gradient_.data(), view.theta, looked_at);
+      training_.source.gradient(step.view.theta, batch, gradient_.data() + looked_at, *workspace_,
+                                training_.stop.flag());
+      training_.observers.computed(step);
+    }
     const SparseUpdate update{
         view.theta, view.stride,   training_.batch_size,
-        *view.rule, view.t + done, training_.finds_losses ? &step.loss_sum : nullptr};
+        *view.rule, view.t + made, training_.finds_losses ? &step.loss_sum : nullptr};
     const float found = training_.in_place->update(update, batch, *workspace_);
+    made += step.count;
     if (!std::isfinite(found)) batch.logits = nullptr;  // are none
     const double updated = now();
     step.seconds = updated - std::exchange(begun, updated);
@@ -255,15 +275,6 @@ float Worker::update(WorkerStep step, const InPlaceView& view, double begun) {
     check += found;
   }
   return check;
-}
-
-RunEffect Worker::effect_with(const InPlaceView& view) const {
-  const std::uint64_t before = current_.k % training_.claim;
-  const double lr = view.rule->coefficients({Training::left(view.t, before)}).lr;
-  RunEffect effect =
-      view.effect.with(current_.count, lr, training_.curvature, training_.source.described().l2);
-  effect.whole = (current_.k + current_.count) % training_.claim == 0;
-  return effect;
 }
 
 }  // namespace leashed

@@ -51,10 +51,8 @@ class Worker {
   void push_rows(const Publication& publication, std::uint64_t read);
   // A run of updates that the worker makes where the parameters lie.
   void step_in_place();
-  // Of its parts, one after another.
-  float update(WorkerStep step, const InPlaceView& view, double begun);
-  // The effect of the worker's runs with that one's.
-  RunEffect effect_with(const InPlaceView& view) const;
+  // Of its parts, one after another; `made`: how many, also where one throws.
+  float update(WorkerStep step, const InPlaceView& view, double begun, std::uint64_t& made);
 
   Training& training_;
   const std::size_t id_;
@@ -64,7 +62,7 @@ class Worker {
   bool may_publish_ = false;  // an update that it has claimed
   double looked_ahead_ = 0;   // when it last had, on the monotonic clock
   std::unique_ptr<Workspace> workspace_;
-  AlignedArray<float> gradient_;
+  AlignedArray<float> gradient_;  // in runs in place, where one is looked at: behind theta
   Claimed current_, next_;
   WorkerTelemetry& telemetry_;
 };

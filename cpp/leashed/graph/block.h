@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "leashed/base/isa.h"
@@ -96,5 +98,24 @@ class BlockPlan {
   // Whether it can read such rows itself.
   virtual bool reads_rows() const { return false; }
 };
+
+// That of a block which is made from what it is planned with, and its ports.
+template <class Made, class... Own>
+class PlanOf : public BlockPlan {
+ public:
+  explicit PlanOf(Own... own) : own_(std::move(own)...) {}
+  std::unique_ptr<Block> make(const Ports& ports) const override {
+    return std::apply([&](const Own&... own) { return std::make_unique<Made>(own..., ports); },
+                      own_);
+  }
+
+ private:
+  const std::tuple<Own...> own_;
+};
+
+template <class Made, class... Own>
+std::unique_ptr<BlockPlan> plan_of(Own... own) {
+  return std::make_unique<PlanOf<Made, Own...>>(std::move(own)...);
+}
 
 }  // namespace leashed

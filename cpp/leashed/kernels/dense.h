@@ -23,7 +23,7 @@ struct RowsAhead {
 struct Gemm {
   std::size_t m, n, k;
   const float* a;
-  std::size_t a_row, a_col;
+  std::size_t a_row, a_col = 1;
   const float* b;
   std::size_t ldb;
   float* c;

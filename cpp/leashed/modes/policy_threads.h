@@ -31,7 +31,6 @@
 #include "leashed/engine/callbacks.h"
 #include "leashed/engine/result.h"
 #include "leashed/server/parameter_server.h"
-#include "leashed/table/table.h"
 
 namespace leashed {
 
@@ -48,6 +47,7 @@ class ModeListener {
 
 class ProgressMetrics;
 class StepObserver;
+class Table;
 
 struct ModeTrainOptions {
   std::size_t workers;

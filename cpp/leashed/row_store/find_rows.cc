@@ -13,8 +13,8 @@ std::size_t entries_of(const IdColumn& column, std::size_t size) {
 
 void find_rows(const std::vector<std::shared_ptr<Table>>& tables,
                const std::vector<std::size_t>& features_of_tables,
-               std::span<const std::unique_ptr<Table::Seat>> seats, const BatchView& batch,
-               bool admits, Combiner& combiner, FoundRows& found) {
+               std::span<const std::unique_ptr<Seat>> seats, const BatchView& batch, bool admits,
+               Combiner& combiner, FoundRows& found) {
   const std::size_t features = features_of_tables.size();
   if (batch.columns.size() != features) {
     throw Error("a batch has " + std::to_string(batch.columns.size()) + " features of ids, and " +

@@ -26,7 +26,7 @@ struct FoundRows {
 // Error where the batch has another number of features, or an id is no row of its table.
 void find_rows(const std::vector<std::shared_ptr<Table>>& tables,
                const std::vector<std::size_t>& features_of_tables,
-               std::span<const std::unique_ptr<Table::Seat>> seats, const BatchView& batch,
-               bool admits, Combiner& combiner, FoundRows& found);
+               std::span<const std::unique_ptr<Seat>> seats, const BatchView& batch, bool admits,
+               Combiner& combiner, FoundRows& found);
 
 }  // namespace leashed

@@ -19,7 +19,7 @@ struct LocalRows::LocalBatch final : BatchRows, FoundRows {
 };
 
 struct alignas(kCacheLine) LocalRows::Member {
-  std::vector<std::unique_ptr<Table::Seat>> seats;  // by table; empty: it has left
+  std::vector<std::unique_ptr<Seat>> seats;  // by table; empty: it has left
   Combiner combiner;
   const LocalBatch* current = nullptr;  // in lockstep: what all fold
   std::uint64_t steps = 0;              // of the run, when it last pushed
@@ -45,10 +45,10 @@ LocalRows::LocalRows(std::vector<std::shared_ptr<Table>> tables,
   // All of them now: nobody waits for one in the middle of a run.
   for (std::size_t m = 0; m < workers + readers; ++m) {
     for (const auto& table : tables_) {
-      members_[m].seats.push_back(Table::Seat::keep(*table, for_caller));
+      members_[m].seats.push_back(Seat::keep(table->seats(), for_caller));
       if (!members_[m].seats.back()) {
         throw Error("table '" + table->settings().name + "' can be used by " +
-                    std::to_string(Table::kKept) +
+                    std::to_string(Seats::kKept) +
                     " threads of trainings and evaluations at once; use fewer threads");
       }
     }

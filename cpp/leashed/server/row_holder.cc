@@ -40,10 +40,10 @@ RowHolder::RowHolder(std::vector<std::shared_ptr<Table>> tables,
       found_(tables_.size(), features_of_tables_.size()) {
   for (const auto& table : tables_) {
     begun_.push_back(table->steps() - std::min(table->steps(), begun));
-    seats_.push_back(Table::Seat::keep(*table));
+    seats_.push_back(Seat::keep(table->seats()));
     if (seats_.back()) continue;
     throw Error("table '" + table->settings().name + "' is used by " +
-                std::to_string(Table::kKept) + " threads already; end some");
+                std::to_string(Seats::kKept) + " threads already; end some");
   }
 }
 
@@ -294,8 +294,8 @@ RowPublication RowHolder::push_weighed(std::size_t table, const Located& located
                                        std::uint64_t t) {
   steps_ = std::max(steps_, t + 1);
   Table& of = *tables_[table];
-  return of.push_weighed(*seats_[table], located, gradients, of.gradient_stride(),
-                         begun_[table] + t, factors);
+  return of.push(*seats_[table], located, gradients, of.gradient_stride(), begun_[table] + t,
+                 factors);
 }
 
 void RowHolder::locate(const RowKeys& keys, std::size_t table, std::size_t first,

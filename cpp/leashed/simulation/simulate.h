@@ -15,9 +15,10 @@
 #include "leashed/engine/result.h"
 #include "leashed/simulation/membership.h"
 #include "leashed/simulation/trainers.h"
-#include "leashed/table/table.h"
 
 namespace leashed {
+
+class Table;
 
 struct SimulationOptions {
   std::size_t workers;  // of each trainer

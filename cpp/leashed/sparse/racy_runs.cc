@@ -1,5 +1,7 @@
 #include "leashed/sparse/racy_runs.h"
 
+#include <algorithm>
+
 #include "leashed/base/clock.h"
 
 namespace leashed {
@@ -41,7 +43,7 @@ ClosedRun RacyRuns::close(std::size_t worker, std::uint64_t updates, const RunEf
     seen = t;
     replicas_.merge(worker, buffer_, effect);
   } else {
-    result.staleness = (t - seen + updates / 2) / updates;
+    result.staleness = (t - seen + updates / 2) / std::max<std::uint64_t>(1, updates);
     shrinks_[worker].advance(effect.log_shrink, effect.whole, buffer_);
   }
   result.update_seconds = now() - start;

@@ -67,6 +67,11 @@ struct InPlaceView {
   const Rule* rule = nullptr;
   double waiting_seconds = 0;
   RunEffect effect = {};  // so far, for close to be given with this run's added
+
+  // With those of batch k on, of runs of so many that workers claim. The learning rate is that of
+  // the claim's first.
+  RunEffect effect_with(std::uint64_t k, std::uint64_t updates, std::uint64_t claim,
+                        double curvature, double l2) const;
 };
 
 // What became of a run.

@@ -25,19 +25,21 @@ struct RowPublication {
   std::uint64_t stalest = 0;     // of those applied, the largest
   Octaves octaves{};             // of those applied, how many
 
+  // What is summed up.
+  static const std::array<std::uint64_t RowPublication::*, 8> kSums;
+  static constexpr std::size_t kRefused = 6;  // among them
+
   void add(const RowPublication& other);
   void apply(std::uint32_t tau);
 };
 
+inline constexpr std::array<std::uint64_t RowPublication::*, 8> RowPublication::kSums = {
+    &RowPublication::applied,  &RowPublication::folded,     &RowPublication::late,
+    &RowPublication::excluded, &RowPublication::unadmitted, &RowPublication::deferred,
+    &RowPublication::refused,  &RowPublication::staleness};
+
 inline void RowPublication::add(const RowPublication& other) {
-  applied += other.applied;
-  folded += other.folded;
-  late += other.late;
-  excluded += other.excluded;
-  unadmitted += other.unadmitted;
-  deferred += other.deferred;
-  refused += other.refused;
-  staleness += other.staleness;
+  for (const auto sum : kSums) this->*sum += other.*sum;
   if (other.stalest > stalest) stalest = other.stalest;
   for (std::size_t i = 0; i < kOctaves; ++i) octaves[i] += other.octaves[i];
 }

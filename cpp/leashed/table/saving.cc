@@ -1,4 +1,5 @@
-// How a table's rows go to files and come back.
+#include "leashed/table/saving.h"
+
 #include <algorithm>
 #include <chrono>
 #include <thread>
@@ -7,8 +8,6 @@
 #include "leashed/base/error.h"
 #include "leashed/base/relaxed.h"
 #include "leashed/staleness/statistics.h"
-#include "leashed/table/saved.h"
-#include "leashed/table/table.h"
 #include "leashed/update/kernels.h"
 
 namespace leashed {
@@ -20,48 +19,83 @@ constexpr auto kWait = std::chrono::microseconds(100);  // between two looks at 
 
 }  // namespace
 
-SavedHeader Table::header(const std::string& description) const {
+struct TableFiles::Changed {
+  std::uint64_t id;
+  IdIndex::Handle handle;
+  std::uint32_t version;
+  std::uint16_t touched;
+};
+
+// What was saved last of each row.
+struct TableFiles::Marks {
+  static constexpr std::uint64_t kNone = 0;  // in place of an id; that of 0 always has its row
+  // With kDead: it may have been updated while it was copied, so that what is saved is not of it.
+  // After 2^31 updates between two files a row would pass for unchanged.
+  std::vector<std::uint32_t> versions;
+  std::vector<std::uint64_t> ids;  // of a table that grows
+  // Of one that evicts, where an id may come back to the version that it had, and a row that is
+  // compared may be said to have been touched later, which is no update.
+  std::vector<std::uint32_t> incarnations;
+  std::vector<std::uint16_t> touched;
+
+  void make_room(std::size_t rows, bool grows, bool evicts);
+  bool has(const Changed& row) const;
+  void set(const Changed& row);
+};
+
+TableFiles::TableFiles(Table& table)
+    : table_(table),
+      growth_(table.growth_),
+      seed_(table.settings_.seed),
+      number_(table.settings_.number) {}
+
+// As the table's.
+TableFiles::~TableFiles() {
+  if (!table_.seats_.is_whole()) static_cast<void>(marks_.release());
+}
+
+void TableFiles::fail(const std::string& what) const {
+  throw Error("table '" + table_.settings_.name + "' " + what);
+}
+
+void TableFiles::require_versions() const {
+  if (!table_.settings_.versions) fail("cannot tell which rows change: it has no versions");
+}
+
+SavedHeader TableFiles::header(const std::string& description) const {
   SavedHeader header{.description = description,
-                     .floats = rows_->floats(),
-                     .steps = steps_.load(kRelaxed),
-                     .touched = touched_.load(kRelaxed),
-                     .period = period_.load(kRelaxed)};
-  if (const auto* gathered = staleness_->statistics()) gathered->save(header.staleness);
+                     .floats = growth_.rows_->floats(),
+                     .steps = table_.steps_.load(kRelaxed),
+                     .touched = growth_.touched_.load(kRelaxed),
+                     .period = table_.period_.load(kRelaxed)};
+  if (const auto* gathered = table_.staleness_->statistics()) gathered->save(header.staleness);
   return header;
 }
 
-template <class F>
-void Table::each_row(F&& f) const {
-  if (index_) return index_->each(f);
-  for (std::size_t i = 0; i < capacity_; ++i) {
-    f(i, IdIndex::Handle{static_cast<std::uint32_t>(i), 0});
-  }
-}
-
-void Table::save(const std::string& path, const std::string& description, const Watch& watch) {
-  const Seat seat(*this, watch);
-  const auto reading = read(seat);
-  const std::size_t floats = rows_->floats();
+void TableFiles::save(const std::string& path, const std::string& description, const Watch& watch) {
+  const Seat seat(table_.seats_, watch);
+  const auto reading = growth_.read(seat);
+  const std::size_t floats = growth_.rows_->floats();
   const auto copy = update_kernels().copy_racy;
   SavedWriter file(path, header(description));
   std::size_t seen = 0;
-  each_row([&](std::uint64_t id, IdIndex::Handle handle) {
+  growth_.each([&](std::uint64_t id, IdIndex::Handle handle) {
     if (watch && seen++ % kLookRows == 0) watch();
     const std::uint32_t row = handle.row;
     SavedRow saved{id, 0, 0, 0};
-    if (settings_.versions) {
-      const RowHead& head = rows_->head(row);
+    if (table_.settings_.versions) {
+      const RowHead& head = growth_.rows_->head(row);
       saved.version = head.version.load(kRelaxed);
       if (saved.version & RowHead::kDead) return;  // evicted since it was found
       saved.touched = head.touched.load(kRelaxed);
       saved.period = head.period.load(kRelaxed);
     }
-    copy(file.add(saved), rows_->values(row), floats);
+    copy(file.add(saved), growth_.rows_->values(row), floats);
   });
   file.finish();
 }
 
-void Table::Marks::make_room(std::size_t rows, bool grows, bool evicts) {
+void TableFiles::Marks::make_room(std::size_t rows, bool grows, bool evicts) {
   if (rows <= versions.size()) return;
   rows = std::max(rows, versions.size() + versions.size() / 2);
   versions.resize(rows, RowHead::kDead);
@@ -71,14 +105,14 @@ void Table::Marks::make_room(std::size_t rows, bool grows, bool evicts) {
   touched.resize(rows);
 }
 
-bool Table::Marks::has(const Changed& row) const {
+bool TableFiles::Marks::has(const Changed& row) const {
   const std::size_t at = row.handle.row;
   return versions[at] == row.version &&
          (incarnations.empty() ||
           (incarnations[at] == row.handle.incarnation && touched[at] == row.touched));
 }
 
-void Table::Marks::set(const Changed& row) {
+void TableFiles::Marks::set(const Changed& row) {
   const std::size_t at = row.handle.row;
   versions[at] = row.version;
   if (!ids.empty()) ids[at] = row.id;
@@ -89,58 +123,52 @@ void Table::Marks::set(const Changed& row) {
 
 // The right to what was saved last. Not a bare lock: the handler of a signal that comes in between
 // would wait for the very thread that it runs on, and a forked child for one that it has not.
-class Table::Tracking {
+class TableFiles::Tracking {
  public:
-  Tracking(Table& table, const Watch& watch) : table_(table) {
+  Tracking(TableFiles& files, const Watch& watch) : files_(files) {
     while (!takes()) {
       if (watch) watch();
       std::this_thread::sleep_for(kWait);
     }
   }
   // Throws Error where another thread has it.
-  explicit Tracking(Table& table) : table_(table) {
-    if (takes()) return;
-    throw Error("table '" + table.settings_.name + "' is being saved; load it afterwards");
+  explicit Tracking(TableFiles& files) : files_(files) {
+    if (!takes()) files.fail("is being saved; load it afterwards");
   }
-  ~Tracking() { table_.tracker_.store(kNobody, std::memory_order_release); }
+  ~Tracking() { files_.table_.seats_.give_back(Seats::kTracker); }
   Tracking(const Tracking&) = delete;
 
  private:
   // Throws Error where this thread has it.
   bool takes() {
-    table_.require_whole();
-    std::uint64_t who = kNobody;
-    if (table_.tracker_.compare_exchange_strong(who, thread_number(), std::memory_order_acq_rel,
-                                                kRelaxed)) {
-      return true;
+    Seats& seats = files_.table_.seats_;
+    seats.require_whole();
+    if (seats.take(Seats::kTracker, thread_number())) return true;
+    if (seats.user(Seats::kTracker) == thread_number()) {
+      files_.fail(
+          "is being saved, by the call that a signal's handler has come into; do this when that "
+          "has returned");
     }
-    if (who != thread_number()) return false;
-    throw Error("table '" + table_.settings_.name +
-                "' is being saved, by the call that a signal's handler has come into; do this when "
-                "that has returned");
+    return false;
   }
 
-  Table& table_;
+  TableFiles& files_;
 };
 
-std::uint64_t Table::save_tracked(const std::string& path, const std::string& description,
-                                  bool quiet, const Watch& watch) {
+std::uint64_t TableFiles::save_tracked(const std::string& path, const std::string& description,
+                                       bool quiet, const Watch& watch) {
   const Tracking tracking(*this, watch);
-  if (!settings_.versions) {
-    throw Error("table '" + settings_.name + "' cannot tell which rows change: it has no versions");
-  }
+  require_versions();
   marks_.reset();
   ++tracked_;
   save_since(std::make_unique<Marks>(), path, header(description), quiet, watch);
   return tracked_;
 }
 
-std::uint64_t Table::save_changes(const std::string& path, const std::string& description,
-                                  bool quiet, const Watch& watch) {
+std::uint64_t TableFiles::save_changes(const std::string& path, const std::string& description,
+                                       bool quiet, const Watch& watch) {
   const Tracking tracking(*this, watch);
-  if (!marks_) {
-    throw Error("table '" + settings_.name + "' has no file that changes could follow; save all");
-  }
+  if (!marks_) fail("has no file that changes could follow; save all");
   SavedHeader begin = header(description);
   begin.changes = true;
   ++tracked_;
@@ -148,11 +176,9 @@ std::uint64_t Table::save_changes(const std::string& path, const std::string& de
   return tracked_;
 }
 
-std::uint64_t Table::track(const Watch& watch) {
+std::uint64_t TableFiles::track(const Watch& watch) {
   const Tracking tracking(*this, watch);
-  if (!settings_.versions) {
-    throw Error("table '" + settings_.name + "' cannot tell which rows change: it has no versions");
-  }
+  require_versions();
   auto marks = std::make_unique<Marks>();
   std::vector<std::uint64_t> gone;
   for (const Changed& row : changed(*marks, gone, watch)) marks->set(row);
@@ -160,13 +186,13 @@ std::uint64_t Table::track(const Watch& watch) {
   return ++tracked_;
 }
 
-std::vector<Table::Changed> Table::changed(Marks& marks, std::vector<std::uint64_t>& gone,
-                                           const Watch& watch) {
-  const Seat seat(*this, watch);
-  const auto reading = read(seat);
+std::vector<TableFiles::Changed> TableFiles::changed(Marks& marks, std::vector<std::uint64_t>& gone,
+                                                     const Watch& watch) {
+  const Seat seat(table_.seats_, watch);
+  const auto reading = growth_.read(seat);
   std::vector<Changed> changed;
-  std::vector<bool> lives(index_ ? marks.ids.size() : 0);
-  if (!index_) marks.make_room(capacity_, false, false);
+  std::vector<bool> lives(growth_.index_ ? marks.ids.size() : 0);
+  if (!growth_.index_) marks.make_room(growth_.capacity_, false, false);
   const auto forget = [&](std::size_t row) {
     if (marks.ids[row] == Marks::kNone) return;
     gone.push_back(marks.ids[row]);
@@ -174,13 +200,13 @@ std::vector<Table::Changed> Table::changed(Marks& marks, std::vector<std::uint64
     marks.versions[row] = RowHead::kDead;
   };
   std::size_t seen = 0;
-  each_row([&](std::uint64_t id, IdIndex::Handle handle) {
+  growth_.each([&](std::uint64_t id, IdIndex::Handle handle) {
     if (watch && seen++ % kLookRows == 0) watch();
-    const RowHead& head = rows_->head(handle.row);
+    const RowHead& head = growth_.rows_->head(handle.row);
     const Changed now{id, handle, head.version.load(kRelaxed), head.touched.load(kRelaxed)};
     if (now.version & RowHead::kDead) return;
-    if (index_) {
-      marks.make_room(handle.row + 1, true, evicts());
+    if (growth_.index_) {
+      marks.make_room(handle.row + 1, true, growth_.evicts());
       if (handle.row < lives.size()) lives[handle.row] = true;
       if (marks.ids[handle.row] != id) forget(handle.row);
     }
@@ -192,11 +218,11 @@ std::vector<Table::Changed> Table::changed(Marks& marks, std::vector<std::uint64
   return changed;
 }
 
-bool Table::settle(const Watch& watch) {
+bool TableFiles::settle(const Watch& watch) {
   // All updates that are counted from here on begin after this.
-  const std::uint64_t number = pushes_.begin();
+  const std::uint64_t number = table_.pushes_.begin();
   const auto end = std::chrono::steady_clock::now() + kSettled;
-  while (pushes_.oldest() < number) {
+  while (table_.pushes_.oldest() < number) {
     if (std::chrono::steady_clock::now() > end) return false;
     if (watch) watch();
     std::this_thread::sleep_for(kWait);
@@ -204,23 +230,23 @@ bool Table::settle(const Watch& watch) {
   return true;
 }
 
-// An update of a row is counted first, and then made. So what was copied is of the version it is
-// saved with where all updates that had been counted were over before, and none was counted until
-// the copy began; one that is counted later makes the row another one for the next file. Any other
-// row is saved once more with that. models/row_changes.pml has the steps.
-bool Table::tracks(const Watch& watch) {
+bool TableFiles::tracks(const Watch& watch) {
   const Tracking tracking(*this, watch);
   return marks_ != nullptr;
 }
 
-void Table::save_since(std::unique_ptr<Marks> marks, const std::string& path, SavedHeader header,
-                       bool quiet, const Watch& watch) {
+// An update of a row is counted first, and then made. So what was copied is of the version it is
+// saved with where all updates that had been counted were over before, and none was counted until
+// the copy began; one that is counted later makes the row another one for the next file. Any other
+// row is saved once more with that. models/row_changes.pml has the steps.
+void TableFiles::save_since(std::unique_ptr<Marks> marks, const std::string& path,
+                            SavedHeader header, bool quiet, const Watch& watch) {
   std::vector<std::uint64_t> gone;
   const std::vector<Changed> rows = changed(*marks, gone, watch);
   if (header.changes) header.gone = std::move(gone);
   const bool settled = quiet || settle(watch);
-  const Seat seat(*this, watch);
-  const auto reading = read(seat);
+  const Seat seat(table_.seats_, watch);
+  const auto reading = growth_.read(seat);
   const auto copy = update_kernels().copy_racy;
   SavedWriter file(path, header);
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -228,13 +254,13 @@ void Table::save_since(std::unique_ptr<Marks> marks, const std::string& path, Sa
     const auto& [id, handle, before, _] = rows[i];
     // Evicted, which the next file tells. Where it is back in that row by now, its incarnation is
     // another than the scan's, which is kept: the next file has it once more.
-    if (index_ && index_->find(id) != handle.row) continue;
-    const RowHead& head = rows_->head(handle.row);
+    if (growth_.index_ && growth_.index_->find(id) != handle.row) continue;
+    const RowHead& head = growth_.rows_->head(handle.row);
     const std::uint32_t version = head.version.load(kRelaxed);
     if (version & RowHead::kDead) continue;
     const std::uint16_t touched = head.touched.load(kRelaxed);
-    copy(file.add({id, version, touched, head.period.load(kRelaxed)}), rows_->values(handle.row),
-         rows_->floats());
+    copy(file.add({id, version, touched, head.period.load(kRelaxed)}),
+         growth_.rows_->values(handle.row), growth_.rows_->floats());
     const bool is_of_it = settled && version == before;
     marks->set({id, handle, is_of_it ? version : version | RowHead::kDead, touched});
   }
@@ -243,16 +269,15 @@ void Table::save_since(std::unique_ptr<Marks> marks, const std::string& path, Sa
 }
 
 // All seats: then nobody uses the table, and who would like to waits.
-class Table::Alone {
+class TableFiles::Alone {
  public:
-  explicit Alone(Table& table) : table_(table) {
-    table.require_whole();
+  explicit Alone(const TableFiles& files) : seats_(files.table_.seats_) {
+    seats_.require_whole();
     const std::uint64_t user = thread_number();
-    for (; seats_ < kSeats; ++seats_) {
-      if (table.slots_[seats_].take(user)) continue;
+    for (; taken_ < Seats::kAll; ++taken_) {
+      if (seats_.take(taken_, user)) continue;
       release();
-      throw Error("table '" + table.settings_.name +
-                  "' is in use; load it when no thread reads or updates it");
+      files.fail("is in use; load it when no thread reads or updates it");
     }
   }
   ~Alone() { release(); }
@@ -261,12 +286,11 @@ class Table::Alone {
 
  private:
   void release() {
-    // Release: as a seat's own.
-    while (seats_ > 0) table_.slots_[--seats_].user.store(kNobody, std::memory_order_release);
+    while (taken_ > 0) seats_.give_back(--taken_);
   }
 
-  Table& table_;
-  std::size_t seats_ = 0;
+  Seats& seats_;
+  std::size_t taken_ = 0;
 };
 
 namespace {
@@ -310,17 +334,17 @@ class SavedFiles {
 
 }  // namespace
 
-void Table::load(const std::vector<std::string>& paths, const std::string& description,
-                 const Watch& watch, std::optional<Begins> begins) {
-  if (paths.empty()) throw Error("table '" + settings_.name + "' needs a file to load");
+void TableFiles::load(const std::vector<std::string>& paths, const std::string& description,
+                      const Watch& watch, std::optional<Begins> begins) {
+  if (paths.empty()) fail("needs a file to load");
   SavedFiles files(paths);
   { const Alone nobody(*this); }  // said now, not after all of the files have been read
   // All of them are looked at before anything changes, and while the table is free: what `watch`
   // calls may use it.
   for (std::size_t i = 0; i < paths.size(); ++i) {
     const SavedHeader& header = files[i].header();
-    if (header.description == description && header.floats == rows_->floats()) continue;
-    throw Error("'" + paths[i] + "' is of another table than '" + settings_.name +
+    if (header.description == description && header.floats == growth_.rows_->floats()) continue;
+    throw Error("'" + paths[i] + "' is of another table than '" + table_.settings_.name +
                 "': " + header.description + ", and not " + description);
   }
   const std::string& path = paths.back();
@@ -328,55 +352,55 @@ void Table::load(const std::vector<std::string>& paths, const std::string& descr
   files.each([&](const SavedRow& row, const float*) {
     if (watch && rows % kLookRows == 0) watch();
     ++rows;
-    check(&row.id, 1);
+    table_.check(&row.id, 1);
   });
-  if (grows() ? rows > capacity_ : rows != capacity_) {
-    throw Error("'" + path + "' has " + std::to_string(rows) + " rows, table '" + settings_.name +
-                "' " + std::to_string(capacity_));
+  if (growth_.grows() ? rows > growth_.capacity_ : rows != growth_.capacity_) {
+    throw Error("'" + path + "' has " + std::to_string(rows) + " rows, table '" +
+                table_.settings_.name + "' " + std::to_string(growth_.capacity_));
   }
   const Tracking tracking(*this);
   const Alone alone(*this);
-  if (index_) index_->get_ready();
+  if (growth_.index_) growth_.index_->get_ready();
   marks_.reset();
   ++tracked_;
-  const Initial before = initial_;
-  if (begins) initial_ = Initial(settings_.initial, begins->seed, begins->number);
+  const Initial before = table_.initial_;
+  if (begins) table_.initial_ = Initial(table_.settings_.initial, begins->seed, begins->number);
   try {
-    if (grows()) clear();  // else all rows are in the files
+    if (growth_.grows()) growth_.clear();  // else all rows are in the files
   } catch (...) {
-    initial_ = before;
+    table_.initial_ = before;
     throw;
   }
   if (begins) {
     seed_.store(begins->seed, kRelaxed);
     number_.store(begins->number, kRelaxed);
   }
-  if (admission_) admission_->clear();
+  if (growth_.admission_) growth_.admission_->clear();
   const SavedHeader& header = files.newest();
-  steps_.store(header.steps, kRelaxed);
-  touched_.store(header.touched, kRelaxed);
-  period_.store(header.period, kRelaxed);
-  if (auto* gathered = staleness_->statistics()) gathered->restore(header.staleness);
+  table_.steps_.store(header.steps, kRelaxed);
+  growth_.touched_.store(header.touched, kRelaxed);
+  table_.period_.store(header.period, kRelaxed);
+  if (auto* gathered = table_.staleness_->statistics()) gathered->restore(header.staleness);
   files.each([&](const SavedRow& row, const float* values) { put(row, values, path); });
 }
 
-void Table::put(const SavedRow& row, const float* values, const std::string& path) {
+void TableFiles::put(const SavedRow& row, const float* values, const std::string& path) {
   std::uint32_t to = static_cast<std::uint32_t>(row.id);
-  if (index_) {
+  if (growth_.index_) {
     // As many as the files have, which were rows of one table at once.
-    to = index_->insert(row.id, row.touched, row.period, false).row;
+    to = growth_.index_->insert(row.id, row.touched, row.period, false).row;
     if (to == IdIndex::kNone) {
-      throw Error("'" + path + "': the rows do not fit table '" + settings_.name + "'");
+      throw Error("'" + path + "': the rows do not fit table '" + table_.settings_.name + "'");
     }
   }
-  if (settings_.versions) {
-    RowHead& head = rows_->head(to);
+  if (table_.settings_.versions) {
+    RowHead& head = growth_.rows_->head(to);
     head.version.store(row.version, kRelaxed);
     head.touched.store(row.touched, kRelaxed);
     head.period.store(row.period, kRelaxed);
   }
-  std::copy_n(values, rows_->floats(), rows_->values(to));
-  release(to);
+  std::copy_n(values, growth_.rows_->floats(), growth_.rows_->values(to));
+  table_.release(to);
 }
 
 }  // namespace leashed

@@ -10,8 +10,10 @@
 #include "leashed/base/error.h"
 #include "leashed/data/make_batches.h"
 #include "leashed/data/reading.h"
+#include "leashed/data/run_sampler.h"
 #include "leashed/discipline/synchronous.h"
 #include "leashed/discipline/updater.h"
+#include "leashed/sparse/runs.h"
 
 namespace leashed {
 namespace {
@@ -130,7 +132,9 @@ class Replayer {
 
   void update(Part& part) {
     result_.last.clear();
-    const double factor = lockstep_ ? step_together() : step(part);
+    const double factor = options_.in_place ? step_in_place(part)
+                          : lockstep_       ? step_together()
+                                            : step(part);
     for (const Part& one : lockstep_ ? std::span(parts_) : std::span(&part, 1)) {
       const auto worker = static_cast<std::size_t>(&one - parts_.data());
       result_.last.push_back({worker, one.next(), one.loss(), factor});
@@ -164,6 +168,21 @@ class Replayer {
     updater_.apply(previous_.data(), current_.data(), {&whole, 1},
                    {t_, damping, updater_.clip_factor({&whole, 1})});
     return damping.factor;
+  }
+
+  // With its batch, whose gradient has just been computed, as a run of its own.
+  double step_in_place(const Part& part) {
+    SparseRuns& runs = *options_.in_place->sparse_runs();
+    const InPlaceView view = runs.open(0, 1);
+    source_.in_place()->update(
+        {view.theta, view.stride, options_.batch_size, *view.rule, view.t, nullptr}, batch_.view,
+        *workspace_);
+    const std::size_t claim = RunSampler::run_of(options_.batch_size);
+    runs.close(0, 1, view.effect_with(part.next().k, 1, claim, 0, source_.described().l2));
+    options_.in_place->with_snapshot([this](const float* theta, std::uint64_t) {
+      std::copy_n(theta, updater_.layout().dimension, previous_.data());
+    });
+    return 1;
   }
 
   // The first worker's gradient becomes the mean.

@@ -4,7 +4,8 @@
 // is there, and kept until its turn, which is that of its t. So no version is kept: a worker reads
 // only after its own last update, as it did then. Bit for bit where a read was of one version:
 // Sequential, Synchronous, Locked, Leashed. Under Hogwild a read saw parts of several; replayed is
-// the training in which each saw exactly the updates counted before it.
+// the training in which each saw exactly the updates counted before it. Updates in place are made
+// in place again.
 #pragma once
 
 #include "leashed/discipline/context.h"

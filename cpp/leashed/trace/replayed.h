@@ -10,6 +10,7 @@
 
 namespace leashed {
 
+class Discipline;
 struct StreamedData;
 
 struct ReplayOptions {
@@ -23,6 +24,8 @@ struct ReplayOptions {
   // As of TrainOptions, and the batches before that the training began with. Null: the data.
   const StreamedData* stream = nullptr;
   std::uint64_t used = 0;
+  // Who has the parameters, where updates were made in place; null: they are made of gradients.
+  Discipline* in_place = nullptr;
 };
 
 // A gradient, or a model, that was part of an update.

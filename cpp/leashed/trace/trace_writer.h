@@ -83,9 +83,15 @@ class TraceWriter final : public StepObserver {
   TraceWriter(const std::string& path, std::string_view header, const std::vector<float>& start,
               std::size_t streams, std::size_t factors);
 
-  // What cannot be written any more ends the recording and not the training.
+  // What cannot be written any more ends the recording and not the training. Of a run in place each
+  // update is as if it had seen those counted before it.
   void published(const WorkerStep& step, const Publication& publication) override {
-    write(step.worker, [&](TraceStream& stream) { stream.add(step.k, step.view.t, publication); });
+    write(step.worker, [&](TraceStream& stream) {
+      Publication each = publication;
+      for (std::uint64_t i = 0; i < step.count; ++i, ++each.t) {
+        stream.add(step.k + i, step.view.t + i, each);
+      }
+    });
   }
   void abandoned(const WorkerStep& step, const Publication& publication) override {
     published(step, publication);

@@ -45,6 +45,19 @@ struct Beginning {
   std::optional<Resumed> resumed;
 };
 
+// Where updates may be made in place, if they may.
+SparseUse use_of(const Assembly& parts, const Order& order, const Rule& rule, std::size_t batch) {
+  const InPlaceUpdates* const in_place = parts.source.in_place();
+  const double l2 = parts.source.described().l2;
+  if (!parts.ordered || !in_place || !in_place->takes(rule) || parts.staleness.name != "none" ||
+      (l2 != 0 &&  // an infinite rate times 0 would be NaN
+       !LazyShrink::suits(rule.largest_lr() * l2, RunSampler::run_of(batch)))) {
+    return {};
+  }
+  return {order.shape().dimension(parts.ordered->active()), order.shape(),
+          parts.ordered->mean_squares()};
+}
+
 void to_model(Replayed& result, const Order& order) {
   for (std::vector<float>* vector : {&result.parameters, &result.before, &result.gradient}) {
     order.to_model(*vector);
@@ -76,18 +89,9 @@ TrainResult train_ordered(const Assembly& parts, const Order& order, TrainOption
   }
   Beginning begin(parts, options.workers);
   DisciplineContext& context = begin.context;
-  const Rule& rule = context.rule;
   if (options.synchronisation) context.synchronisers = options.synchronisation->threads();
   const bool alone = !options.synchronisation && !options.leases;
-  const InPlaceUpdates* const in_place = source.in_place();
-  const double l2 = source.described().l2;
-  if (alone && parts.ordered && in_place && in_place->takes(rule) &&
-      parts.staleness.name == "none" &&
-      (l2 == 0 ||  // an infinite rate times 0 would be NaN
-       LazyShrink::suits(rule.largest_lr() * l2, RunSampler::run_of(options.batch_size)))) {
-    context.sparse = {order.shape().dimension(parts.ordered->active()), order.shape(),
-                      parts.ordered->mean_squares()};
-  }
+  if (alone) context.sparse = use_of(parts, order, context.rule, options.batch_size);
   if (from) {
     begin.resume(*from, order);
     options.from = from->position;
@@ -102,11 +106,6 @@ TrainResult train_ordered(const Assembly& parts, const Order& order, TrainOption
     options.rows = &*rows;
   }
   options.stream = parts.stream;
-  if (discipline->sparse_runs() && (parts.recording || !parts.observers.empty())) {
-    throw Error((parts.recording ? "record" : parts.observers.front().name) +
-                " is not for sparse rows that are updated in place; choose Leashed() or "
-                "Synchronous() as the discipline, or leave it out");
-  }
   const auto observers = make_observers(parts.observers, options.workers);
   options.observers = pointers(observers);
   std::optional<TraceWriter> trace;
@@ -165,9 +164,15 @@ Replayed replay(const Assembly& parts, const Trace& trace, const ReplayOptions& 
                 const Checkpoint* from) {
   return in_order(parts, [&](const Assembly& ordered, const Order& order) {
     Beginning begin(ordered, options.workers);
+    begin.context.sparse = use_of(ordered, order, begin.context.rule, options.batch_size);
     if (from) begin.resume(*from, order);
-    const bool lockstep = make_discipline(parts.discipline, begin.context)->lockstep();
+    auto discipline = make_discipline(parts.discipline, begin.context);
+    const bool lockstep = discipline->lockstep();
     ReplayOptions asked = options;
+    if (discipline->sparse_runs()) {  // one after another, whoever made them
+      discipline = make_discipline({"locked"}, begin.context);
+      asked.in_place = &*discipline;
+    }
     asked.stream = ordered.stream;
     asked.used = from ? from->position.batches : 0;
     Replayed result = replay(ordered.source, ordered.data, begin.context, lockstep, trace, asked);

@@ -12,10 +12,11 @@
 #include "leashed/engine/trainer.h"
 #include "leashed/modes/policy_threads.h"
 #include "leashed/sparse/ordered_rows.h"
-#include "leashed/table/table.h"
 #include "leashed/trace/replayed.h"
 
 namespace leashed {
+
+class Table;
 
 // A trace to write, and what it is to begin with: trace_writer.h.
 struct Recording {

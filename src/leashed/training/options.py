@@ -80,8 +80,8 @@ class Observe:
             unrecorded. Default: nothing is recorded.
         counting: who looks on at the training's steps, each as ``"NAME:key=value,…"``; ``Progress`` and
             the result have what it found, as ``observed``, by name. ``"gradient_norms"`` finds the mean
-            of the gradients' norms and the largest. Not of sparse data that are updated in place, where
-            there are no gradients. Default: nobody.
+            of the gradients' norms and the largest. Where sparse data are updated in place gradients
+            are computed for it alone, of all parameters. Default: nobody.
 
     Raises:
         TypeError, ValueError: an argument is wrong; the message names it.

@@ -77,7 +77,7 @@ def recording(
     discipline, rule, staleness = choices
     start = theta
     if resumed is not None:
-        start = np.concatenate([resumed.vectors.reshape(-1), resumed.last_updates])
+        start = np.concatenate([resumed.vectors.reshape(-1), resumed.last_updates, resumed.behind])
     text = {
         "format": _FORMAT,
         "version": _VERSION,
@@ -95,6 +95,7 @@ def recording(
             "updates": 0 if resumed is None else resumed.updates,
             "batches": 0 if resumed is None else resumed.batches,
             "vectors": 1 if resumed is None else len(resumed.vectors),
+            **({} if resumed is None else {"decay": resumed.shrink}),
         },
         "config": config,
     }
@@ -112,7 +113,7 @@ class Header(NamedTuple):
         rule: the update rule.
         staleness: the staleness policy.
         start: whether the run went on from a checkpoint; updates and batches before; vectors in
-            the trace, parameters and states.
+            the trace, parameters and states; how far weight decay had come that waits.
         config: what ``leashed.train`` was asked for, and on which machine.
     """
 

@@ -343,16 +343,17 @@ def _start(
         raise ValueError("it ends before the run began")
     if not found.start["resumed"]:
         return start[:dimension], None
-    nothing = np.empty(0, np.float32)
+    total, done, turn = found.start.get("decay", (0.0, [], 0))
+    end = len(start) - (dimension if done else 0)
     resumed = _core.Resumption(
         vectors=start[:states].reshape(-1, dimension),
-        last_updates=start[states:],
+        last_updates=start[states:end],
         updates=found.start["updates"],
         batches=found.start["batches"],
         initial_loss=math.nan,
         staleness=[],
-        behind=nothing,
-        shrink=(0.0, [], 0),
+        behind=start[end:],
+        shrink=(total, done, turn),
     )
     return start[:dimension], resumed
 

@@ -168,7 +168,7 @@ std::size_t workers_of(const Choice& discipline) { return discipline.name == "se
 
 TrainResult run(const Source& source, const Choice& choice, Recorder& store, StopRules until,
                 const StalenessPolicy& staleness = no_staleness_policy(),
-                const TrainCallbacks& callbacks = {}) {
+                const TrainCallbacks& callbacks = {}, StepObserver* observer = nullptr) {
   const Data data;
   const std::size_t workers = store.calls.size();
   const std::vector<float> initial(kDimension, 0.0f);
@@ -177,6 +177,7 @@ TrainResult run(const Source& source, const Choice& choice, Recorder& store, Sto
   const auto discipline = make_discipline(choice, context);
   TrainOptions options{workers, kBatch, 7, until};
   options.rows = &store;
+  if (observer) options.observers = {observer};
   return train(source, data.view(), nullptr, *discipline, context, options, callbacks);
 }
 
@@ -198,6 +199,27 @@ void check_end(const Recorder& store) {
 }
 
 }  // namespace
+
+TEST_CASE("a step whose rows were not pushed is told of to nobody, so no record has it") {
+  struct Listener final : StepObserver {
+    void used(const WorkerStep&) override { ++used_; }
+    void published(const WorkerStep&, const Publication&) override { ++published_; }
+    std::atomic<std::size_t> used_{0}, published_{0};
+  };
+  for (const Choice& discipline : disciplines()) {
+    CAPTURE(discipline.name);
+    Recorder store(workers_of(discipline));
+    store.throws = 'p';
+    store.throw_at = 5;
+    StopRules until;
+    until.updates = 40;
+    Listener listener;
+    CHECK_THROWS_WITH(run({}, discipline, store, until, no_staleness_policy(), {}, &listener),
+                      "boom");
+    CHECK(listener.published_ == count(store, 'p') - 1);
+    CHECK(listener.used_ == listener.published_);
+  }
+}
 
 TEST_CASE("a batch is prefetched while the one before it is worked on, and pushed after") {
   for (const Choice& discipline : disciplines()) {

@@ -155,6 +155,37 @@ TEST_CASE("What an observer of a run throws ends the training, and nobody waits 
   }
 }
 
+TEST_CASE("Of a run that fails what was made before counts, and where there is none nothing") {
+  struct Throwing final : leashed::StepObserver {
+    explicit Throwing(std::uint64_t at) : at(at) {}
+    bool needs_gradients() const override { return true; }
+    void computed(const leashed::WorkerStep& step) override {
+      CHECK(step.gradient.size() == kFeatures + 1);
+      if (seen++ == at) throw std::runtime_error("heard");
+    }
+    void published(const leashed::WorkerStep& step, const leashed::Publication&) override {
+      made += step.count;
+    }
+    void abandoned(const leashed::WorkerStep&, const leashed::Publication&) override { ++given_up; }
+    const std::uint64_t at;
+    std::uint64_t seen = 0, made = 0, given_up = 0;
+  };
+  leashed::StopRules until;
+  until.updates = 500;
+  for (const char* discipline : {"locked", "hogwild"}) {
+    for (const std::uint64_t at : {0u, 1u, 37u}) {
+      CAPTURE(at);
+      Throwing throwing(at);
+      leashed::Choice choice{discipline};
+      if (choice.name == "hogwild") choice.settings["copy"] = 0;
+      CHECK_THROWS_WITH_AS(train(choice, kSgd, 1, 0, until, {.observers = {&throwing}}), "heard",
+                           std::runtime_error);
+      CHECK(throwing.made == at);
+      CHECK(throwing.given_up == (at == 0));
+    }
+  }
+}
+
 TEST_CASE("Adagrad's copies merge what they learn at its weight") {
   leashed::StopRules until;
   until.batches = 3000;  // three epochs

@@ -157,7 +157,7 @@ TEST_CASE("who evaluates admits, counts and versions nothing, and an id without 
   CHECK(view.places[0][2] == 0);
   const float* const values = view.tables[0].values[1];
   CHECK(std::vector<float>(values, values + 4) == row_of(*table, 900));
-  const Table::Statistics s = table->statistics();
+  const TableStatistics s = table->growth().statistics();
   CHECK(s.asked == 0);
   CHECK(s.admitted == 0);
   CHECK(s.updates.applied == 0);
@@ -172,7 +172,8 @@ TEST_CASE("a batch's rows stay in a table that evicts, until it is pushed, dropp
   std::uint64_t other = 1000;
   const auto stays = [&] {
     const std::vector<float> ones(4, 1);
-    for (const std::uint64_t end = other + 5 * table->statistics().capacity; other < end; ++other) {
+    for (const std::uint64_t end = other + 5 * table->growth().statistics().capacity; other < end;
+         ++other) {
       table->update(&other, 1, ones.data(), nullptr);
     }
     const std::vector<std::uint64_t> live = table->ids();
@@ -252,7 +253,7 @@ TEST_CASE("a batch of nothing, and ids that are no rows") {
                        Error);
   store.leave(0);
   CHECK_THROWS_AS(LocalRows({table}, {1}, 1, 0, false), Error);
-  CHECK_THROWS_AS(LocalRows({table}, {0}, Table::kSeats, 1, false), Error);
+  CHECK_THROWS_AS(LocalRows({table}, {0}, Seats::kAll, 1, false), Error);
 }
 
 TEST_CASE("in lockstep rows change by the mean over workers, the same bits every time") {
@@ -336,7 +337,7 @@ TEST_CASE("in lockstep nobody's rows become another's before all have been folde
     settings.evict = "age";
     settings.max_bytes = 40'000;
     const auto table = std::make_shared<Table>(settings);
-    const std::size_t many = 3 * table->statistics().capacity;
+    const std::size_t many = 3 * table->growth().statistics().capacity;
     std::uint64_t next = 1000;
     const std::vector<float> nothing(kDim);
     const auto insert = [&] {
@@ -370,9 +371,9 @@ TEST_CASE("in lockstep nobody's rows become another's before all have been folde
     store.leave(1);
     if (!leaves) store.leave(0);
     // Now they are let go: what else is inserted finds as much room as before.
-    const std::uint64_t before = table->statistics().admitted;
+    const std::uint64_t before = table->growth().statistics().admitted;
     insert();
-    CHECK(table->statistics().admitted > before + many / 2);
+    CHECK(table->growth().statistics().admitted > before + many / 2);
   }
 }
 
@@ -381,14 +382,14 @@ TEST_CASE("who would like to keep more seats than a table has is told, and waits
   const std::uint64_t id = 3;
   float values[4];
   {
-    const LocalRows all({table}, {0}, Table::kKept - 3, 1, true);
+    const LocalRows all({table}, {0}, Seats::kKept - 3, 1, true);
     const LocalRows some({table}, {0}, 1, 1, true);
     CHECK_THROWS_WITH_AS(LocalRows({table}, {0}, 1, 0, false),
                          doctest::Contains("1152 threads of trainings and evaluations at once"),
                          Error);
     table->lookup(&id, 1, values, nullptr);  // for who comes and goes there are others
   }
-  const LocalRows again({table}, {0}, Table::kKept, 0, false);
+  const LocalRows again({table}, {0}, Seats::kKept, 0, false);
 }
 
 TEST_CASE("in lockstep what becomes of gradients adds up to what was asked for") {
@@ -415,7 +416,7 @@ TEST_CASE("in lockstep what becomes of gradients adds up to what was asked for")
       for (std::size_t w = 0; w < kWorkers; ++w) told.add(store.push(w, *rows[w], {k}));
     }
     for (std::size_t w = 0; w < kWorkers; ++w) store.leave(w);
-    const Table::Statistics s = table->statistics();
+    const TableStatistics s = table->growth().statistics();
     const RowPublication& all = s.updates;
     CHECK(s.asked == kWorkers * kSteps * (ids.size() - kWorkers));
     CHECK(all.applied + all.folded + all.late + all.unadmitted + all.deferred + all.refused ==
@@ -499,7 +500,7 @@ struct Full {
   }
   // Ids without a row; by the way, few rows go that are in use (those to go are found by sampling).
   std::uint64_t refused() const {
-    const RowPublication updates = table->statistics().updates;
+    const RowPublication updates = table->growth().statistics().updates;
     CHECK(1000 * updates.late < next);
     return updates.refused + updates.deferred;
   }
@@ -517,10 +518,10 @@ TEST_CASE("a full table takes in what batches bring, by evicting others") {
   for (const std::size_t size : {256, 2048, 4096, 8192}) {
     CAPTURE(size);
     Full full(1);
-    const std::size_t capacity = full.table->statistics().capacity;
+    const std::size_t capacity = full.table->growth().statistics().capacity;
     while (full.next < 3 * capacity) full.step(0, size);
     CHECK(full.refused() == 0);
-    const Table::Statistics s = full.table->statistics();
+    const TableStatistics s = full.table->growth().statistics();
     CHECK(s.evicted > capacity);
     // A sixteenth of the rows is kept free, and shards are not all as full.
     CHECK(s.rows >= capacity - capacity / 8);
@@ -531,7 +532,7 @@ TEST_CASE("a full table takes in what others bring, however long one stands stil
   for (const std::size_t size : {64, 4096}) {
     CAPTURE(size);
     Full full(2);
-    const std::size_t capacity = full.table->statistics().capacity;
+    const std::size_t capacity = full.table->growth().statistics().capacity;
     const auto go_on = [&](auto&& step) {
       for (const std::uint64_t end = full.next + 3 * capacity; full.next < end;) step();
       CHECK(full.refused() == 0);
@@ -545,6 +546,6 @@ TEST_CASE("a full table takes in what others bring, however long one stands stil
     go_on([&] { full.step(0, size); });
     full.update(1);
     go_on(both);
-    CHECK(full.table->statistics().updates.late == 0);
+    CHECK(full.table->growth().statistics().updates.late == 0);
   }
 }

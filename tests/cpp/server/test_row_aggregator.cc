@@ -365,7 +365,7 @@ TEST_CASE("a dropped push leaves the rows as they are, and lets them go") {
     aggregator.drop(aggregator.keys(0));
     aggregator.drop(aggregator.keys(0));
   }
-  const Table::Statistics s = table->statistics();
+  const TableStatistics s = table->growth().statistics();
   CHECK(s.updates.applied == 0);
   CHECK(s.evicted > 0);
   CHECK(s.admitted > 2 * s.capacity);
@@ -410,8 +410,8 @@ TEST_CASE("rows that are held by a slow worker stay, and keep nobody from room")
     applied += told.applied;
     CHECK(told.applied == ids.size());
   }
-  CHECK(table->statistics().evicted > 0);
-  CHECK(table->statistics().updates.applied == applied);
+  CHECK(table->growth().statistics().evicted > 0);
+  CHECK(table->growth().statistics().updates.applied == applied);
   CHECK(table->steps() == 201);
 }
 

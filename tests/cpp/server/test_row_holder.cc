@@ -28,7 +28,7 @@ TEST_CASE("a full table of a server takes in what the batches of all workers bri
     BatchView view{nullptr, Targets(), kSize};
     view.columns = {&column, 1};
     std::uint64_t next = 1, t = 0;
-    const std::size_t capacity = table->statistics().capacity;
+    const std::size_t capacity = table->growth().statistics().capacity;
     while (next < 3 * capacity) {
       PulledRows& rows = pulled[t % workers];
       if (!rows.keys.parts.empty()) holder.push(rows.keys, nothing.data(), t);
@@ -37,7 +37,7 @@ TEST_CASE("a full table of a server takes in what the batches of all workers bri
       ++t;
       holder.pull(view, rows);
     }
-    const Table::Statistics s = table->statistics();
+    const TableStatistics s = table->growth().statistics();
     CHECK(s.updates.refused + s.updates.deferred == 0);
     CHECK(100 * s.updates.late < s.asked);  // those to go are found by sampling
     CHECK(s.evicted > capacity);

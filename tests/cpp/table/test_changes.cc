@@ -18,7 +18,7 @@
 
 #include "leashed/base/error.h"
 #include "leashed/table/saved.h"
-#include "leashed/table/table.h"
+#include "leashed/table/saving.h"
 
 using namespace leashed;
 
@@ -48,7 +48,7 @@ Table::Settings settings(bool grows, const char* evict = "none", std::size_t max
           .seed = 5};
 }
 
-void update(Table& table, std::mt19937_64& random, std::size_t n, std::uint64_t ids_end) {
+void update(SavedTable& table, std::mt19937_64& random, std::size_t n, std::uint64_t ids_end) {
   std::vector<std::uint64_t> ids(n);
   std::vector<float> gradients(n * table.dim());
   for (auto& id : ids) id = random() % ids_end;
@@ -71,7 +71,7 @@ Content in_file(const std::string& path, std::size_t floats) {
   }
   return content;
 }
-Content of(Table& table) {
+Content of(SavedTable& table) {
   Files files;
   const std::string& path = files.next();
   table.save(path, "t");
@@ -92,7 +92,7 @@ TEST_CASE("all rows and the changes of them are the table at each of the files")
     CAPTURE(each.evict);
     for (const bool quiet : {true, false}) {
       Files files;
-      Table table(settings(each.grows, each.evict, each.max_bytes));
+      SavedTable table(settings(each.grows, each.evict, each.max_bytes));
       const bool evicts = each.max_bytes == 40000;
       std::mt19937_64 random(3);
       const std::uint64_t ids = evicts ? 2000 : 500;
@@ -103,19 +103,19 @@ TEST_CASE("all rows and the changes of them are the table at each of the files")
         for (int j = 0; j < k % 3 * 15; ++j) update(table, random, 20, ids);
         table.save_changes(files.next(), "t", quiet);
         if (k % 3 == 0) CHECK(in_file(files.paths.back(), 12).empty());
-        Table other(settings(each.grows, each.evict, each.max_bytes));
+        SavedTable other(settings(each.grows, each.evict, each.max_bytes));
         other.load(files.paths, "t");
         REQUIRE(of(other) == of(table));
         CHECK(other.steps() == table.steps());
       }
-      if (evicts) CHECK(table.statistics().evicted > 100);
+      if (evicts) CHECK(table.growth().statistics().evicted > 100);
     }
   }
 }
 
 TEST_CASE("changes are of the rows that were updated and of no others") {
   Files files;
-  Table table(settings(false));
+  SavedTable table(settings(false));
   table.save_tracked(files.next(), "t", true);
   const std::vector<std::uint64_t> ids = {3, 77, 499};
   const std::vector<float> gradients(18, 1);
@@ -127,13 +127,13 @@ TEST_CASE("changes are of the rows that were updated and of no others") {
 }
 
 // One gradient of each id, all values of which are the same.
-void update_each(Table& table, const std::vector<std::uint64_t>& ids, float gradient = 1) {
+void update_each(SavedTable& table, const std::vector<std::uint64_t>& ids, float gradient = 1) {
   const std::vector<float> gradients(ids.size() * table.dim(), gradient);
   table.update(ids.data(), ids.size(), gradients.data(), nullptr);
 }
 
 // Those of `ids` that have no row.
-std::vector<std::uint64_t> without_row(Table& table, const std::vector<std::uint64_t>& ids) {
+std::vector<std::uint64_t> without_row(SavedTable& table, const std::vector<std::uint64_t>& ids) {
   const std::vector<std::uint64_t> live = table.ids();
   const std::set<std::uint64_t> lives(live.begin(), live.end());
   std::vector<std::uint64_t> without;
@@ -144,8 +144,8 @@ std::vector<std::uint64_t> without_row(Table& table, const std::vector<std::uint
 
 TEST_CASE("an id that was evicted and has come back to its row, version and time is written") {
   Files files;
-  Table table(settings(true, "norm", 240000));
-  const std::uint64_t capacity = table.statistics().capacity;
+  SavedTable table(settings(true, "norm", 240000));
+  const std::uint64_t capacity = table.growth().statistics().capacity;
   std::vector<std::uint64_t> all(capacity);
   std::iota(all.begin(), all.end(), 1);
   update_each(table, all);
@@ -162,17 +162,17 @@ TEST_CASE("an id that was evicted and has come back to its row, version and time
     std::shuffle(gone.begin(), gone.end(), random);
     for (const std::uint64_t id : gone) update_each(table, {id}, static_cast<float>(k + 2));
     table.save_changes(files.next(), "t", true);
-    Table other(settings(true, "norm", 240000));
+    SavedTable other(settings(true, "norm", 240000));
     other.load(files.paths, "t");
     REQUIRE(of(other) == of(table));
   }
-  CHECK(table.statistics().evicted > 100);
+  CHECK(table.growth().statistics().evicted > 100);
 }
 
 TEST_CASE("a row that is said to have been touched later is written") {
   Files files;
-  Table table(settings(true, "age", 12000));
-  const std::uint64_t capacity = table.statistics().capacity;
+  SavedTable table(settings(true, "age", 12000));
+  const std::uint64_t capacity = table.growth().statistics().capacity;
   std::vector<std::uint64_t> ids(capacity / 2);
   std::iota(ids.begin(), ids.end(), 1);
   update_each(table, ids);
@@ -191,14 +191,14 @@ TEST_CASE("a row that is said to have been touched later is written") {
   }
   CHECK(later > 0);
   table.save_changes(files.next(), "t", true);
-  Table other(settings(true, "age", 12000));
+  SavedTable other(settings(true, "age", 12000));
   other.load(files.paths, "t");
   CHECK(of(other) == of(table));
 }
 
 TEST_CASE("an id that has another row before the scan is over is not lost") {
-  Table table(settings(true, "age", 250000)), other(settings(true, "age", 250000));
-  const std::uint64_t capacity = table.statistics().capacity;
+  SavedTable table(settings(true, "age", 250000)), other(settings(true, "age", 250000));
+  const std::uint64_t capacity = table.growth().statistics().capacity;
   REQUIRE(capacity > 1500);
   REQUIRE(capacity < 2048);  // of one shard
   std::vector<std::uint64_t> ids(capacity);
@@ -231,7 +231,7 @@ TEST_CASE("an id that has another row before the scan is over is not lost") {
 
 TEST_CASE("who saves within a call that saves is told so, and that call goes on") {
   Files files;
-  Table table(settings(true, "none", 240000)), other(settings(true, "none", 240000));
+  SavedTable table(settings(true, "none", 240000)), other(settings(true, "none", 240000));
   std::vector<std::uint64_t> ids(3000);
   std::iota(ids.begin(), ids.end(), 1);
   update_each(table, ids);
@@ -247,7 +247,7 @@ TEST_CASE("who saves within a call that saves is told so, and that call goes on"
     is_refused([&] { table.save_changes("/tmp/x", "t", true); });
     is_refused([&] { table.save_tracked("/tmp/x", "t", true); });
     is_refused([&] { table.track(); });
-    CHECK_THROWS_AS(table.load(whole, "t"), Error);
+    CHECK_THROWS_AS(table.load({whole}, "t"), Error);
   };
   table.save_tracked(files.next(), "t", true, again);
   update_each(table, {7, 8});
@@ -274,8 +274,8 @@ TEST_CASE("who saves within a call that saves is told so, and that call goes on"
 
 TEST_CASE("what is evicted while all rows are written, and what comes then, is written or not") {
   Files files;
-  Table table(settings(true, "age")), other(settings(true, "age"));
-  const std::uint64_t capacity = table.statistics().capacity;
+  SavedTable table(settings(true, "age")), other(settings(true, "age"));
+  const std::uint64_t capacity = table.growth().statistics().capacity;
   std::vector<std::uint64_t> ids(2 * capacity), more(capacity / 40);
   std::iota(ids.begin(), ids.end(), 1);
   update_each(table, ids);
@@ -300,9 +300,9 @@ TEST_CASE("what is evicted while all rows are written, and what comes then, is w
 
 TEST_CASE("what a file has is loaded, however few rows that leaves free") {
   Files files;
-  Table table(settings(true, "age", 250000)), other(settings(true, "age", 250000));
-  const std::uint64_t capacity = table.statistics().capacity;
-  Table full(settings(true, "none", 500000));
+  SavedTable table(settings(true, "age", 250000)), other(settings(true, "age", 250000));
+  const std::uint64_t capacity = table.growth().statistics().capacity;
+  SavedTable full(settings(true, "none", 500000));
   std::vector<std::uint64_t> ids(capacity - 2);  // two more always have a row
   std::iota(ids.begin(), ids.end(), 1);
   update_each(full, ids);
@@ -322,7 +322,7 @@ TEST_CASE("what a file has is loaded, however few rows that leaves free") {
 TEST_CASE("a table that was loaded goes on with changes of what it was loaded from") {
   for (const bool grows : {false, true}) {
     Files files;
-    Table table(settings(grows)), other(settings(grows));
+    SavedTable table(settings(grows)), other(settings(grows));
     std::mt19937_64 random(4);
     for (int k = 0; k < 20; ++k) update(table, random, 60, 500);
     table.save_tracked(files.next(), "t", true);
@@ -344,7 +344,7 @@ TEST_CASE("what threads update while files are written is in one of them") {
   for (const bool grows : {false, true}) {
     Files files;
     const char* const evict = grows ? "age" : "none";
-    Table table(settings(grows, evict, 40000)), other(settings(grows, evict, 40000));
+    SavedTable table(settings(grows, evict, 40000)), other(settings(grows, evict, 40000));
     std::atomic<bool> stop{false};
     std::vector<std::thread> threads;
     for (unsigned w = 0; w < 2; ++w) {
@@ -365,7 +365,7 @@ TEST_CASE("what threads update while files are written is in one of them") {
 
 TEST_CASE("files in the wrong order, damaged ones and what nothing follows are refused") {
   Files files;
-  Table table(settings(true, "age", 40000)), other(settings(true, "age", 40000));
+  SavedTable table(settings(true, "age", 40000)), other(settings(true, "age", 40000));
   CHECK_THROWS_WITH_AS(table.save_changes("/tmp/x", "t", true), doctest::Contains("save all"),
                        Error);
   std::mt19937_64 random(6);
@@ -375,7 +375,7 @@ TEST_CASE("files in the wrong order, damaged ones and what nothing follows are r
   table.save_changes(files.next(), "t", true);
   const std::string all = files.paths[0], changes = files.paths[1];
   REQUIRE(!SavedReader(changes).header().gone.empty());
-  CHECK_THROWS_WITH_AS(other.load(changes, "t"), doctest::Contains("changes alone"), Error);
+  CHECK_THROWS_WITH_AS(other.load({changes}, "t"), doctest::Contains("changes alone"), Error);
   CHECK_THROWS_WITH_AS(other.load(std::vector{all, all}, "t"), doctest::Contains("no changes"),
                        Error);
   const Content before = of(other);
@@ -396,7 +396,7 @@ TEST_CASE("files in the wrong order, damaged ones and what nothing follows are r
                        Error);
   Table::Settings without = settings(false);
   without.versions = false;
-  Table uncounted(without);
+  SavedTable uncounted(without);
   CHECK_THROWS_WITH_AS(uncounted.save_tracked(damaged, "t", true), doctest::Contains("no versions"),
                        Error);
 }

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "leashed/table/id_index.h"
-#include "leashed/table/table.h"
+#include "leashed/table/saving.h"
 #include "replaced_new.h"
 
 namespace {
@@ -72,7 +72,7 @@ void in_new_thread(const Work& work) {
   std::thread(work).join();
 }
 
-std::vector<float> values_of(Table& table, const std::vector<std::uint64_t>& ids) {
+std::vector<float> values_of(SavedTable& table, const std::vector<std::uint64_t>& ids) {
   std::vector<float> values(ids.size() * table.dim());
   table.lookup(ids.data(), ids.size(), values.data(), nullptr);
   return values;
@@ -81,23 +81,23 @@ std::vector<float> values_of(Table& table, const std::vector<std::uint64_t>& ids
 }  // namespace
 
 TEST_CASE("an update without memory has counted no id and given none a row") {
-  Table table(growing());
+  SavedTable table(growing());
   const std::vector<std::uint64_t> ids = {7, 8, 7, 9};
   const std::vector<float> gradients(ids.size() * 3, 1.0f);
   const long failed =
       until_through([&] { table.update(ids.data(), ids.size(), gradients.data(), nullptr); },
                     [&] {
-                      const Table::Statistics s = table.statistics();
+                      const TableStatistics s = table.growth().statistics();
                       CHECK(s.asked == 0);
-                      CHECK(s.steps == 0);
+                      CHECK(table.steps() == 0);
                       CHECK(s.updates.unadmitted == 0);
                     });
   CHECK(failed > 3);
-  CHECK(table.statistics().updates.unadmitted == 3);  // so none had been sighted before
+  CHECK(table.growth().statistics().updates.unadmitted == 3);  // so none had been sighted before
 }
 
 TEST_CASE("an update without memory to begin a row has counted no id") {
-  Table table(growing());
+  SavedTable table(growing());
   const auto update = [&](const std::vector<std::uint64_t>& ids) {
     const std::vector<float> gradients(ids.size() * 3, 1.0f);
     table.update(ids.data(), ids.size(), gradients.data(), nullptr);
@@ -106,12 +106,12 @@ TEST_CASE("an update without memory to begin a row has counted no id") {
   in_new_thread([&] {
     // 8 comes for the first time, before 7 gets a row.
     const std::vector<std::uint64_t> both = {8, 7};
-    const long failed =
-        until_through([&] { update(both); }, [&] { CHECK(table.statistics().asked == 1); });
+    const long failed = until_through([&] { update(both); },
+                                      [&] { CHECK(table.growth().statistics().asked == 1); });
     CHECK(failed > 1);
   });
-  CHECK(table.statistics().updates.unadmitted == 2);
-  CHECK(table.statistics().updates.applied == 1);
+  CHECK(table.growth().statistics().updates.unadmitted == 2);
+  CHECK(table.growth().statistics().updates.applied == 1);
 }
 
 TEST_CASE(
@@ -157,7 +157,7 @@ TEST_CASE("a load without memory leaves the rows that were there") {
       settings.rows = 50;
       settings.evict = "none";
     }
-    Table saved(settings), table(settings);
+    SavedTable saved(settings), table(settings);
     const std::vector<std::uint64_t> ids = {1, 2, 3};
     const std::vector<float> gradients(ids.size() * 3, 1.0f);
     saved.update(ids.data(), ids.size(), gradients.data(), nullptr);
@@ -167,10 +167,10 @@ TEST_CASE("a load without memory leaves the rows that were there") {
     const std::vector<std::uint64_t> all = {1, 2, 3, 4};
     const std::vector<float> before = values_of(table, all);
     in_new_thread([&] {
-      const long failed = until_through([&] { table.load(path, "one"); },
+      const long failed = until_through([&] { table.load({path}, "one"); },
                                         [&] {
                                           CHECK(values_of(table, all) == before);
-                                          CHECK(table.statistics().steps == 1);
+                                          CHECK(table.steps() == 1);
                                         });
       CHECK(failed > 1);
     });

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "leashed/base/error.h"
-#include "leashed/table/table.h"
+#include "leashed/table/saving.h"
 
 using namespace leashed;
 
@@ -51,13 +51,13 @@ Table::Settings growing(std::size_t max_bytes, std::size_t dim) {
           .seed = 5};
 }
 
-std::vector<float> values_of(Table& table, const std::vector<std::uint64_t>& ids) {
+std::vector<float> values_of(SavedTable& table, const std::vector<std::uint64_t>& ids) {
   std::vector<float> values(ids.size() * table.dim());
   table.lookup(ids.data(), ids.size(), values.data(), nullptr);
   return values;
 }
 
-std::vector<float> begins_with(const Table& table, std::uint64_t id) {
+std::vector<float> begins_with(const SavedTable& table, std::uint64_t id) {
   std::vector<float> values(table.dim());
   Initial(table.settings().initial, table.settings().seed, table.settings().number)(
       id, values.data(), table.dim());
@@ -80,7 +80,7 @@ struct File {
 
 TEST_CASE("every update of one hot row is counted, and rows of one thread each are exact") {
   constexpr std::size_t kThreads = 8, kUpdates = 4000 / kLess, kDim = 10;
-  Table table(fixed(64, kDim, sgd(1)));
+  SavedTable table(fixed(64, kDim, sgd(1)));
   const std::vector<float> down(2 * kDim, -1);
   in_threads(kThreads, [&](std::size_t w) {
     const std::uint64_t ids[] = {0, 8 + w};
@@ -96,9 +96,9 @@ TEST_CASE("every update of one hot row is counted, and rows of one thread each a
     for (std::size_t i = 0; i < kDim; ++i) REQUIRE(values[kDim + i] == kUpdates);
     for (std::size_t i = 0; i < kDim; ++i) REQUIRE(values[i] <= kThreads * kUpdates);
   }
-  const Table::Statistics s = table.statistics();
+  const TableStatistics s = table.growth().statistics();
   CHECK(s.updates.applied == 2 * kThreads * kUpdates);
-  CHECK(s.steps == kThreads * kUpdates);
+  CHECK(table.steps() == kThreads * kUpdates);
   CHECK(s.found == s.asked);
 }
 
@@ -106,9 +106,9 @@ TEST_CASE("rows without versions have the same values, and no room for more") {
   const File file("uncounted");
   for (const std::size_t dim : {1, 10, 16}) {
     Table::Settings settings = fixed(200, dim, adagrad(0.5));
-    Table counted(settings);
+    SavedTable counted(settings);
     settings.versions = false;
-    Table table(settings);
+    SavedTable table(settings);
     const std::vector<std::uint32_t> old(150, 7);
     std::mt19937 random(1);
     std::normal_distribution<float> normal;
@@ -129,11 +129,11 @@ TEST_CASE("rows without versions have the same values, and no room for more") {
     std::vector<float> values(dim);
     table.lookup(all.data(), 1, values.data(), &version);
     CHECK(version == 0);
-    CHECK(table.statistics().bytes_per_row == (2 * dim * sizeof(float) + 15) / 16 * 16);
+    CHECK(table.growth().statistics().bytes_per_row == (2 * dim * sizeof(float) + 15) / 16 * 16);
 
     table.save(file.path, "kind");
-    Table again(settings);
-    again.load(file.path, "kind");
+    SavedTable again(settings);
+    again.load({file.path}, "kind");
     CHECK(values_of(again, all) == values_of(table, all));
   }
 }
@@ -149,7 +149,7 @@ TEST_CASE("versions are left out only where nothing needs them") {
 }
 
 TEST_CASE("gradients of one id are added in their order, and make one update") {
-  Table table(fixed(10, 4, adagrad(0.5)));
+  SavedTable table(fixed(10, 4, adagrad(0.5)));
   const std::uint64_t ids[] = {3, 7, 3, 3};
   std::vector<float> gradients(16);
   std::mt19937 random(1);
@@ -172,7 +172,7 @@ TEST_CASE("SWAP that waits until a row is touched is that of a vector, over many
   Choice rule = adagrad(lr);
   rule.settings["initial_accumulator"] = 0.3;
   rule.parts["swap"] = {"swap", {{"period", kPeriod}, {"decay", decay}}};
-  Table table(fixed(kRows, kDim, rule));
+  SavedTable table(fixed(kRows, kDim, rule));
   std::vector<double> theta(kRows * kDim, 0), v(kRows * kDim, 0.3);
   std::mt19937 random(2);
   std::normal_distribution<float> normal;
@@ -234,7 +234,7 @@ TEST_CASE("a row's staleness is counted in its own updates, and the policy is ap
   std::vector<float> values(8);
   std::uint32_t read[2];
   {
-    Table table(settings);
+    SavedTable table(settings);
     table.lookup(ids, 2, values.data(), read);
     for (int i = 0; i < 2; ++i) table.update(ids, 1, gradient.data(), nullptr);
     const RowPublication told = table.update(ids, 2, gradient.data(), read);
@@ -248,7 +248,7 @@ TEST_CASE("a row's staleness is counted in its own updates, and the policy is ap
     CHECK(values[4] == 6);
   }
   settings.staleness = {"cutoff", {{"iota", 1}}};
-  Table table(settings);
+  SavedTable table(settings);
   table.lookup(ids, 2, values.data(), read);
   for (int i = 0; i < 2; ++i) table.update(ids, 1, gradient.data(), nullptr);
   const RowPublication told = table.update(ids, 2, gradient.data(), read);
@@ -265,7 +265,7 @@ TEST_CASE("threads share rows whose policy goes by their last updates, and files
   Table::Settings settings = fixed(50, 10, adagrad(0.1));
   settings.staleness = {"stage_aware", {{"lam", 1}}};
   settings.staleness.parts["policy"] = {"power", {{"k", 1}}};
-  Table table(settings);
+  SavedTable table(settings);
   const std::string path = "test_table_" + std::to_string(getpid());
   std::vector<std::thread> threads;
   for (std::size_t w = 0; w < kThreads; ++w) {
@@ -282,12 +282,12 @@ TEST_CASE("threads share rows whose policy goes by their last updates, and files
   }
   for (int k = 0; k < 5; ++k) table.save(path, "it");
   for (std::thread& thread : threads) thread.join();
-  const Table::Statistics s = table.statistics();
+  const TableStatistics s = table.growth().statistics();
   CHECK(s.updates.applied == 2 * kThreads * kUpdates);
   CHECK(std::accumulate(s.updates.octaves.begin(), s.updates.octaves.end(), std::uint64_t{0}) ==
         s.updates.applied);
   for (const float value : values_of(table, {0, 10})) CHECK((value > 0 && std::isfinite(value)));
-  table.load(path, "it");
+  table.load({path}, "it");
   std::remove(path.c_str());
 }
 
@@ -295,7 +295,7 @@ TEST_CASE("what rows begin with is the id's, whoever asks and whenever") {
   for (const char* kind : {"zeros", "constant", "uniform", "normal"}) {
     Table::Settings settings = growing(1 << 20, 10);
     settings.initial = {kind, {{"value", 0.25}, {"bound", 2}, {"sigma", 3}}};
-    Table table(settings);
+    SavedTable table(settings);
     double sum = 0, squares = 0, largest = 0;
     for (std::uint64_t id = 0; id < 1000; ++id) {
       const std::vector<float> before = values_of(table, {id});
@@ -323,7 +323,7 @@ TEST_CASE("what rows begin with is the id's, whoever asks and whenever") {
 TEST_CASE("ids get a row once enough batches have had them, and seldom ones are forgotten") {
   Table::Settings settings = growing(1 << 20, 4);
   settings.admit_after = 3;
-  Table table(settings);
+  SavedTable table(settings);
   const std::vector<float> still(4, 0);
   const auto update = [&](std::uint64_t id) { return table.update(&id, 1, still.data(), nullptr); };
   CHECK(update(77).unadmitted == 1);
@@ -353,14 +353,14 @@ TEST_CASE("no row has another id's values, all is counted, and memory stays belo
   }
   SUBCASE("none go") {}
   const bool evicts = settings.evict != "none";
-  Table table(settings);
+  SavedTable table(settings);
   std::atomic<std::uint64_t> wrong{0}, asked{0};
   std::vector<RowPublication> told(kThreads);
   // Parked between finding rows and updating them.
-  std::optional<Table::Seat> parked;
+  std::optional<Seat> parked;
   Located held;
   if (parks) {
-    parked.emplace(table);
+    parked.emplace(table.seats());
     for (std::uint64_t id = 1; id < 50; ++id) held.ids.push_back(id);
     table.locate(*parked, held, true);
     table.pull(held);
@@ -371,7 +371,7 @@ TEST_CASE("no row has another id's values, all is counted, and memory stays belo
     std::vector<std::uint64_t> ids(kBatch);
     std::vector<float> values(kBatch * 4);
     // (None is evicted while who has a shard's lock stands still.)
-    const auto goes_on = [&] { return evicts && table.statistics().evicted == 0; };
+    const auto goes_on = [&] { return evicts && table.growth().statistics().evicted == 0; };
     for (std::size_t k = 0; k < kBatches || goes_on(); ++k) {
       for (auto& id : ids) {
         const double u = std::generate_canonical<double, 53>(random);
@@ -388,7 +388,7 @@ TEST_CASE("no row has another id's values, all is counted, and memory stays belo
       }
       told[w].add(table.update(ids.data(), kBatch, still.data(), nullptr));
       if (k % 64 == 0) {
-        const Table::Statistics now = table.statistics();
+        const TableStatistics now = table.growth().statistics();
         wrong += now.bytes > now.most_bytes || now.bytes > kLimit;
       }
     }
@@ -404,7 +404,7 @@ TEST_CASE("no row has another id's values, all is counted, and memory stays belo
     asked += held.ids.size();
   }
   for (const RowPublication& each : told) all.add(each);
-  const Table::Statistics s = table.statistics();
+  const TableStatistics s = table.growth().statistics();
   MESSAGE("applied ", all.applied, ", late ", all.late, ", unadmitted ", all.unadmitted,
           ", deferred ", all.deferred, ", refused ", all.refused, ", evicted ", s.evicted,
           ", found ", s.found, " of ", s.asked);
@@ -423,8 +423,8 @@ TEST_CASE("rows that have been updated longest ago, or are least, make room") {
   Table::Settings settings = growing(1 << 16, 4);
   for (const char* evict : {"age", "norm"}) {
     settings.evict = evict;
-    Table table(settings);
-    const auto wanted = table.statistics().capacity;
+    SavedTable table(settings);
+    const auto wanted = table.growth().statistics().capacity;
     const std::vector<float> big(4, -100), small(4, 0);
     for (std::uint64_t id = 1; id < 2 * wanted; ++id) {
       for (std::uint64_t kept = 1; kept <= 8; ++kept) {
@@ -432,7 +432,7 @@ TEST_CASE("rows that have been updated longest ago, or are least, make room") {
       }
       table.update(&id, 1, small.data(), nullptr);
     }
-    CHECK(table.statistics().evicted > wanted / 2);
+    CHECK(table.growth().statistics().evicted > wanted / 2);
     for (std::uint64_t kept = 1; kept <= 8; ++kept) {
       CHECK(values_of(table, {kept}) != begins_with(table, kept));
     }
@@ -441,7 +441,7 @@ TEST_CASE("rows that have been updated longest ago, or are least, make room") {
 
 TEST_CASE("what is wrong is told, and nothing has changed") {
   using doctest::Contains;
-  Table table(fixed(10, 4, sgd(1)));
+  SavedTable table(fixed(10, 4, sgd(1)));
   std::vector<float> gradients(8, 1);
   std::uint64_t ids[] = {1, 10};
   CHECK_THROWS_WITH_AS(table.update(ids, 2, gradients.data(), nullptr),
@@ -454,10 +454,10 @@ TEST_CASE("what is wrong is told, and nothing has changed") {
   CHECK_THROWS_WITH_AS(table.update(ids, 2, gradients.data(), nullptr),
                        Contains("gradients[1, 2] is nan"), Error);
   CHECK(values_of(table, {1, 2}) == std::vector<float>(8, 0));
-  CHECK(table.statistics().updates.applied == 0);
+  CHECK(table.growth().statistics().updates.applied == 0);
   CHECK(table.update(ids, 0, gradients.data(), nullptr).applied == 0);
 
-  const auto made = [](const Table::Settings& settings) { Table table(settings); };
+  const auto made = [](const Table::Settings& settings) { SavedTable table(settings); };
   CHECK_THROWS_WITH_AS(made(fixed(10, 4, {"momentum", {{"lr", 1}, {"momentum", 0.9}}})),
                        Contains("momentum would have"), Error);
   Choice decays = sgd(1);
@@ -484,10 +484,10 @@ TEST_CASE("a file has the same bits, and one that is damaged or of another table
     Table::Settings settings = growing(1 << 20, 10);
     if (!grows) settings.rows = 500;
     settings.rule = rule;
-    Table table(settings), other(settings);
+    SavedTable table(settings), other(settings);
     std::mt19937_64 random(3);
     std::normal_distribution<float> normal;
-    const auto train = [&](Table& a, Table* b, std::size_t steps) {
+    const auto train = [&](SavedTable& a, Table* b, std::size_t steps) {
       for (std::size_t k = 0; k < steps; ++k) {
         std::vector<std::uint64_t> ids(40);
         std::vector<float> gradients(400);
@@ -499,17 +499,17 @@ TEST_CASE("a file has the same bits, and one that is damaged or of another table
     };
     train(table, nullptr, 50);
     table.save(file.path, "one");
-    CHECK_THROWS_WITH_AS(other.load(file.path, "two"), doctest::Contains("of another table"),
+    CHECK_THROWS_WITH_AS(other.load({file.path}, "two"), doctest::Contains("of another table"),
                          Error);
-    CHECK_THROWS_WITH_AS(other.load("/nowhere/x", "one"), doctest::Contains("cannot be read"),
+    CHECK_THROWS_WITH_AS(other.load({"/nowhere/x"}, "one"), doctest::Contains("cannot be read"),
                          Error);
     CHECK_THROWS_WITH_AS(table.save("/nowhere/x", "one"), doctest::Contains("cannot be written"),
                          Error);
     {
-      Table::Seat busy(other);
-      CHECK_THROWS_WITH_AS(other.load(file.path, "one"), doctest::Contains("in use"), Error);
+      Seat busy(other.seats());
+      CHECK_THROWS_WITH_AS(other.load({file.path}, "one"), doctest::Contains("in use"), Error);
     }
-    other.load(file.path, "one");
+    other.load({file.path}, "one");
     train(table, &other, 30);
     std::vector<std::uint64_t> ids(500);
     for (std::size_t i = 0; i < 500; ++i) ids[i] = i;
@@ -531,10 +531,10 @@ TEST_CASE("a file has the same bits, and one that is damaged or of another table
       std::string changed = bytes;
       changed[at] = static_cast<char>(changed[at] ^ 1);
       std::ofstream(again.path, std::ios::binary) << changed;
-      CHECK_THROWS_AS(other.load(again.path, "one"), Error);
+      CHECK_THROWS_AS(other.load({again.path}, "one"), Error);
     }
     std::ofstream(again.path, std::ios::binary) << bytes.substr(0, bytes.size() / 2);
-    CHECK_THROWS_WITH_AS(other.load(again.path, "one"), doctest::Contains("damaged"), Error);
+    CHECK_THROWS_WITH_AS(other.load({again.path}, "one"), doctest::Contains("damaged"), Error);
     CHECK(values_of(other, ids) == before);
   }
 }
@@ -543,7 +543,7 @@ TEST_CASE("what is interrupted has changed nothing") {
   File file("kept");
   struct Interrupted {};
   Table::Settings settings = growing(1 << 22, 4);
-  Table table(settings);
+  SavedTable table(settings);
   std::vector<std::uint64_t> ids(20000);
   for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = 1 + i % 9000;
   const std::vector<float> down(ids.size() * 4, -1);
@@ -568,8 +568,8 @@ TEST_CASE("what is interrupted has changed nothing") {
         through = true;
       } catch (const Interrupted&) {
         CHECK(values_of(table, ids) == before);
-        CHECK(table.statistics().steps == 1);
-        CHECK(table.statistics().rows == 4002);
+        CHECK(table.steps() == 1);
+        CHECK(table.growth().statistics().rows == 4002);
         CHECK((read(file.path) == bytes));
       }
     }
@@ -579,7 +579,7 @@ TEST_CASE("what is interrupted has changed nothing") {
   CHECK(ends([&](const Table::Watch& watch) {
           table.lookup(ids.data(), ids.size(), values.data(), nullptr, watch);
         }) > 10);
-  CHECK(ends([&](const Table::Watch& watch) { table.load(file.path, "one", watch); }) >= 4);
+  CHECK(ends([&](const Table::Watch& watch) { table.load({file.path}, "one", watch); }) >= 4);
   CHECK(ends([&](const Table::Watch& watch) { table.save(file.path, "one", watch); }) >= 4);
   CHECK(ends([&](const Table::Watch& watch) {
           table.update(ids.data(), ids.size(), gradients, nullptr, watch);
@@ -596,9 +596,9 @@ TEST_CASE("what is interrupted has changed nothing") {
 
 TEST_CASE("who waits for a seat can be interrupted") {
   struct Interrupted {};
-  Table table(fixed(10, 2, sgd(1)));
-  std::vector<std::unique_ptr<Table::Seat>> seats;
-  while (seats.size() < Table::kSeats) seats.push_back(std::make_unique<Table::Seat>(table));
+  SavedTable table(fixed(10, 2, sgd(1)));
+  std::vector<std::unique_ptr<Seat>> seats;
+  while (seats.size() < Seats::kAll) seats.push_back(std::make_unique<Seat>(table.seats()));
   const std::uint64_t id = 3;
   const float gradient[2] = {1, 1};
   float values[2];
@@ -611,42 +611,42 @@ TEST_CASE("who waits for a seat can be interrupted") {
   };
   interrupted([&](const Table::Watch& watch) { table.lookup(&id, 1, values, nullptr, watch); });
   interrupted([&](const Table::Watch& watch) { table.update(&id, 1, gradient, nullptr, watch); });
-  interrupted([&](const Table::Watch& watch) { table.statistics(watch); });
+  interrupted([&](const Table::Watch& watch) { table.growth().statistics(watch); });
   interrupted([&](const Table::Watch& watch) { table.save("/tmp/never", "one", watch); });
   seats.pop_back();
-  CHECK(table.statistics().steps == 0);
+  CHECK(table.steps() == 0);
 }
 
 TEST_CASE("memory that has been used counts for good, and that of few ids is little") {
   Table::Settings settings = growing(1 << 17, 4);
   settings.evict = "age";
-  Table table(settings);
+  SavedTable table(settings);
   const std::vector<float> still(4, 0);
-  std::size_t bytes = table.statistics().bytes;
-  Table::Seat parked(table);  // what is evicted waits for it
+  std::size_t bytes = table.growth().statistics().bytes;
+  Seat parked(table.seats());  // what is evicted waits for it
   for (std::uint64_t id = 1; id < 2000; ++id) {
     table.update(&id, 1, still.data(), nullptr);
-    const Table::Statistics s = table.statistics();
+    const TableStatistics s = table.growth().statistics();
     REQUIRE(s.bytes >= bytes);
     REQUIRE(s.bytes <= s.most_bytes);
     bytes = s.bytes;
   }
-  const Table::Statistics s = table.statistics();
+  const TableStatistics s = table.growth().statistics();
   CHECK(s.evicted > 0);
   // Rows in limbo are nobody's, and yet there.
   CHECK(s.bytes >= (s.rows + s.evicted) * s.bytes_per_row);
 
   settings.max_bytes = std::size_t{1} << 28;
-  Table large(settings);
+  SavedTable large(settings);
   for (std::uint64_t id = 1; id < 1000; ++id) large.update(&id, 1, still.data(), nullptr);
-  CHECK(large.statistics().bytes < settings.max_bytes / 16);
+  CHECK(large.growth().statistics().bytes < settings.max_bytes / 16);
 }
 
 TEST_CASE("a file is written while others update") {
   File file("running");
   Table::Settings settings = growing(1 << 20, 10);
   settings.evict = "age";
-  Table table(settings), other(settings);
+  SavedTable table(settings), other(settings);
   std::atomic<bool> stop{false};
   std::thread writer([&] {
     std::mt19937_64 random(1);
@@ -659,7 +659,7 @@ TEST_CASE("a file is written while others update") {
   for (int i = 0; i < 5; ++i) table.save(file.path, "one");
   stop = true;
   writer.join();
-  other.load(file.path, "one");
+  other.load({file.path}, "one");
   for (std::uint64_t id = 0; id < 40000; ++id) {
     REQUIRE(values_of(other, {id}) == begins_with(other, id));
   }

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "leashed/base/error.h"
-#include "leashed/table/table.h"
+#include "leashed/table/saving.h"
 
 using namespace leashed;
 
@@ -64,13 +64,13 @@ std::vector<std::uint64_t> ids_from(std::uint64_t first) {
   return ids;
 }
 
-RowPublication update(Table& table, std::uint64_t first, const Table::Watch& watch = {}) {
+RowPublication update(SavedTable& table, std::uint64_t first, const Table::Watch& watch = {}) {
   const std::vector<std::uint64_t> ids = ids_from(first);
   const std::vector<float> ones(2 * kBatch, 1);
   return table.update(ids.data(), kBatch, ones.data(), nullptr, watch);
 }
 
-float value_of(Table& table, std::uint64_t id) {
+float value_of(SavedTable& table, std::uint64_t id) {
   float values[2];
   table.lookup(&id, 1, values, nullptr);
   return values[0];
@@ -127,24 +127,24 @@ class ForksOnce {
 };
 
 // All that takes a seat or waits for one. `path`: of a file of the table.
-bool refuses_all(Table& table, const std::string& path) {
+bool refuses_all(SavedTable& table, const std::string& path) {
   return is_refused([&] { value_of(table, 1); }) && is_refused([&] { update(table, 1); }) &&
-         is_refused([&] { table.ids(); }) && is_refused([&] { table.statistics(); }) &&
+         is_refused([&] { table.ids(); }) && is_refused([&] { table.growth().statistics(); }) &&
          is_refused([&] { table.save("/nowhere/table", ""); }) &&
          is_refused([&] { table.save_tracked("/nowhere/table", "", false); }) &&
-         is_refused([&] { table.load(path, ""); }) && is_refused([&] { table.track(); }) &&
-         is_refused([&] { table.tracks(); }) && is_refused([&] { Table::Seat::keep(table); });
+         is_refused([&] { table.load({path}, ""); }) && is_refused([&] { table.track(); }) &&
+         is_refused([&] { table.tracks(); }) && is_refused([&] { Seat::keep(table.seats()); });
 }
 
 // More new ids than there is room for all get rows, one batch after the other.
-bool evicts_and_admits(Table& table) {
+bool evicts_and_admits(SavedTable& table) {
   for (std::uint64_t first = 1'000'000; first < 1'200'000; first += kBatch) {
     if (update(table, first).applied != kBatch) return false;
   }
   return true;
 }
 
-bool works(Table& table) {
+bool works(SavedTable& table) {
   if (value_of(table, 1) != -1 || update(table, 1).applied != kBatch) return false;
   if (value_of(table, 1) != -2) return false;
   return !table.grows() || evicts_and_admits(table);
@@ -179,7 +179,7 @@ class Within {
 TEST_CASE("a child of a fork has a table of its own, where nobody was using it") {
   for (const bool grows : {false, true}) {
     CAPTURE(grows);
-    Table table(settings(grows));
+    SavedTable table(settings(grows));
     update(table, 1);
     // Threads that have used it, and are idle or have ended.
     std::latch used{1}, ends{1};
@@ -214,7 +214,7 @@ TEST_CASE("in a child of a fork a table that another thread was using is refused
   const Folder folder;
   const std::string path = folder.file("saved"), whole = folder.file("whole");
   for (const bool grows : {false, true}) {
-    auto table = std::make_unique<Table>(settings(grows));
+    auto table = std::make_unique<SavedTable>(settings(grows));
     update(*table, 1);
     table->save(whole, "");
     using Call = std::function<void(const Table::Watch&)>;
@@ -254,10 +254,10 @@ TEST_CASE("in a child of a fork a table that a training had is refused, also whe
   const Folder folder;
   const std::string path = folder.file("whole");
   for (const bool grows : {false, true}) {
-    Table table(settings(grows));
+    SavedTable table(settings(grows));
     update(table, 1);
     table.save(path, "");
-    std::unique_ptr<Table::Seat> kept = Table::Seat::keep(table);
+    std::unique_ptr<Seat> kept = Seat::keep(table.seats());
     CHECK(status_of_child([&] {
             if (!refuses_all(table, path)) return false;
             kept.reset();
@@ -270,7 +270,7 @@ TEST_CASE("in a child of a fork a table that a training had is refused, also whe
 
 TEST_CASE("a table that is used by the thread that forks goes on in the child") {
   for (const bool grows : {false, true}) {
-    Table table(settings(grows));
+    SavedTable table(settings(grows));
     update(table, 1);
     bool forked = false;
     const auto forks_within = [&] {
@@ -300,9 +300,9 @@ TEST_CASE("a table that is used by the thread that forks goes on in the child") 
 TEST_CASE(
     "a seat that the calling thread keeps for itself goes on in the child, as within a call") {
   for (const bool grows : {false, true}) {
-    Table table(settings(grows));
+    SavedTable table(settings(grows));
     update(table, 1);
-    std::unique_ptr<Table::Seat> kept = Table::Seat::keep(table, true);
+    std::unique_ptr<Seat> kept = Seat::keep(table.seats(), true);
     CHECK(status_of_child([&] {
             if (value_of(table, 1) != -1) return false;
             kept.reset();
@@ -319,7 +319,7 @@ TEST_CASE(
 namespace {
 
 // Each row gets another value, over several of a file's blocks.
-void update_all(Table& table) {
+void update_all(SavedTable& table) {
   const std::size_t n = table.settings().rows;
   std::vector<std::uint64_t> ids(n);
   std::iota(ids.begin(), ids.end(), 0);
@@ -328,7 +328,7 @@ void update_all(Table& table) {
   table.update(ids.data(), n, gradients.data(), nullptr);
 }
 
-std::vector<float> all_values(Table& table) {
+std::vector<float> all_values(SavedTable& table) {
   const std::size_t n = table.settings().rows;
   std::vector<std::uint64_t> ids(n);
   std::iota(ids.begin(), ids.end(), 0);
@@ -342,7 +342,7 @@ std::vector<float> all_values(Table& table) {
 TEST_CASE("a file that is being written when a handler forks is the parent's alone") {
   const Folder folder;
   const std::string path = folder.file("saved"), whole = folder.file("whole");
-  Table table(settings(false));
+  SavedTable table(settings(false));
   using Call = std::function<void(const Table::Watch&)>;
   const Call calls[] = {
       [&](const Table::Watch& watch) { table.save(path, "", watch); },
@@ -378,7 +378,7 @@ TEST_CASE("a file that is being written when a handler forks is the parent's alo
       CHECK_FALSE(refused);
       CHECK(forks.status() == 0);
       CHECK(folder.size_of_partial() == 0);
-      Table loaded(settings(false));
+      SavedTable loaded(settings(false));
       loaded.load(follows ? std::vector{whole, path} : std::vector{path}, "");
       CHECK(all_values(loaded) == wanted);
     }
@@ -388,14 +388,14 @@ TEST_CASE("a file that is being written when a handler forks is the parent's alo
 TEST_CASE("parent and child load all of a file that was being read when a handler forked") {
   const Folder folder;
   const std::string path = folder.file("saved");
-  Table table(settings(false));
+  SavedTable table(settings(false));
   update_all(table);
   const std::vector<float> wanted = all_values(table);
   table.save(path, "");
-  Table loaded(settings(false));
+  SavedTable loaded(settings(false));
   ForksOnce forks;
   std::size_t asked = 0;
-  loaded.load(path, "", [&] {
+  loaded.load({path}, "", [&] {
     if (++asked == 50) forks();
   });
   if (forks.here()) _exit(all_values(loaded) == wanted ? 0 : 1);
@@ -405,7 +405,7 @@ TEST_CASE("parent and child load all of a file that was being read when a handle
 
 TEST_CASE("who waits for a table when a handler forks is told in the child, and does not wait on") {
   const std::string path = "/tmp/leashed-" + std::to_string(getpid()) + "-waits";
-  Table table(settings(true));
+  SavedTable table(settings(true));
   update(table, 1);
   ForksOnce forks;
   bool refused = false;

@@ -41,7 +41,7 @@ class Worker {
  public:
   Worker(Table& table, std::uint64_t ids, std::uint64_t seed)
       : table_(table),
-        seat_(table),
+        seat_(table.seats()),
         stamp_(table.settings().initial, table.settings().seed, table.settings().number),
         zipf_(1.05, ids),
         random_(seed) {}
@@ -86,7 +86,7 @@ class Worker {
   }
 
   Table& table_;
-  Table::Seat seat_;
+  Seat seat_;
   const Initial stamp_;
   const Zipf zipf_;
   std::mt19937_64 random_;
@@ -130,7 +130,7 @@ TEST_CASE("however many ids come, no row has another's stamp, and memory stays b
       worker.find_next();
       // (None is evicted while who has a shard's lock stands still.)
       const std::uint64_t least = lookups / kThreads / kBatch;
-      for (std::uint64_t k = 0; k < least || table.statistics().evicted == 0; ++k) {
+      for (std::uint64_t k = 0; k < least || table.growth().statistics().evicted == 0; ++k) {
         worker.pull();
         if (k % 4 != 0) {
           worker.find_next();
@@ -150,7 +150,7 @@ TEST_CASE("however many ids come, no row has another's stamp, and memory stays b
   }
   std::size_t most = 0;
   while (running > 0) {
-    most = std::max(most, table.statistics().bytes);
+    most = std::max(most, table.growth().statistics().bytes);
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   for (std::thread& thread : threads) thread.join();
@@ -168,7 +168,7 @@ TEST_CASE("however many ids come, no row has another's stamp, and memory stays b
     distinct += counted[w];
     others += wrong[w];
   }
-  const Table::Statistics s = table.statistics();
+  const TableStatistics s = table.growth().statistics();
   const std::size_t limit = table.settings().max_bytes;
   MESSAGE(lookups, " look-ups in ", now() - begin, " s: applied ", all.applied, ", deferred ",
           all.deferred, ", refused ", all.refused, ", late ", all.late, "; evicted ", s.evicted,

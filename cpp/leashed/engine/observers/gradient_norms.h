@@ -20,6 +20,7 @@ class GradientNorms final : public StepObserver {
  public:
   GradientNorms(const Choice&, std::size_t workers) : workers_(workers) {}
 
+  bool needs_gradients() const override { return true; }
   void computed(const WorkerStep& step) override {
     constexpr float kNoClip = std::numeric_limits<float>::infinity();
     const double norm =

@@ -48,17 +48,6 @@ class PoolBlock final : public Block {
   const AttentionKernels& kernels_;
 };
 
-class PoolPlan final : public BlockPlan {
- public:
-  explicit PoolPlan(const Sequence& keys) : keys_(keys) {}
-  std::unique_ptr<Block> make(const Ports& ports) const override {
-    return std::make_unique<PoolBlock>(keys_, ports);
-  }
-
- private:
-  const Sequence keys_;
-};
-
 }  // namespace
 
 void plan_attention_pool_node(const Node&, GraphPlanner& graph) {
@@ -66,7 +55,7 @@ void plan_attention_pool_node(const Node&, GraphPlanner& graph) {
   const Sequence keys = graph.sequence(1);
   check_scores(graph, 0, keys);
   graph.count(static_cast<double>(keys.length) * static_cast<double>(keys.dim), 2);
-  graph.becomes(std::make_unique<PoolPlan>(keys), keys.dim, false);
+  graph.becomes(plan_of<PoolBlock>(keys), keys.dim, false);
 }
 
 }  // namespace leashed

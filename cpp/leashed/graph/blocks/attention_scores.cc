@@ -53,24 +53,13 @@ class ScoresBlock final : public Block {
   std::vector<float> d_scores_;
 };
 
-class ScoresPlan final : public BlockPlan {
- public:
-  explicit ScoresPlan(const Sequence& keys) : keys_(keys) {}
-  std::unique_ptr<Block> make(const Ports& ports) const override {
-    return std::make_unique<ScoresBlock>(keys_, ports);
-  }
-
- private:
-  const Sequence keys_;
-};
-
 }  // namespace
 
 void plan_attention_scores_node(const Node&, GraphPlanner& graph) {
   graph.takes(2, 2);
   const Sequence keys = attended(graph);
   graph.count(static_cast<double>(keys.length) * static_cast<double>(keys.dim), 2);
-  graph.becomes(std::make_unique<ScoresPlan>(keys), keys.length, false);
+  graph.becomes(plan_of<ScoresBlock>(keys), keys.length, false);
   graph.gives({keys.feature, keys.length, 1});
 }
 

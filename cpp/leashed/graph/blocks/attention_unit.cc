@@ -67,7 +67,6 @@ class UnitBlock final : public Block {
                  .k = dim_,
                  .a = query_.values,
                  .a_row = query_.stride,
-                 .a_col = 1,
                  .b = folded_query(folded_),
                  .ldb = hidden_,
                  .c = of_query_.data(),
@@ -84,7 +83,6 @@ class UnitBlock final : public Block {
                  .k = 2 * dim_,
                  .a = pairs_.data(),
                  .a_row = row_stride(2 * dim_),
-                 .a_col = 1,
                  .b = folded_.data(),
                  .ldb = hidden_,
                  .c = z_.data(),
@@ -194,7 +192,6 @@ class UnitBlock final : public Block {
                    .k = hidden_,
                    .a = of_query_.data(),
                    .a_row = stride,
-                   .a_col = 1,
                    .b = transposed_query_.data(),
                    .ldb = row_stride(dim_),
                    .c = query_.gradient,
@@ -208,7 +205,6 @@ class UnitBlock final : public Block {
                  .k = hidden_,
                  .a = dz_.data(),
                  .a_row = stride,
-                 .a_col = 1,
                  .b = transposed_pairs_.data(),
                  .ldb = ld,
                  .c = pairs_.data(),
@@ -247,17 +243,6 @@ class UnitBlock final : public Block {
   AlignedArray<float> folded_, d_folded_, transposed_pairs_, transposed_query_, scratch_;
 };
 
-class UnitPlan final : public BlockPlan {
- public:
-  explicit UnitPlan(Unit own) : own_(std::move(own)) {}
-  std::unique_ptr<Block> make(const Ports& ports) const override {
-    return std::make_unique<UnitBlock>(own_, ports);
-  }
-
- private:
-  const Unit own_;
-};
-
 }  // namespace
 
 void plan_attention_unit_node(const Node& node, GraphPlanner& graph) {
@@ -290,7 +275,7 @@ void plan_attention_unit_node(const Node& node, GraphPlanner& graph) {
   }
   graph.values(extent({own.keys.length, own.first.outputs}));
   const Sequence scores{own.keys.feature, own.keys.length, 1};
-  graph.becomes(std::make_unique<UnitPlan>(std::move(own)), scores.length, true);
+  graph.becomes(plan_of<UnitBlock>(std::move(own)), scores.length, true);
   graph.gives(scores);
 }
 

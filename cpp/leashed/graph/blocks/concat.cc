@@ -41,11 +41,7 @@ class ConcatBlock final : public Block {
   std::vector<Elsewhere> elsewhere_;
 };
 
-class ConcatPlan final : public BlockPlan {
- public:
-  std::unique_ptr<Block> make(const Ports& ports) const override {
-    return std::make_unique<ConcatBlock>(ports);
-  }
+struct ConcatPlan final : PlanOf<ConcatBlock> {
   bool is_side_by_side() const override { return true; }
 };
 

@@ -61,17 +61,6 @@ class CrossBlock final : public Block {
   std::vector<float> kept_;
 };
 
-class CrossPlan final : public BlockPlan {
- public:
-  explicit CrossPlan(const CrossParameters& own) : own_(own) {}
-  std::unique_ptr<Block> make(const Ports& ports) const override {
-    return std::make_unique<CrossBlock>(own_, ports);
-  }
-
- private:
-  const CrossParameters own_;
-};
-
 }  // namespace
 
 void plan_cross_node(const Node&, GraphPlanner& graph) {
@@ -81,7 +70,7 @@ void plan_cross_node(const Node&, GraphPlanner& graph) {
   CrossParameters own;
   own.weight = graph.parameter("weight", {n, 1}, n, 1);
   own.bias = graph.parameter("bias", {n}, n, 1);
-  graph.becomes(std::make_unique<CrossPlan>(own), n, true);
+  graph.becomes(plan_of<CrossBlock>(own), n, true);
 }
 
 }  // namespace leashed

@@ -39,11 +39,7 @@ class DotBlock final : public Block {
   AlignedArray<float> kept_, scratch_;
 };
 
-class DotPlan final : public BlockPlan {
- public:
-  std::unique_ptr<Block> make(const Ports& ports) const override {
-    return std::make_unique<DotBlock>(ports);
-  }
+struct DotPlan final : PlanOf<DotBlock> {
   bool reads_rows() const override { return true; }
 };
 

@@ -24,20 +24,13 @@ class FmBlock final : public Block {
   const InteractionKernels& kernels_;
 };
 
-class FmPlan final : public BlockPlan {
- public:
-  std::unique_ptr<Block> make(const Ports& ports) const override {
-    return std::make_unique<FmBlock>(ports);
-  }
-};
-
 }  // namespace
 
 void plan_fm_node(const Node& node, GraphPlanner& graph) {
   graph.takes(2, node.inputs.size());
   const auto values = static_cast<double>(graph.common_width() * graph.inputs());
   graph.count(2 * values, 1);
-  graph.becomes(std::make_unique<FmPlan>(), 1, false);
+  graph.becomes(plan_of<FmBlock>(), 1, false);
 }
 
 }  // namespace leashed

@@ -55,7 +55,6 @@ class RecurrentBlock final : public Block {
               .k = own_.in.dim,
               .a = x_.data(),
               .a_row = row_stride(own_.in.dim),
-              .a_col = 1,
               .b = step.theta + own_.weight,
               .ldb = gates_width_,
               .c = gates_.data(),
@@ -69,7 +68,6 @@ class RecurrentBlock final : public Block {
                 .k = own_.units,
                 .a = before(t),
                 .a_row = row_stride(own_.units),
-                .a_col = 1,
                 .b = step.theta + own_.recurrent,
                 .ldb = gates_width_,
                 .c = hidden(t),
@@ -124,7 +122,6 @@ class RecurrentBlock final : public Block {
                 .k = gates_width_,
                 .a = hidden(t),
                 .a_row = row_stride(gates_width_),
-                .a_col = 1,
                 .b = transposed_recurrent_.data(),
                 .ldb = row_stride(own_.units),
                 .c = d_state_.data(),
@@ -220,7 +217,6 @@ class RecurrentBlock final : public Block {
               .k = gates_width_,  // over the inputs, which are done with
               .a = gates_.data(),
               .a_row = row_stride(gates_width_),
-              .a_col = 1,
               .b = transposed_weight_.data(),
               .ldb = stride,
               .c = x_.data(),
@@ -253,17 +249,6 @@ class RecurrentBlock final : public Block {
   AlignedArray<float> d_state_, transposed_weight_, transposed_recurrent_, scratch_;
 };
 
-class RecurrentPlan final : public BlockPlan {
- public:
-  explicit RecurrentPlan(const Recurrent& own) : own_(own) {}
-  std::unique_ptr<Block> make(const Ports& ports) const override {
-    return std::make_unique<RecurrentBlock>(own_, ports);
-  }
-
- private:
-  const Recurrent own_;
-};
-
 void plan_recurrent(GraphPlanner& graph, bool attends) {
   Recurrent own{};
   own.in = graph.sequence(0);
@@ -277,7 +262,7 @@ void plan_recurrent(GraphPlanner& graph, bool attends) {
   graph.count(static_cast<double>(own.in.length) * static_cast<double>(gates) *
                   static_cast<double>(own.in.dim + own.units),
               2);
-  graph.becomes(std::make_unique<RecurrentPlan>(own), attends ? own.units : width, true);
+  graph.becomes(plan_of<RecurrentBlock>(own), attends ? own.units : width, true);
 }
 
 }  // namespace

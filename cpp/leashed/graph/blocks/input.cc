@@ -7,7 +7,7 @@ namespace {
 
 class InputBlock final : public Block {
  public:
-  explicit InputBlock(const Window& out) : out_(out) {}
+  explicit InputBlock(const Ports& ports) : out_(ports.output) {}
 
   void forward(const MicroBatch& step) override {
     gather(step.batch.rows + step.first, step.count, out_.width, out_.values, out_.stride);
@@ -18,20 +18,13 @@ class InputBlock final : public Block {
   const Window out_;
 };
 
-class InputPlan final : public BlockPlan {
- public:
-  std::unique_ptr<Block> make(const Ports& ports) const override {
-    return std::make_unique<InputBlock>(ports.output);
-  }
-};
-
 }  // namespace
 
 void plan_input_node(const Node&, GraphPlanner& graph) {
   graph.takes(0, 0);
   if (graph.plan().features > 0) graph.fail("there is an input already; a graph has one at most");
   graph.plan().features = graph.values(graph.size("features", 1));
-  graph.becomes(std::make_unique<InputPlan>(), graph.plan().features, false);
+  graph.becomes(plan_of<InputBlock>(), graph.plan().features, false);
 }
 
 }  // namespace leashed

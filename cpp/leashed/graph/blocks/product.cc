@@ -33,18 +33,11 @@ class ProductBlock final : public Block {
   const ElementwiseKernels& kernels_;
 };
 
-class ProductPlan final : public BlockPlan {
- public:
-  std::unique_ptr<Block> make(const Ports& ports) const override {
-    return std::make_unique<ProductBlock>(ports);
-  }
-};
-
 }  // namespace
 
 void plan_product_node(const Node&, GraphPlanner& graph) {
   graph.takes(2, 2);
-  graph.becomes(std::make_unique<ProductPlan>(), graph.common_width(), false);
+  graph.becomes(plan_of<ProductBlock>(), graph.common_width(), false);
 }
 
 }  // namespace leashed

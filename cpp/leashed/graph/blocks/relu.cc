@@ -41,13 +41,6 @@ class ReluBlock final : public Block {
   const ElementwiseKernels& elementwise_;
 };
 
-class ReluPlan final : public BlockPlan {
- public:
-  std::unique_ptr<Block> make(const Ports& ports) const override {
-    return std::make_unique<ReluBlock>(ports);
-  }
-};
-
 }  // namespace
 
 void plan_relu_node(const Node&, GraphPlanner& graph) {
@@ -60,7 +53,7 @@ void plan_relu_node(const Node&, GraphPlanner& graph) {
     norm->relu = true;
     graph.extends(width);
   } else {
-    graph.becomes(std::make_unique<ReluPlan>(), width, false);
+    graph.becomes(plan_of<ReluBlock>(), width, false);
   }
 }
 

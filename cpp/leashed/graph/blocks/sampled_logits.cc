@@ -59,7 +59,6 @@ class SampledLogitsBlock final : public Block {
                  .k = what_.dim,
                  .a = in_.values,
                  .a_row = in_.stride,
-                 .a_col = 1,
                  .b = transposed_.data(),
                  .ldb = row_stride(count_),
                  .c = out_.values,
@@ -81,7 +80,6 @@ class SampledLogitsBlock final : public Block {
                    .k = count_,
                    .a = out_.gradient,
                    .a_row = out_.stride,
-                   .a_col = 1,
                    .b = negatives_.data(),
                    .ldb = ld_,
                    .c = in_.gradient,
@@ -161,17 +159,6 @@ class SampledLogitsBlock final : public Block {
   AlignedArray<float> scratch_;
 };
 
-class SampledLogitsPlan final : public BlockPlan {
- public:
-  explicit SampledLogitsPlan(const Sampled& what) : what_(what) {}
-  std::unique_ptr<Block> make(const Ports& ports) const override {
-    return std::make_unique<SampledLogitsBlock>(what_, ports);
-  }
-
- private:
-  const Sampled what_;
-};
-
 }  // namespace
 
 void plan_sampled_logits_node(const Node& node, GraphPlanner& graph) {
@@ -196,7 +183,7 @@ void plan_sampled_logits_node(const Node& node, GraphPlanner& graph) {
   plan.features_of_tables.insert(plan.features_of_tables.end(), {what.table, what.table});
   const std::size_t outputs = graph.values(what.negatives.count + 1);
   graph.count(static_cast<double>(outputs) * static_cast<double>(what.dim), 2);
-  graph.becomes(std::make_unique<SampledLogitsPlan>(what), outputs, true);
+  graph.becomes(plan_of<SampledLogitsBlock>(what), outputs, true);
 }
 
 }  // namespace leashed

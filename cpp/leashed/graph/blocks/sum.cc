@@ -31,18 +31,11 @@ class SumBlock final : public Block {
   const ElementwiseKernels& kernels_;
 };
 
-class SumPlan final : public BlockPlan {
- public:
-  std::unique_ptr<Block> make(const Ports& ports) const override {
-    return std::make_unique<SumBlock>(ports);
-  }
-};
-
 }  // namespace
 
 void plan_sum_node(const Node& node, GraphPlanner& graph) {
   graph.takes(1, node.inputs.size());
-  graph.becomes(std::make_unique<SumPlan>(), graph.common_width(), false);
+  graph.becomes(plan_of<SumBlock>(), graph.common_width(), false);
 }
 
 }  // namespace leashed

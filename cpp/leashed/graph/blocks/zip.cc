@@ -47,17 +47,6 @@ class ZipBlock final : public Block {
   const ElementwiseKernels& kernels_;
 };
 
-class ZipPlan final : public BlockPlan {
- public:
-  explicit ZipPlan(std::size_t length) : length_(length) {}
-  std::unique_ptr<Block> make(const Ports& ports) const override {
-    return std::make_unique<ZipBlock>(length_, ports);
-  }
-
- private:
-  const std::size_t length_;
-};
-
 }  // namespace
 
 void plan_zip_node(const Node& node, GraphPlanner& graph) {
@@ -73,7 +62,7 @@ void plan_zip_node(const Node& node, GraphPlanner& graph) {
     sequence.dim = graph.values(sequence.dim + own.dim);
   }
   const std::size_t width = graph.values(extent({sequence.length, sequence.dim}));
-  graph.becomes(std::make_unique<ZipPlan>(sequence.length), width, false);
+  graph.becomes(plan_of<ZipBlock>(sequence.length), width, false);
   graph.gives(sequence);
 }
 
