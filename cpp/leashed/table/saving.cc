@@ -1,5 +1,6 @@
 // How a table's rows go to files and come back.
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <thread>
 #include <unordered_set>
@@ -59,6 +60,34 @@ void Table::save(const std::string& path, const std::string& description, const 
     copy(file.add(saved), rows_->values(row), floats);
   });
   file.finish();
+}
+
+Table::Digest Table::digest(const Watch& watch) {
+  const Seat seat(*this, watch);
+  const auto reading = read(seat);
+  const auto copy = update_kernels().copy_racy;
+  std::vector<float> values(rows_->floats());
+  Digest sums{};
+  std::size_t seen = 0;
+  each_row([&](std::uint64_t id, IdIndex::Handle handle) {
+    if (watch && seen++ % kLookRows == 0) watch();
+    const std::uint32_t version =
+        settings_.versions ? rows_->head(handle.row).version.load(kRelaxed) : RowHead::kUpdate;
+    if (version < RowHead::kUpdate) return;
+    copy(values.data(), rows_->values(handle.row), values.size());
+    std::uint64_t a = id, b = ~id;
+    const auto mix = [&a, &b](std::uint32_t word) {
+      a = (a ^ word) * 0x9E3779B97F4A7C15;
+      b = (b ^ word) * 0xBF58476D1CE4E5B9;
+      a ^= a >> 32;
+      b ^= b >> 29;
+    };
+    mix(version);
+    for (const float value : values) mix(std::bit_cast<std::uint32_t>(value));
+    sums[0] += a;
+    sums[1] += b;
+  });
+  return sums;
 }
 
 void Table::Marks::make_room(std::size_t rows, bool grows, bool evicts) {

@@ -175,6 +175,11 @@ class Table {
   static std::size_t bytes_per_row(std::size_t dim, const Choice& rule, const Choice& staleness,
                                    bool versions);
 
+  // Of the rows that have been updated (of a table without versions, of all), what each is: id, how
+  // often, θ and the rule's states; the same whatever order they lie in. While nobody updates them.
+  using Digest = std::array<std::uint64_t, 2>;
+  Digest digest(const Watch& watch = {});
+
   // Writes all rows while others go on; the same bits where nobody writes meanwhile. `description`
   // is kept with them. Throws Error where the file cannot be written.
   void save(const std::string& path, const std::string& description, const Watch& watch = {});

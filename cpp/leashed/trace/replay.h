@@ -5,6 +5,9 @@
 // only after its own last update, as it did then. Bit for bit where a read was of one version:
 // Sequential, Synchronous, Locked, Leashed. Under Hogwild a read saw parts of several; replayed is
 // the training in which each saw exactly the updates counted before it.
+//
+// Rows of tables are read and pushed where updates have an order that rows have too: by one worker,
+// or in lockstep, in the order of the workers.
 #pragma once
 
 #include "leashed/discipline/context.h"
