@@ -362,8 +362,8 @@ def test_a_changed_byte_is_refused(trace: Path, digits: Dataset) -> None:
 
 
 def test_a_newer_version_is_refused() -> None:
-    with pytest.raises(ValueError, match="version is 2, this release reads 1; upgrade"):
-        lsh.recordings.header(json.dumps({"format": "leashed.trace", "version": 2}).encode())
+    with pytest.raises(ValueError, match="version is 3, this release reads 2; upgrade"):
+        lsh.recordings.header(json.dumps({"format": "leashed.trace", "version": 3}).encode())
     with pytest.raises(ValueError, match="lacks or has a wrong 'model'"):
         lsh.recordings.header(json.dumps({"format": "leashed.trace", "version": 1}).encode())
 
