@@ -8,6 +8,7 @@ from typing import Any
 import matrix
 import numpy as np
 import pytest
+from made_clicks import small
 
 import leashed as lsh
 from leashed import modes, simulation, staleness
@@ -32,6 +33,9 @@ def asked(tmp_path: Path) -> dict[str, dict[str, Any]]:
     """By what the table calls it, the arguments that ask for it."""
     return {
         "discipline": {"discipline": lsh.Leashed()},
+        "unordered": {"discipline": lsh.Hogwild()},
+        "trained rows": {"init": lsh.Init(tables=made(trained=True))},
+        "evict": {"init": lsh.Init(tables=made(rows=None, evict="age"))},
         "mode": {"mode": modes.ASP()},
         "models": {"mode": modes.LocalSGD(h=2)},
         "mixing": {"mode": modes.SHAT()},
@@ -61,6 +65,14 @@ VIRTUAL: dict[str, dict[str, Any]] = {
     "shards": {"shards": simulation.memorywise(2)},
 }
 DATA = {"stream": "stream", "graph": "tables", "tables": "tables"}
+DATA |= {"trained rows": "tables", "evict": "tables"}
+
+
+def made(rows: int | None = 12, *, trained: bool = False, **given: Any) -> dict[str, lsh.Table]:
+    found = lsh.models.tables.of(small(rows).tables, **given)
+    if trained:
+        next(iter(found.values())).update([1], np.ones((1, 8)))
+    return found
 
 
 @pytest.fixture

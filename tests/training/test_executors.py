@@ -65,11 +65,8 @@ EXECUTORS: dict[str, Callable[[Problem, Path], Any]] = {
 
 
 def bits(result: Any) -> list[NDArray[np.float32]]:
-    """Of parameters and rows; a replay has none."""
-    return [
-        result.parameters,
-        *(t.lookup(np.arange(12)) for t in getattr(result, "tables", {}).values()),
-    ]
+    """Of parameters and rows."""
+    return [result.parameters, *(t.lookup(np.arange(12)) for t in result.tables.values())]
 
 
 @pytest.mark.parametrize("executor", EXECUTORS)
@@ -84,8 +81,6 @@ def test_one_worker_has_the_bits_of_sequential(
     if wanted.config["sparse_updates"] and not executor.startswith("sequential"):
         # What is updated in place is rounded otherwise, here and there.
         wanted = train(problems[problem], discipline=lsh.Leashed(), threads=1)
-    if executor.endswith("replayed") and wanted.tables:
-        pytest.skip("tables are not recorded")
     if executor == "sequential, replayed" and wanted.config["sparse_updates"]:
         pytest.skip("updates in place are not recorded")
     for found, other in zip(

@@ -181,15 +181,6 @@ def test_modes_whose_workers_send_models_are_refused(mode) -> None:
         by_mode(model, clicks(model), mode, 2)
 
 
-def test_a_record_is_refused(tmp_path) -> None:
-    model = small()
-    with pytest.raises(ValueError, match="record is not for models that read tables"):
-        by_mode(
-            model, clicks(model), modes.ASP(), 2, observe=lsh.Observe(record=tmp_path / "run.trace")
-        )
-    assert not (tmp_path / "run.trace").exists()
-
-
 def test_the_command(capsys) -> None:
     command = ["train", "--model", "dlrm", "--rows", "100", "--epochs", "1", "--threads", "2"]
     assert main([*command, "--mode", "gba:m=2,divide_by_containing=1"]) == 0

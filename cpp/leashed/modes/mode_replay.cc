@@ -17,6 +17,7 @@
 #include "leashed/modes/mode_trace.h"
 #include "leashed/server/own_models.h"
 #include "leashed/server/parameter_server.h"
+#include "leashed/server/served_rows.h"
 
 namespace leashed {
 namespace {
@@ -109,13 +110,14 @@ class ModeReplayer final : Sink {
  public:
   ModeReplayer(const GradientSource& source, const DatasetView& data,
                const modes::ServerPolicy& machine, const DisciplineContext& context,
-               const ReplayOptions& options)
+               const std::vector<std::shared_ptr<Table>>& tables, const ReplayOptions& options)
       : source_(source),
         until_(options.until),
         batches_(make_batches(data, options.batch_size, options.seed, options.stream, false, true)),
         reading_(options.stream, 0),
         workspace_(source.make_workspace()),
-        server_(machine, context),
+        rows_(source, tables),
+        server_(machine, context, rows_.holder()),
         rule_(server_.rule()),
         peers_(!server_.holds()),
         steps_recorded_(!server_.has_global_model()),
@@ -148,6 +150,11 @@ class ModeReplayer final : Sink {
     std::vector<float> own;  // the model when the step was begun, where others change it meanwhile
     AlignedArray<float> sent;
     double loss = 0;
+    // Of a model over tables.
+    Batch batch;
+    PulledRows pulled;
+    ShownRows shown;
+    AlignedArray<float> row_gradients;
   };
 
   bool interrupted() { return result_.interrupted |= interruption_(); }
@@ -172,7 +179,11 @@ class ModeReplayer final : Sink {
       std::copy_n(models_[event.node], source_.dimension(), seat.sent.data());
     }
     if (!steps_recorded_) pushed_[event.ticket] = part(event.node);
-    const Payload payload{&seat.sent, lease.count};
+    Payload payload{&seat.sent, lease.count};
+    if (rows_.holder()) {
+      payload.rows = &seat.pulled.keys;
+      payload.row_gradients = &seat.row_gradients;
+    }
     seat.granted.pulled.release();
     updated_ = false;
     const std::uint64_t first = lease.first, count = lease.count, late = server_.counts().late;
@@ -197,11 +208,17 @@ class ModeReplayer final : Sink {
     const modes::Lease& lease = seat.granted.lease;
     const std::uint32_t steps = steps_of(rule_, lease), i = seat.steps++;
     const std::uint64_t begin = lease.count * i / steps, end = lease.count * (i + 1) / steps;
-    batches_->fill_span(lease.first + begin, end - begin, batch_);
+    RowHolder* const held = rows_.holder();
+    Batch& batch = held ? seat.batch : batch_;
+    if (held) {
+      held->show(seat.pulled, batch.view, seat.shown, seat.row_gradients);
+    } else {
+      batches_->fill_span(lease.first + begin, end - begin, batch);
+    }
     const float* theta = rule_.model == WorkerRule::Model::pulled ? seat.granted.pulled.data()
                          : steps_recorded_                        ? seat.own.data()
                                                                   : models_[node];
-    seat.loss = source_.gradient(theta, batch_.view, seat.sent.data(), *workspace_, never_);
+    seat.loss = source_.gradient(theta, batch.view, seat.sent.data(), *workspace_, never_);
     if (!rule_.steps_own) return;
     models_.step(node, seat.sent.data());
     if (steps_recorded_) copy_own(node);
@@ -224,6 +241,11 @@ class ModeReplayer final : Sink {
     if (grant.lease.count > 0) batches_->hold(grant.lease.first, grant.lease.count);
     seat.granted = std::move(grant);
     seat.steps = 0;
+    const modes::Lease& lease = seat.granted.lease;
+    if (rows_.holder() && lease.count > 0) {
+      batches_->fill_span(lease.first, lease.count, seat.batch);
+      rows_.holder()->pull(seat.batch.view, seat.pulled);
+    }
     if (rule_.model != WorkerRule::Model::own) return;
     models_.take(seat.granted);
     seat.granted.pulled.release();
@@ -262,6 +284,7 @@ class ModeReplayer final : Sink {
   const std::unique_ptr<const BatchSource> batches_;
   const Reading reading_;
   const std::unique_ptr<Workspace> workspace_;
+  ServedRows rows_;
   ParameterServer server_;
   const WorkerRule rule_;
   const bool peers_;
@@ -283,8 +306,9 @@ class ModeReplayer final : Sink {
 
 Replayed replay(const GradientSource& source, const DatasetView& data,
                 const modes::ServerPolicy& machine, const DisciplineContext& context,
-                const Trace& trace, const ReplayOptions& options) {
-  ModeReplayer replayer(source, data, machine, context, options);
+                const std::vector<std::shared_ptr<Table>>& tables, const Trace& trace,
+                const ReplayOptions& options) {
+  ModeReplayer replayer(source, data, machine, context, tables, options);
   const auto recorded =
       Audit(machine, replayer.server(), options.workers).count(trace, options.interrupted);
   if (!recorded) return {.interrupted = true};

@@ -4,8 +4,12 @@
 //
 // A gradient is computed when its push comes, on the version that its worker was granted, which is
 // pinned until then; a step on a model that others look at when the record of the step comes, on a
-// copy of what the model was when it began.
+// copy of what the model was when it began. Rows of tables are found and copied with the grant, and
+// updated with the push, as then.
 #pragma once
+
+#include <memory>
+#include <vector>
 
 #include "leashed/policy/server_policy.h"
 #include "leashed/trace/replayed.h"
@@ -15,13 +19,16 @@ namespace leashed {
 class GradientSource;
 struct DatasetView;
 struct DisciplineContext;
+class Table;
 
-// `machine` and `context` are what the recorded training began with; the context's readers are two
-// more than its. Throws Error where the trace does not go to `until`, or its records are not what
-// such a machine can have heard, before anything is computed (where a policy leaves out all of an
-// update, after it); or they lack an update before the end that the trace has.
+// `machine`, `context` and the tables that the source reads are what the recorded training began
+// with; the context's readers are two more than its. Throws Error where the trace does not go to
+// `until`, or its records are not what such a machine can have heard, before anything is computed
+// (where a policy leaves out all of an update, after it); or they lack an update before the end
+// that the trace has.
 Replayed replay(const GradientSource& source, const DatasetView& data,
                 const modes::ServerPolicy& machine, const DisciplineContext& context,
-                const Trace& trace, const ReplayOptions& options);
+                const std::vector<std::shared_ptr<Table>>& tables, const Trace& trace,
+                const ReplayOptions& options);
 
 }  // namespace leashed

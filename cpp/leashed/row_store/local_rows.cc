@@ -1,6 +1,8 @@
 #include "leashed/row_store/local_rows.h"
 
 #include <algorithm>
+#include <atomic>
+#include <limits>
 
 #include "leashed/base/error.h"
 
@@ -23,6 +25,16 @@ struct alignas(kCacheLine) LocalRows::Member {
   Combiner combiner;
   const LocalBatch* current = nullptr;  // in lockstep: what all fold
   std::uint64_t steps = 0;              // of the run, when it last pushed
+  // Recorded: the steps that it has begun, and in which its rows are found, and pushed or dropped;
+  // of one that has left infinitely many. Release, and acquire by those after it: what it has
+  // changed in the tables comes first.
+  std::uint64_t steps_begun = 0;
+  std::atomic<std::uint64_t> counts[2]{};
+
+  void reach(Count count, std::uint64_t step) {
+    counts[count].store(step, std::memory_order_release);
+    counts[count].notify_all();
+  }
   // What it folds.
   Located folded;
   AlignedArray<float> sums;
@@ -30,12 +42,14 @@ struct alignas(kCacheLine) LocalRows::Member {
 
 LocalRows::LocalRows(std::vector<std::shared_ptr<Table>> tables,
                      std::vector<std::size_t> features_of_tables, std::size_t workers,
-                     std::size_t readers, bool lockstep, std::uint64_t begun, bool for_caller)
+                     std::size_t readers, bool lockstep, std::uint64_t begun, bool for_caller,
+                     bool recorded)
     : tables_(std::move(tables)),
       features_of_tables_(std::move(features_of_tables)),
       workers_(workers),
       readers_(readers),
       lockstep_(lockstep),
+      recorded_(recorded),
       members_(std::make_unique<Member[]>(workers + readers)) {
   for (const std::size_t table : features_of_tables_) {
     if (table >= tables_.size()) throw Error("a feature is of a table that there is not");
@@ -71,11 +85,32 @@ void LocalRows::show(const LocalBatch& rows, BatchView& batch) const {
 }
 
 void LocalRows::prefetch(std::size_t worker, const BatchView& batch, BatchRows& rows) {
-  locate(members_[worker], batch, static_cast<LocalBatch&>(rows), true);
+  if (!recorded_) locate(members_[worker], batch, static_cast<LocalBatch&>(rows), true);
+}
+
+// f() of the worker's step once all workers before it have done it, or left.
+template <class F>
+auto LocalRows::in_turn(std::size_t worker, Count count, const F& f) {
+  struct Done {
+    ~Done() { member.reach(count, member.steps_begun); }  // whatever f() throws
+    Member& member;
+    const Count count;
+  } const done{members_[worker], count};
+  for (std::size_t w = 0; w < worker; ++w) {
+    std::atomic<std::uint64_t>& of = members_[w].counts[count];
+    for (std::uint64_t n; (n = of.load(std::memory_order_acquire)) < done.member.steps_begun;) {
+      of.wait(n, std::memory_order_acquire);
+    }
+  }
+  return f();
 }
 
 void LocalRows::pull(std::size_t worker, BatchView& batch, BatchRows& rows) {
   auto& local = static_cast<LocalBatch&>(rows);
+  if (recorded_) {
+    ++members_[worker].steps_begun;
+    in_turn(worker, kFound, [&] { locate(members_[worker], batch, local, true); });
+  }
   for (std::size_t t = 0; t < tables_.size(); ++t) {
     Located& located = local.located[t];
     if (t + 1 < tables_.size()) tables_[t + 1]->expect_pull(local.located[t + 1]);
@@ -91,7 +126,11 @@ void LocalRows::pull(std::size_t worker, BatchView& batch, BatchRows& rows) {
 }
 
 RowPublication LocalRows::push(std::size_t worker, BatchRows& rows, const RowStep& step) {
-  auto& local = static_cast<LocalBatch&>(rows);
+  const auto update = [&] { return update_rows(worker, static_cast<LocalBatch&>(rows), step); };
+  return recorded_ ? in_turn(worker, kPushed, update) : update();
+}
+
+RowPublication LocalRows::update_rows(std::size_t worker, LocalBatch& local, const RowStep& step) {
   Member& member = members_[worker];
   RowPublication result;
   for (std::size_t t = 0; t < tables_.size(); ++t) {
@@ -152,7 +191,10 @@ RowPublication LocalRows::fold(std::size_t worker, std::size_t table, std::uint6
   return tables_[table]->push(*member.seats[table], folded, member.sums.data(), stride, t);
 }
 
-void LocalRows::drop(std::size_t, BatchRows& rows) { static_cast<LocalBatch&>(rows).let_go(); }
+void LocalRows::drop(std::size_t worker, BatchRows& rows) {
+  static_cast<LocalBatch&>(rows).let_go();
+  members_[worker].reach(kPushed, members_[worker].steps_begun);
+}
 
 void LocalRows::reach(std::uint64_t updates) {
   for (std::size_t t = 0; t < tables_.size(); ++t) tables_[t]->reach_steps(begun_[t] + updates);
@@ -160,8 +202,12 @@ void LocalRows::reach(std::uint64_t updates) {
 
 // What it has found stays held, by its batches.
 void LocalRows::leave(std::size_t worker) {
-  reach(members_[worker].steps);
-  members_[worker].seats.clear();
+  Member& member = members_[worker];
+  reach(member.steps);
+  member.seats.clear();
+  for (const Count count : {kFound, kPushed}) {
+    member.reach(count, std::numeric_limits<std::uint64_t>::max());
+  }
 }
 
 void LocalRows::read(std::size_t reader, BatchView& batch, BatchRows& rows) {

@@ -8,11 +8,12 @@
 // In lockstep rows are folded instead: each worker owns the ids whose hash modulo the number of
 // workers is its own, adds up the gradients of all workers' batches in the order of the workers,
 // and makes one update of their mean. Then results do not depend on who comes when (with tables
-// whose ids all have rows).
+// whose ids all have rows, and policies that gather no statistics; of any tables where they are
+// recorded, since then workers find and update rows one after the other in their order: find them
+// when a batch is pulled).
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "leashed/row_store/find_rows.h"
@@ -29,11 +30,12 @@ class LocalRows final : public RowStore {
 
   // Of each feature the table's number among `tables`; begun: updates of the run before this
   // training, which the tables have made too. for_caller: the calling thread alone uses it.
+  // recorded: of one worker, or those in lockstep, nothing depends on who comes when.
   // Throws Error where there are not so many tables, or a table has no seats left for all workers
   // and readers.
   LocalRows(std::vector<std::shared_ptr<Table>> tables, std::vector<std::size_t> features_of_tables,
             std::size_t workers, std::size_t readers, bool lockstep, std::uint64_t begun = 0,
-            bool for_caller = false);
+            bool for_caller = false, bool recorded = false);
   ~LocalRows() override;
 
   std::unique_ptr<BatchRows> make_batch() const override;
@@ -49,9 +51,13 @@ class LocalRows final : public RowStore {
  private:
   struct LocalBatch;
   struct Member;
+  enum Count : std::uint8_t { kFound, kPushed };
 
   void locate(Member& member, const BatchView& batch, LocalBatch& rows, bool admits);
+  template <class F>
+  auto in_turn(std::size_t worker, Count count, const F& f);
   void show(const LocalBatch& rows, BatchView& batch) const;
+  RowPublication update_rows(std::size_t worker, LocalBatch& local, const RowStep& step);
   // t: of the table, as Table::push has it.
   RowPublication fold(std::size_t worker, std::size_t table, std::uint64_t t);
 
@@ -59,7 +65,7 @@ class LocalRows final : public RowStore {
   const std::vector<std::size_t> features_of_tables_;
   std::vector<std::uint64_t> begun_;  // by table: the steps it had made before the run
   const std::size_t workers_, readers_;
-  const bool lockstep_;
+  const bool lockstep_, recorded_;
   const std::unique_ptr<Member[]> members_;
 };
 

@@ -418,4 +418,33 @@ void Table::tidy(const Seat& seat) {
   growth_.counts_[seat.number()].scratch.store(bytes, kRelaxed);
 }
 
+Table::Digest Table::digest(const Watch& watch) {
+  const Seat seat(seats_, watch);
+  const auto reading = growth_.read(seat);
+  const auto copy = update_kernels().copy_racy;
+  std::vector<float> values(growth_.rows_->floats());
+  Digest sums{};
+  std::size_t seen = 0;
+  growth_.each([&](std::uint64_t id, IdIndex::Handle handle) {
+    if (watch && seen++ % kPart == 0) watch();
+    const std::uint32_t version = settings_.versions
+                                      ? growth_.rows_->head(handle.row).version.load(kRelaxed)
+                                      : RowHead::kUpdate;
+    if (version < RowHead::kUpdate) return;
+    copy(values.data(), growth_.rows_->values(handle.row), values.size());
+    std::uint64_t a = id, b = ~id;
+    const auto mix = [&a, &b](std::uint32_t word) {
+      a = (a ^ word) * 0x9E3779B97F4A7C15;
+      b = (b ^ word) * 0xBF58476D1CE4E5B9;
+      a ^= a >> 32;
+      b ^= b >> 29;
+    };
+    mix(version);
+    for (const float value : values) mix(std::bit_cast<std::uint32_t>(value));
+    sums[0] += a;
+    sums[1] += b;
+  });
+  return sums;
+}
+
 }  // namespace leashed

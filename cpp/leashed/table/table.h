@@ -5,6 +5,7 @@
 // and how rows go to files in saving.h.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -100,6 +101,11 @@ class Table {
   std::uint64_t steps() const { return steps_.load(std::memory_order_relaxed); }
   // At least so many have been made.
   void reach_steps(std::uint64_t steps);
+
+  // Of the rows that have been updated (of a table without versions, of all), what each is: id, how
+  // often, θ and the rule's states; the same whatever order they lie in. While nobody updates them.
+  using Digest = std::array<std::uint64_t, 2>;
+  Digest digest(const Watch& watch = {});
 
  private:
   friend class TableFiles;

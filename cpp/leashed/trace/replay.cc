@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -13,6 +14,7 @@
 #include "leashed/data/run_sampler.h"
 #include "leashed/discipline/synchronous.h"
 #include "leashed/discipline/updater.h"
+#include "leashed/row_store/row_store.h"
 #include "leashed/sparse/runs.h"
 
 namespace leashed {
@@ -65,6 +67,8 @@ class Part {
   void computed(double loss) { computed_ = true, loss_ = loss; }
   bool is_computed() const { return computed_; }
 
+  std::unique_ptr<BatchRows> rows;  // null: the source reads none
+
  private:
   TraceCursor records_;
   TraceRecord next_;
@@ -89,9 +93,10 @@ class Replayer {
         previous_(updater_.layout().length()),
         t_(context.t),
         interruption_(options.interrupted) {
-    const std::size_t factors = trace::factors(policy_, updater_.layout(), lockstep);
+    const std::size_t factors = trace::factors(policy_, updater_.layout().blocks, lockstep);
     for (std::size_t worker = 0; worker < options.workers; ++worker) {
       parts_.emplace_back(trace, worker, factors, updater_.layout().dimension);
+      if (options.rows) parts_.back().rows = options.rows->make_batch();
       advance(parts_.back());
     }
   }
@@ -117,15 +122,23 @@ class Replayer {
     result_.t = t_;
     result_.parameters.assign(current_.data(), current_.data() + d);
     if (!result_.last.empty()) result_.before.assign(previous_.data(), previous_.data() + d);
+    if (options_.rows) options_.rows->reach(t_);
     return std::move(result_);
   }
 
  private:
   bool interrupted() { return result_.interrupted = interruption_(); }
 
+  std::size_t worker(const Part& part) const {
+    return static_cast<std::size_t>(&part - parts_.data());
+  }
   void compute(Part& part) {
     if (part.is_computed() || !part.was_computed_on(t_)) return;
     batches_->fill(part.next().k, batch_);
+    if (RowStore* const rows = options_.rows) {
+      rows->prefetch(worker(part), batch_.view, *part.rows);
+      rows->pull(worker(part), batch_.view, *part.rows);
+    }
     part.computed(
         source_.gradient(current_.data(), batch_.view, part.gradient(), *workspace_, never_));
   }
@@ -135,9 +148,9 @@ class Replayer {
     const double factor = options_.in_place ? step_in_place(part)
                           : lockstep_       ? step_together()
                                             : step(part);
-    for (const Part& one : lockstep_ ? std::span(parts_) : std::span(&part, 1)) {
-      const auto worker = static_cast<std::size_t>(&one - parts_.data());
-      result_.last.push_back({worker, one.next(), one.loss(), factor});
+    for (Part& one : lockstep_ ? std::span(parts_) : std::span(&part, 1)) {
+      result_.last.push_back({worker(one), one.next(), one.loss(), factor});
+      if (options_.rows) options_.rows->push(worker(one), *one.rows, {t_});
     }
     const float* applied = part.gradient();
     result_.gradient.assign(applied, applied + updater_.layout().dimension);
@@ -236,7 +249,7 @@ Replayed replay(const GradientSource& source, const DatasetView& data,
                 const ReplayOptions& options) {
   if (options.until != ReplayOptions::kAll) {
     const std::size_t factors =
-        trace::factors(context.staleness, Updater(context).layout(), lockstep);
+        trace::factors(context.staleness, Updater(context).layout().blocks, lockstep);
     const auto last = recorded(trace, options, factors, context.t);
     if (!last) return {.interrupted = true};
     require_recorded(options, *last);

@@ -6,6 +6,9 @@
 // Sequential, Synchronous, Locked, Leashed. Under Hogwild a read saw parts of several; replayed is
 // the training in which each saw exactly the updates counted before it. Updates in place are made
 // in place again.
+//
+// Rows of tables are read and pushed where updates have an order that rows have too: by one worker,
+// or in lockstep, in the order of the workers.
 #pragma once
 
 #include "leashed/discipline/context.h"

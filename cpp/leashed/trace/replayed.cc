@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <string>
 
 #include "leashed/base/clock.h"
@@ -41,6 +42,13 @@ void compare_with_end(Replayed& result, const Trace& trace, const ReplayOptions&
   }
   result.ended = end.theta.size() == result.parameters.size() && result.t == end.t;
   if (result.ended) result.difference = difference(result.parameters, end.theta);
+}
+
+void compare_rows(Replayed& result, const Trace& trace, const std::vector<std::uint64_t>& rows) {
+  if (!result.ended) return;
+  const std::vector<std::uint64_t> end = trace.end().rows;
+  result.ended = end.size() == rows.size();  // or killed while they were written
+  if (end != rows) result.difference = std::numeric_limits<double>::infinity();
 }
 
 bool Interruption::operator()() {

@@ -11,6 +11,7 @@
 namespace leashed {
 
 class Discipline;
+class RowStore;
 struct StreamedData;
 
 struct ReplayOptions {
@@ -26,6 +27,7 @@ struct ReplayOptions {
   std::uint64_t used = 0;
   // Who has the parameters, where updates were made in place; null: they are made of gradients.
   Discipline* in_place = nullptr;
+  RowStore* rows = nullptr;  // as of TrainOptions, as they were at the beginning
 };
 
 // A gradient, or a model, that was part of an update.
@@ -49,7 +51,8 @@ struct Replayed {
   // Gradients read of in the trace, by outcome.
   std::uint64_t published = 0, dropped = 0, excluded = 0, given_up = 0;
   // Whether the trace has the training's end, and it was reached; then by how much the parameters
-  // differ from those at the end, 0 where they are the same bit for bit.
+  // differ from those at the end, 0 where they are the same bit for bit; infinite where rows of
+  // tables do, of which it has digests.
   bool ended = false;
   double difference = 0;
 };
@@ -59,6 +62,8 @@ void require_recorded(const ReplayOptions& options, std::uint64_t last);
 
 // Says how the result stands to the training's end. Throws Error where records are missing.
 void compare_with_end(Replayed& result, const Trace& trace, const ReplayOptions& options);
+// And the tables' rows, by their digests; after that.
+void compare_rows(Replayed& result, const Trace& trace, const std::vector<std::uint64_t>& rows);
 
 // Asks whether to stop, now and then.
 class Interruption {

@@ -18,7 +18,6 @@
 
 #include "leashed/discipline/publication.h"
 #include "leashed/staleness/policy.h"
-#include "leashed/update/layout.h"
 
 namespace leashed {
 
@@ -37,7 +36,8 @@ constexpr std::size_t kRoom = kPage - sizeof(PageHead);
 
 constexpr std::uint32_t kHeader = 0x5448534c;  // "LSHT", 8 bytes from the file's beginning
 constexpr std::uint32_t kStart = 0x80000000;   // theta and the rule's states to begin with
-constexpr std::uint32_t kEnd = 0x80000001;     // EndHead, theta: the training has ended
+constexpr std::uint32_t kEnd = 0x80000001;     // EndHead, theta, the tables' digests, each of two
+                                               // numbers: the training has ended
 struct EndHead {
   std::uint64_t t, floats;
 };
@@ -59,9 +59,9 @@ constexpr std::size_t longest(std::size_t factors) {
 
 // How many of a policy's factors a record has: none where they are a function of τ and theta alone.
 // In lockstep, where all τ are 0, variables are not told apart.
-inline std::size_t factors(const StalenessPolicy& policy, const Layout& layout, bool lockstep) {
+inline std::size_t factors(const StalenessPolicy& policy, std::size_t blocks, bool lockstep) {
   if (!policy.statistics()) return 0;
-  return lockstep || layout.blocks == 0 ? 1 : layout.blocks;
+  return lockstep || blocks == 0 ? 1 : blocks;
 }
 
 }  // namespace trace

@@ -113,11 +113,14 @@ Trace::End Trace::end() const {
   trace::EndHead head;
   if (all.size() < sizeof head) return {};
   std::memcpy(&head, all.data(), sizeof head);
-  const std::size_t bytes = all.size() - sizeof head;
-  if (bytes % sizeof(float) != 0 || bytes / sizeof(float) != head.floats)
-    return {};  // killed while that was written
+  const std::size_t left = all.size() - sizeof head;
+  if (left / sizeof(float) < head.floats) return {};  // killed while that was written
+  const std::size_t bytes = head.floats * sizeof(float);
   End end{head.t, std::vector<float>(head.floats)};
   std::memcpy(end.theta.data(), all.data() + sizeof head, bytes);
+  end.rows.resize((left - bytes) / sizeof(std::uint64_t));
+  std::memcpy(end.rows.data(), all.data() + sizeof head + bytes,
+              end.rows.size() * sizeof(std::uint64_t));
   return end;
 }
 

@@ -28,6 +28,7 @@ class Trace {
   struct End {
     std::uint64_t t;
     std::vector<float> theta;
+    std::vector<std::uint64_t> rows = {};  // digests of the tables
   };
   // Empty theta where the training has not ended, or was killed.
   End end() const;

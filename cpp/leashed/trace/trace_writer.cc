@@ -155,13 +155,15 @@ TraceWriter::TraceWriter(const std::string& path, std::string_view header,
   file_.settle();
 }
 
-void TraceWriter::finish(std::uint64_t t, const std::vector<float>& theta) {
+void TraceWriter::finish(std::uint64_t t, const std::vector<float>& theta,
+                         const std::vector<std::uint64_t>& rows) {
   if (!failure().empty()) return;
   try {
     TraceStream end(file_, trace::kEnd);
     const trace::EndHead head{t, theta.size()};
     end.append(&head, sizeof head);
     end.append(theta.data(), theta.size() * sizeof(float));
+    end.append(rows.data(), rows.size() * sizeof rows[0]);
   } catch (...) {
     fail();
   }

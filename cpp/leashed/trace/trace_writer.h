@@ -100,8 +100,9 @@ class TraceWriter final : public StepObserver {
   void record(std::size_t stream, std::size_t most, const Encode& encode) {
     write(stream, [&](TraceStream& to) { to.record(most, encode); });
   }
-  // The training has ended at that version; when all workers have.
-  void finish(std::uint64_t t, const std::vector<float>& theta);
+  // The training has ended at that version, with tables of these digests; when all workers have.
+  void finish(std::uint64_t t, const std::vector<float>& theta,
+              const std::vector<std::uint64_t>& rows = {});
 
   // Why the recording ended before the training; empty: it did not.
   std::string failure() const;

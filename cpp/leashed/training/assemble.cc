@@ -74,8 +74,17 @@ TrainCallbacks in_model_order(TrainCallbacks callbacks, const Order& order, std:
   return callbacks;
 }
 
-void finish(TraceWriter& trace, TrainResult& result) {
-  trace.finish(result.updates, result.parameters);
+std::vector<std::uint64_t> digests_of(const std::vector<std::shared_ptr<Table>>& tables) {
+  std::vector<std::uint64_t> all;
+  for (const auto& table : tables) {
+    for (const std::uint64_t part : table->digest()) all.push_back(part);
+  }
+  return all;
+}
+
+void finish(TraceWriter& trace, TrainResult& result,
+            const std::vector<std::shared_ptr<Table>>& tables) {
+  trace.finish(result.updates, result.parameters, digests_of(tables));
   result.recording_failure = trace.failure();
 }
 
@@ -102,7 +111,7 @@ TrainResult train_ordered(const Assembly& parts, const Order& order, TrainOption
   if (!parts.tables.empty()) {
     const std::size_t readers = std::min({options.workers, processors(), LocalRows::kReaders});
     rows.emplace(parts.tables, source.features_of_tables(), options.workers, readers,
-                 discipline->lockstep(), options.from.updates);
+                 discipline->lockstep(), options.from.updates, false, parts.recording.has_value());
     options.rows = &*rows;
   }
   options.stream = parts.stream;
@@ -111,14 +120,14 @@ TrainResult train_ordered(const Assembly& parts, const Order& order, TrainOption
   std::optional<TraceWriter> trace;
   if (const auto& recording = parts.recording) {
     const std::size_t factors =
-        trace::factors(*begin.staleness, Updater(context).layout(), discipline->lockstep());
+        trace::factors(*begin.staleness, Updater(context).layout().blocks, discipline->lockstep());
     trace.emplace(recording->path, recording->header, recording->start, options.workers, factors);
     options.observers.push_back(&*trace);
   }
   TrainResult result =
       train(source, parts.data, parts.validation ? &*parts.validation : nullptr, *discipline,
             context, options, in_model_order(callbacks, order, context.dimension));
-  if (trace) finish(*trace, result);
+  if (trace) finish(*trace, result, parts.tables);
   return result;
 }
 
@@ -154,7 +163,7 @@ ModeTrainResult train_mode(const Assembly& given, ModeTrainOptions options,
     ModeTrainResult result = train_mode(
         parts.source, parts.data, parts.validation ? &*parts.validation : nullptr, machine,
         begin.context, options, in_model_order(callbacks, order, begin.context.dimension));
-    if (trace) finish(*trace, result.training);
+    if (trace) finish(*trace, result.training, parts.tables);
     order.to_model(result.training.parameters);
     return result;
   });
@@ -175,7 +184,14 @@ Replayed replay(const Assembly& parts, const Trace& trace, const ReplayOptions& 
     }
     asked.stream = ordered.stream;
     asked.used = from ? from->position.batches : 0;
+    std::optional<LocalRows> rows;
+    if (!parts.tables.empty()) {
+      asked.rows = &rows.emplace(parts.tables, ordered.source.features_of_tables(), options.workers,
+                                 0, lockstep);
+    }
     Replayed result = replay(ordered.source, ordered.data, begin.context, lockstep, trace, asked);
+    rows.reset();
+    compare_rows(result, trace, digests_of(parts.tables));
     to_model(result, order);
     return result;
   });
@@ -188,7 +204,8 @@ Replayed replay_mode(const Assembly& given, const Trace& trace, const ReplayOpti
     ReplayOptions asked = options;
     asked.stream = parts.stream;
     Replayed result = replay(parts.source, parts.data, modes::make_server_policy(parts.discipline),
-                             begin.context, trace, asked);
+                             begin.context, given.tables, trace, asked);
+    compare_rows(result, trace, digests_of(given.tables));
     to_model(result, order);
     return result;
   });

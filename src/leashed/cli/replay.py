@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -98,4 +99,6 @@ def _end(made: Replay, until: int | None) -> str:
         return "not recorded: the run was killed, failed or still goes on"
     if made.difference == 0:
         return "the recorded one, bit for bit"
+    if math.isinf(made.difference):
+        return "not the recorded one: rows of tables are others"
     return f"max |Δθ| = {made.difference:.3g} against the recorded one"

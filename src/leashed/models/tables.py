@@ -528,6 +528,13 @@ class Table:
         del told["octaves"]
         return dict(told)
 
+    @property
+    def has_been_trained(self) -> bool:
+        """Whether a training or ``update`` has been here, or a file of another table was loaded."""
+        told = self.statistics()
+        known = told["rows"] > 2 if self.rows is None else False
+        return known or bool(told["steps"] or told["asked"])
+
     def row_staleness(self) -> NDArray[np.int64]:
         """How stale the updates of rows were so far.
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from leashed.disciplines import Sequential, Synchronous
 from leashed.models.external import External
 from leashed.models.graphs import Graph
+from leashed.models.tables import Table
 from leashed.modes import SHAT, Ensemble, Mode, SHATRoot
 
-__all__ = ["NEEDS", "REFUSED", "check", "of_end", "of_mode", "of_model"]
+__all__ = ["NEEDS", "REFUSED", "check", "of_discipline", "of_end", "of_mode", "of_model"]
 
 
 class Refused(NamedTuple):
@@ -60,6 +62,9 @@ TOLD = {
     "stream": "streams",
     "graph": "models that are graphs",
     "tables": "models that read tables",
+    "unordered": "under Locked, Hogwild and Leashed",
+    "trained rows": "tables whose rows have been trained",
+    "evict": "tables that evict rows",
 }
 NAMED = {"tables": "a model that reads tables"}
 _ALONE = "train alone, or leave it out"
@@ -150,9 +155,27 @@ REFUSED = (
     ),
     Refused(
         "record",
-        ("tables",),
+        ("tables", "resume"),
+        "it holds no rows to begin with",
+        "begin with new tables, or leave one of the two out",
+    ),
+    Refused(
+        "record",
+        ("trained rows",),
+        "it holds no rows to begin with",
+        "begin with new tables, as leashed.tables.of(...) makes them, or leave it out",
+    ),
+    Refused(
+        "record",
+        ("evict",),
+        "which rows go depends on who looks at them at the moment, evaluations among others",
+        "take tables without evict, whose max_bytes hold all ids, or leave it out",
+    ),
+    Refused(
+        "record",
+        ("tables", "unordered"),
         "threads update their rows without an order that it could have",
-        "train a model without tables, or leave it out",
+        "take Sequential(), Synchronous() or a mode, or leave it out",
     ),
 )
 NEEDS = (
@@ -196,17 +219,27 @@ def of_mode(mode: Mode | None, policy: str = "none") -> dict[str, object]:
     }
 
 
+def of_discipline(discipline: object, mode: Mode | None) -> dict[str, object]:
+    """What there is with a discipline, where there is no mode; None: the default."""
+    ordered = isinstance(discipline, (Sequential, Synchronous))
+    return {"discipline": discipline, "unordered": mode is None and not ordered}
+
+
 def of_end(until: object) -> dict[str, object]:
     """What there is with stop rules; with none of these, where it is something else."""
     rules = ("loss", "loss_fraction", "divergence")
     return {f"until.{rule}": getattr(until, rule, None) for rule in rules}
 
 
-def of_model(model: object) -> dict[str, object]:
-    """What there is with a model."""
+def of_model(model: object, tables: object = None) -> dict[str, object]:
+    """What there is with a model, and tables to begin with."""
+    given = tables.values() if isinstance(tables, Mapping) else ()
+    found = [table for table in given if isinstance(table, Table)]
     return {
         "graph": isinstance(model, Graph),
         "tables": isinstance(model, (Graph, External)) and bool(model.tables),
+        "trained rows": any(table.has_been_trained for table in found),
+        "evict": any(table.evict for table in found),
     }
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -18,13 +20,16 @@ from leashed.models.external import Description, External, Samples
 from leashed.models.factorisation import FactorisationMachine
 from leashed.models.graphs import Graph
 from leashed.models.network import Model
+from leashed.models.tables import Initial, Table
+from leashed.rules import Rule
+from leashed.staleness import Policy
 
-__all__ = ["Header", "fingerprint", "header", "recording"]
+__all__ = ["Header", "fingerprint", "header", "new_tables", "recording"]
 
 AnyModel: TypeAlias = "Model | FactorisationMachine | Graph | External"
 Choices: TypeAlias = "tuple[choice.Choice, choice.Choice, choice.Choice]"
 _FORMAT = "leashed.trace"
-_VERSION = 1
+_VERSION = 2  # of models with tables; else 1
 
 
 def fingerprint(data: Any) -> str:
@@ -43,7 +48,7 @@ def fingerprint(data: Any) -> str:
     if isinstance(data, SparseDataset):
         arrays = [data.indptr, data.indices, data.data, np.array(data.features), data.y]
     else:
-        arrays = [data.x, data.y]
+        arrays = [data.x, data.y, *getattr(data, "id_arrays", ())]
     for array in (*arrays, getattr(data, "weights", None)):
         if array is not None:
             digest.update(f"{array.dtype}{array.shape}".encode())
@@ -60,6 +65,7 @@ def recording(
     theta: NDArray[np.float32],
     resumed: _core.Resumption | None,
     *,
+    tables: Mapping[str, Table],
     mode: bool = False,
 ) -> tuple[str, str, NDArray[np.float32]]:
     """For the core: the file, its header, and the parameters and states that the run begins with.
@@ -72,6 +78,7 @@ def recording(
         config: what ``leashed.train`` was asked for, as JSON's own types.
         theta: to begin with [d], unless it is ``resumed``.
         resumed: what the run goes on from, if it does.
+        tables: that the model reads, which nobody has trained.
         mode: whether it is a mode.
     """
     discipline, rule, staleness = choices
@@ -80,7 +87,7 @@ def recording(
         start = np.concatenate([resumed.vectors.reshape(-1), resumed.last_updates, resumed.behind])
     text = {
         "format": _FORMAT,
-        "version": _VERSION,
+        "version": _VERSION if tables else 1,
         "model": model_file.description(model),
         "data": {
             "name": data.name,
@@ -98,8 +105,64 @@ def recording(
             **({} if resumed is None else {"decay": resumed.shrink}),
         },
         "config": config,
+        "tables": {name: _told(table) for name, table in tables.items()},
     }
     return os.path.realpath(path), json.dumps(text), start
+
+
+def _told(table: Table) -> dict[str, Any]:
+    """What another is made from, as JSON's own types."""
+    return {
+        **{name: getattr(table, name) for name in _SETTINGS},
+        "init": choice.to_json(table.init.choice()),
+        "rule": [choice.to_json(table.rule.choice()), table.rule.config(), table.rule.state_names],
+        "staleness": [choice.to_json(table.staleness.choice()), table.staleness.label],
+    }
+
+
+_SETTINGS = ("dim", "rows", "admit_after", "max_bytes", "seed", "number", "versions")
+
+
+@dataclass(frozen=True)
+class _Rule(Rule):
+    """That of a recorded run."""
+
+    told: list[Any]
+
+    def choice(self) -> choice.Choice:
+        return choice.from_json(self.told[0])
+
+    def config(self) -> dict[str, Any]:
+        return dict(self.told[1])
+
+    @property
+    def state_names(self) -> tuple[str, ...]:
+        return tuple(self.told[2])
+
+
+def _policy(told: choice.Choice, label: str) -> Policy:
+    def setting(value: choice.Setting) -> Any:
+        if isinstance(value, tuple):
+            return _policy(value, value[0])
+        return tuple(value.tolist()) if isinstance(value, np.ndarray) else value
+
+    return Policy(label, told[0], tuple((name, setting(one)) for name, one in told[1].items()))
+
+
+def new_tables(told: Mapping[str, Any]) -> dict[str, Table]:
+    """As the run's were when it began."""
+    found = {}
+    for name, one in told.items():
+        native, settings = choice.from_json(one["init"])
+        policy, label = one["staleness"]
+        found[name] = Table(
+            **{key: one[key] for key in _SETTINGS},
+            init=Initial(native, tuple(settings.items())),  # type: ignore[arg-type]
+            rule=_Rule(one["rule"]),
+            staleness=_policy(choice.from_json(policy), label),
+            name=name,
+        )
+    return found
 
 
 class Header(NamedTuple):
@@ -115,6 +178,7 @@ class Header(NamedTuple):
         start: whether the run went on from a checkpoint; updates and batches before; vectors in
             the trace, parameters and states; how far weight decay had come that waits.
         config: what ``leashed.train`` was asked for, and on which machine.
+        tables: what those that the model reads are made from, by name.
     """
 
     model: Model | FactorisationMachine | Graph | Description
@@ -125,6 +189,7 @@ class Header(NamedTuple):
     staleness: choice.Choice
     start: dict[str, Any]
     config: dict[str, Any]
+    tables: dict[str, Any]
 
 
 def header(text: bytes) -> Header:
@@ -152,6 +217,7 @@ def header(text: bytes) -> Header:
             choice.from_json(found["staleness"]),
             found["start"],
             found["config"],
+            found.get("tables", {}),
         )
     except json.JSONDecodeError as error:
         raise ValueError("its header is cut off") from error

@@ -22,6 +22,7 @@ from leashed.models.external import Description, External
 from leashed.models.factorisation import FactorisationMachine
 from leashed.models.graphs import Graph
 from leashed.models.network import Model
+from leashed.models.tables import Table
 from leashed.training import recordings
 from leashed.training.recordings import AnyModel
 from leashed.training.sets import (
@@ -117,11 +118,13 @@ class Replay:
         ended: whether the trace holds the run's end, and this is it. Not where the run was killed,
             or still goes on, and not before its end.
         difference: the largest absolute difference between ``parameters`` and those that the run
-            ended with, 0 where they are the same bit for bit; NaN unless ``ended``.
+            ended with, 0 where they are the same bit for bit; NaN unless ``ended``. Infinite where
+            rows of tables are others than then: of these the trace has a digest alone.
         exact: whether the run is made again bit for bit: under every discipline but ``Hogwild``,
             of which one possible run is, that in which each read saw exactly the updates counted
             before it. (With one thread that is the one.)
         config: what ``leashed.train`` was asked for, and on which machine.
+        tables: those that the model reads, by name, with their rows after that update.
     """
 
     model: AnyModel
@@ -135,6 +138,7 @@ class Replay:
     difference: float
     exact: bool
     config: dict[str, Any]
+    tables: dict[str, Table]
 
     @property
     def last(self) -> Applied | None:
@@ -237,6 +241,7 @@ def replay(
         if inspect is not None:
             _chosen(model, inspect)
         theta, resumed = _start(native.start, model.dimension, found)
+        tables = recordings.new_tables(found.tables)
     except ValueError as error:
         raise ValueError(f"cannot replay {os.fspath(trace)}: {error}") from error
     first = found.start["updates"]
@@ -260,6 +265,7 @@ def replay(
             workers=config["threads"],
             batch_size=config["batch_size"],
             seed=config["seed"],
+            tables=[table.native for table in tables.values()],
         )
         made = _core.replay(native, training, found.mode, until, resumed)
     except _core.Error as error:
@@ -269,7 +275,7 @@ def replay(
             f"until is {until}, but {os.fspath(trace)} goes to update {made['updates']}; "
             "give at most that"
         )
-    return _replay(made, model, found)
+    return _replay(made, model, found, tables)
 
 
 def _opened(trace: str | os.PathLike[str]) -> tuple[_core.Trace, recordings.Header]:
@@ -358,7 +364,12 @@ def _start(
     return start[:dimension], resumed
 
 
-def _replay(made: dict[str, Any], model: AnyModel, found: recordings.Header) -> Replay:
+def _replay(
+    made: dict[str, Any],
+    model: AnyModel,
+    found: recordings.Header,
+    tables: dict[str, Table],
+) -> Replay:
     name, _ = found.discipline
     keep(made["parameters"], Columns.from_json(found.config.get("columns", {})))
     return Replay(
@@ -373,4 +384,5 @@ def _replay(made: dict[str, Any], model: AnyModel, found: recordings.Header) -> 
         difference=made["difference"] if made["ended"] else math.nan,
         exact=name != "hogwild" or found.config["threads"] == 1,
         config=found.config,
+        tables=tables,
     )

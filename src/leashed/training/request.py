@@ -249,10 +249,10 @@ def asked(
     abilities.check(
         {
             **abilities.of_mode(mode, staleness.choice()[0]),
-            **abilities.of_model(model),
+            **abilities.of_model(model, init.tables if observe.record else None),
+            **abilities.of_discipline(discipline, mode),
             **abilities.of_end(until),
             "stream": streamed,
-            "discipline": discipline,
             "record": observe.record,
             "metrics": observe.metrics,
             **also,

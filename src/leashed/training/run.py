@@ -196,6 +196,7 @@ def _recording(
         asked.told,
         asked.theta,
         resumption,
+        tables=asked.tables,
         mode=asked.mode is not None,
     )
 

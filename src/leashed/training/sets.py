@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from leashed import _core
 from leashed import stream as streams
-from leashed.datasets import ClickDataset, ClickSplit, Dataset, SparseDataset, Split
+from leashed.datasets import Bags, ClickDataset, ClickSplit, Dataset, SparseDataset, Split
 from leashed.datasets.columns import Columns
 from leashed.datasets.sparse import is_csr
 from leashed.models._columns import columns_of
@@ -65,6 +65,16 @@ class _Clicks:
             check_labels(model, data, name)
         self.y, self.weights, self.name = data.y, data.weights, data.name
         self.x, self.columns = data.x, data.columns
+
+    @property
+    def id_arrays(self) -> list[NDArray[Any] | None]:
+        """What ids there are, and how they belong to rows."""
+        if not isinstance(self._data.ids, tuple):
+            return [self._data.ids]
+        found: list[NDArray[Any] | None] = []
+        for ids in self._data.ids:
+            found += [ids.ids, ids.offsets, ids.weights] if isinstance(ids, Bags) else [ids]
+        return found
 
     def __len__(self) -> int:
         return len(self.y)

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <memory>
 #include <new>
@@ -20,11 +21,15 @@
 #include "leashed/data/indexed_batches.h"
 #include "leashed/discipline/registry.h"
 #include "leashed/engine/trainer.h"
+#include "leashed/modes/mode_replay.h"
+#include "leashed/modes/mode_trace.h"
 #include "leashed/modes/policy_threads.h"
 #include "leashed/row_store/local_rows.h"
 #include "leashed/server/own_models.h"
 #include "leashed/server/row_holder.h"
 #include "leashed/staleness/registry.h"
+#include "leashed/trace/replay.h"
+#include "leashed/trace/trace_writer.h"
 #include "leashed/update/registry.h"
 #include "replaced_new.h"
 
@@ -160,7 +165,7 @@ struct Data {
 const Choice kSgd{"sgd", {{"lr", 0.02}}};
 const Choice kAdam{"adam", {{"lr", 0.02}, {"beta1", 0.9}, {"beta2", 0.999}, {"eps", 1e-8}}};
 
-enum class Kind : std::uint8_t { fixed, grows, evicts };
+enum class Kind : std::uint8_t { fixed, grows, evicts, full };
 
 struct Setting {
   Choice mode;
@@ -195,7 +200,7 @@ Tables tables_of(const Setting& setting) {
   return tables;
 }
 
-Data data_of(const Setting& setting) { return Data(setting.kind == Kind::evicts ? 100000 : 30); }
+Data data_of(const Setting& setting) { return Data(setting.kind >= Kind::evicts ? 100000 : 30); }
 
 // θ of all ids of the data, and their versions.
 std::vector<float> rows_of(const Tables& tables, const Data& data) {
@@ -404,6 +409,96 @@ TEST_CASE("rows too are as who tells another server the same makes them") {
           if (counts.stale + counts.straggler == 0) CHECK(accounted == asked);
           CHECK(rows.applied > 0);
           if (kind == Kind::evicts) CHECK(tables[0]->growth().statistics().evicted > 0);
+        }
+      }
+    }
+  }
+}
+
+namespace {
+
+std::vector<std::uint64_t> digests_of(const Tables& tables) {
+  std::vector<std::uint64_t> all;
+  for (const auto& table : tables) {
+    const Table::Digest digest = table->digest();
+    all.insert(all.end(), digest.begin(), digest.end());
+  }
+  return all;
+}
+
+// Trains, recorded, and makes it again; by the mode, or under that discipline.
+void check_record(const Setting& setting, const std::string& name = "") {
+  const Choice chosen{name};
+  const bool by_mode = name.empty();
+  const Data data = data_of(setting);
+  const Tables tables = tables_of(setting), again = tables_of(setting);
+  const std::string path =
+      (std::filesystem::temp_directory_path() / "leashed-test-rows.trace").string();
+  const Made made(setting);
+  const std::size_t workers = setting.workers;
+  DisciplineContext context = made.context(workers);
+  context.readers += 2;
+  TrainResult result;
+  {
+    TraceWriter writer(path, "{}", made.initial, by_mode ? 1 : workers, 0);
+    if (by_mode) {
+      ModeRecorder recorder(writer);
+      result = run(Source(), setting, data, tables, &recorder).training;
+    } else {
+      const auto discipline = make_discipline(chosen, context);
+      TrainOptions options{workers, kBatch, kSeed, setting.until, 0};
+      options.until.batches = setting.examples / kBatch;
+      LocalRows rows(tables, kTablesOfFeatures, workers, 1, discipline->lockstep(), 0, false, true);
+      options.rows = &rows;
+      options.observers = {&writer};
+      result = train(Source(), data.view(), nullptr, *discipline, context, options, {});
+    }
+    writer.finish(result.updates, result.parameters, digests_of(tables));
+    REQUIRE(writer.failure().empty());
+  }
+  const Trace trace(path);
+  ReplayOptions options{workers, kBatch, kSeed};
+  Replayed replayed;
+  if (by_mode) {
+    replayed = replay(Source(), data.view(), *made.machine, context, again, trace, options);
+  } else {
+    const bool lockstep = make_discipline(chosen, context)->lockstep();
+    LocalRows rows(again, kTablesOfFeatures, workers, 0, lockstep);
+    options.rows = &rows;
+    replayed = replay(Source(), data.view(), context, lockstep, trace, options);
+  }
+  compare_rows(replayed, trace, digests_of(again));
+  CHECK(replayed.ended);
+  CHECK(replayed.difference == 0);
+  CHECK(replayed.parameters == result.parameters);
+  CHECK(rows_of(again, data) == rows_of(tables, data));
+  for (std::size_t t = 0; t < tables.size(); ++t) {
+    CHECK(again[t]->steps() == tables[t]->steps());
+    const RowPublication rows = again[t]->growth().statistics().updates;
+    const RowPublication then = tables[t]->growth().statistics().updates;
+    check_same(rows, then);
+    if (setting.kind == Kind::full && t == 0) CHECK(rows.refused > 0);
+  }
+  check_free(tables);
+  check_free(again);
+  compare_rows(replayed, trace, digests_of(tables_of(setting)));
+  CHECK(replayed.difference == std::numeric_limits<double>::infinity());
+  std::filesystem::remove(path);
+}
+
+}  // namespace
+
+TEST_CASE("a recorded training is made again with its rows") {
+  for (const Kind kind : {Kind::fixed, Kind::grows, Kind::full}) {
+    for (const Choice& staleness : {Choice{"none"}, Choice{"cutoff", {{"iota", 1}}}}) {
+      CAPTURE(static_cast<int>(kind));
+      CAPTURE(staleness.name);
+      check_record({{"asp"}, 1, kind, kAdam, staleness}, "sequential");
+      for (const std::size_t workers : {1, 4}) {
+        check_record({{"asp"}, workers, kind, kAdam, staleness}, "synchronous");
+        for (const Choice& mode : pushing_modes()) {
+          CAPTURE(mode.name);
+          check_record({mode, workers, kind, kAdam, staleness});
         }
       }
     }

@@ -142,7 +142,8 @@ Made record_and_replay(const Choice& discipline, const Choice& rule_choice,
   const TracePath path;
   Made all;
   {
-    const auto factors = trace::factors(*policy, Updater(context).layout(), made->lockstep());
+    const auto factors =
+        trace::factors(*policy, Updater(context).layout().blocks, made->lockstep());
     TraceWriter writer(path.name, "{}", initial, workers, factors);
     StopRules rules;
     rules.updates = updates;
