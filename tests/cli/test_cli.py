@@ -89,7 +89,8 @@ def test_a_run_without_its_loss_has_status_1(capsys):
     ("arguments", "complaint"),
     [
         (["train", "--threads", "0"], "threads must be at least 1"),
-        (["train", "--threads", "two"], "argument --threads"),
+        (["train", "--threads", "two"], "must be a whole number, or \"auto\", got 'two'"),
+        (["train", "--mode", "asp", "--discipline", "leashed"], "give one of the two"),
         (["train", "--lr", "-1"], "lr must"),
         (["train", "--lr", "nan"], "lr must"),
         (["train", "--discipline", "leashed:persistence=some"], "'some' is neither a number"),

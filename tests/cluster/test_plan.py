@@ -310,6 +310,15 @@ def test_data_and_network(digits):
         ("[train]\nlr = -1", "lr must"),
         ("[train]\nepochs = 0", "epochs must"),
         ("[train]\nthreads = 0", "train.threads must be at least 1"),
+        *(
+            (f"[train]\n{name} = {value}", f"train.{name} must be {wanted}")
+            for name in ("updates", "batch_size", "features", "hash_bits", "factors")
+            for value, wanted in (
+                ("'auto'", "a whole number, got 'auto'"),
+                (0, "at least 1"),
+                (-1, "at least 1"),
+            )
+        ),
         ("[train]\noutput = 'last'", "train.output must be one of first, average, best"),
     ],
 )

@@ -96,6 +96,12 @@ def test_each_day_is_predicted_by_the_model_of_the_day_before(
     assert told[2].rows == sum(map(len, rows_of(tables, tmp_path / "rows")))
 
 
+def test_a_day_keeps_what_those_who_looked_on_found(paths: list[Path], tmp_path: Path) -> None:
+    told = run(paths, tmp_path, observe=lsh.Observe(counting=["gradient_norms"])).days
+    assert all(0 < d.observed["gradient_norm"] <= d.observed["largest_gradient_norm"] for d in told)
+    assert run(paths, tmp_path).days == told
+
+
 def test_it_goes_on_with_days_that_come(paths: list[Path], tmp_path: Path) -> None:
     whole = run(paths, tmp_path / "whole")
     finished: list[str] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import warnings
 
 import pytest
 
@@ -83,6 +84,28 @@ def test_what_was_spelled_otherwise_is_told_once_and_goes_on(
     assert err.endswith(f" is spelled --{name} {now} now\n")
     assert job.choices() == parsed(f"--{name}", now).choices()
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--persistence", "some"],
+        ["--persistence", "-1"],
+        ["--discipline", "leashed:persistence=1:a=3"],
+        ["--mode", "gba:m=2:n=4"],
+        ["--mode", "asp", "--term", "-1"],
+    ],
+)
+def test_the_error_of_a_wrong_value_comes_alone(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(ValueError, match=r"persistence|'some'|'n'|term"):
+        parsed(*arguments).choices()
+    assert capsys.readouterr().err == ""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ValueError, match="has no 'a'"):
+            spelled.discipline_of("leashed:persistence=1:a=3")
 
 
 def test_every_argument_of_old_is_tried() -> None:

@@ -333,13 +333,13 @@ class Train(Job):
         object.__setattr__(self, "schedule", schedule)
         for item in dataclasses.fields(self):
             if (value := getattr(self, item.name)) is not None:
-                if (check := _CHECKS.get(str(item.type).partition(" ")[0])) is not None:
+                kind = str(item.type).removesuffix(" | None")
+                if (check := _CHECKS.get(kind)) is not None:
                     check(f"train.{item.name}", value)
                 if (choices := item.metadata["choices"]) is not None:
                     _choice(f"train.{item.name}", value, tuple(choices))
         if self.threads != "auto":
             checks.whole("train.threads", self.threads, 1, MAX_THREADS)
-        checks.whole("train.batch_size", self.batch_size)
         checks.whole("train.seed", self.seed, 0, MAX_SEED)
         abilities.check(
             {
@@ -397,7 +397,7 @@ def _text(name: str, value: Any) -> str:
 
 
 def _whole(name: str, value: object) -> object:
-    return value if value == "auto" else checks.whole(name, value, 0)
+    return checks.whole(name, value, int(name != "train.seed"))
 
 
 _CHECKS: Mapping[str, Callable[[str, Any], object]] = {

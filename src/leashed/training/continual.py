@@ -475,6 +475,7 @@ class _Run:
             files=today.files,
             changed=changed,
             refused=refused_share(result.rows),
+            observed=result.observed,
         )
         self.journal.finish(day)
         self._reached(result)

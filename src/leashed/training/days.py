@@ -79,6 +79,8 @@ class Day:
         changed: whether these have been found to be others since, which a warning has said.
         refused: of the distinct ids of its batches the share that got no row for want of room; of a
             day that was begun again, of those since.
+        observed: what those found that ``counting`` names, by name, as ``TrainResult.observed`` has it;
+            of a day that was begun again, since.
     """
 
     name: str
@@ -95,7 +97,8 @@ class Day:
     click_share: float = math.nan
     files: tuple[LogFile, ...] = ()
     changed: bool = False
-    refused: float = 0.0  # (older files lack it)
+    refused: float = 0.0  # (older files lack it, and the next)
+    observed: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -204,10 +207,12 @@ _METRICS = ("yesterday", "progressive")
 
 
 def _from_json(told: dict[str, Any]) -> dict[str, Any]:
-    read = {
+    read: dict[str, Any] = {
         name: _values(value) if name in _METRICS else math.nan if value is None else value
         for name, value in told.items()
     }
+    if "observed" in read:
+        read["observed"] = {k: math.nan if v is None else v for k, v in read["observed"].items()}
     return {**read, "files": tuple(LogFile(**file) for file in told.get("files", ()))}
 
 

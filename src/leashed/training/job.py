@@ -6,6 +6,7 @@ goes with these, and a field of the table ``[train]`` of a plan. One that is add
 
 from __future__ import annotations
 
+from argparse import ArgumentTypeError
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -48,7 +49,10 @@ GROUPS = {
 
 def threads_of(text: str) -> int | str:
     """A number, or "auto"."""
-    return text if text == "auto" else int(text)
+    try:
+        return text if text == "auto" else int(text)
+    except ValueError:
+        raise ArgumentTypeError(f'must be a whole number, or "auto", got {text!r}') from None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -185,10 +185,9 @@ def options(
             raise TypeError(f"there is no argument {name}{hint}")
         whole, part = OLD[name]
         now = _NOW[whole].format(part)
+        if value is not None and value is not False:
+            given[whole] = _with(whole, given[whole], part, value, f"{name} is a part of {now}")
         warn(f"the argument {name} is a part of {now} by now", DeprecationWarning)
-        if value is None or value is False:
-            continue
-        given[whole] = _with(whole, given[whole], part, value, f"{name} is a part of {now}")
     return Options(**cast("dict[str, Any]", given))
 
 

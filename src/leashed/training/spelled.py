@@ -151,6 +151,9 @@ def renew(given: MutableMapping[str, Any], told: Callable[[str], object], before
     """
 
     def as_now(name: str, texts: list[str], was: str) -> None:
+        known = DISCIPLINE_WORDS if name == "discipline" else MODE_WORDS
+        for text in texts:
+            made(known, f"{before}{name}", text)()  # its error comes alone
         given[name] = ",".join(texts)
         told(f"{was} is spelled {_option(before, name, given[name])} now")
 
@@ -196,11 +199,12 @@ def with_settings(text: str, values: Mapping[str, object]) -> str:
     return text
 
 
-def _now(option: str, text: str) -> str:
-    """``modern``, with a warning where that is another."""
-    if (now := modern(text)) != text.strip():
+def _made(known: Mapping[str, Callable[..., T]], option: str, text: str) -> T:
+    """What ``modern`` text names, with a warning where that is another."""
+    found: T = made(known, option, now := modern(text))()
+    if now != text.strip():
         warn(f"{option} {text} is spelled {option} {now} now")
-    return now
+    return found
 
 
 def discipline_of(text: str, before: str = "--") -> Discipline:
@@ -213,8 +217,7 @@ def discipline_of(text: str, before: str = "--") -> Discipline:
     Raises:
         TypeError, ValueError: there is none; the message says which argument is wrong.
     """
-    option = before + "discipline"
-    return made(DISCIPLINE_WORDS, option, _now(option, text))()
+    return _made(DISCIPLINE_WORDS, before + "discipline", text)
 
 
 def word_of(discipline: Discipline) -> str:
@@ -232,7 +235,7 @@ def mode_of(text: str, option: str = "--mode") -> Mode:
     Raises:
         ValueError: it describes none; the message says what is wrong.
     """
-    return made(MODE_WORDS, option, _now(option, text))()
+    return _made(MODE_WORDS, option, text)
 
 
 def rule_of(words: RuleWords, before: str = "--", *, of_clicks: bool = False) -> Rule:
