@@ -7,7 +7,6 @@
 #include "sparse.h"
 
 namespace leashed {
-namespace {
 
 Targets targets_of(const GradientSource& source, const py::array& y, std::size_t rows,
                    const std::optional<FloatArray>& weights) {
@@ -41,8 +40,6 @@ Targets targets_of(const GradientSource& source, const py::array& y, std::size_t
   }
   return targets;
 }
-
-}  // namespace
 
 void require_some(std::size_t size, const char* name) {
   if (size == 0) throw py::value_error(std::string(name) + " must be at least 1, got 0");

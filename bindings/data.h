@@ -14,7 +14,11 @@ namespace leashed {
 DatasetView view_of(const GradientSource& source, const py::object& x, const py::array& y,
                     const std::optional<FloatArray>& weights = std::nullopt);
 
-// The same without what they are to give.
+// What `rows` of them are to give, and their weights.
+Targets targets_of(const GradientSource& source, const py::array& y, std::size_t rows,
+                   const std::optional<FloatArray>& weights);
+
+// Such rows without what they are to give.
 DatasetView examples_of(const GradientSource& source, const py::object& x);
 
 // ValueError where a size is 0.

@@ -30,7 +30,7 @@ class ArrayBatch {
                             std::to_string(tables.size()));
     }
     read_rows(graph, x, columns);
-    if (y) read_targets(graph, *y, weights);
+    if (y) view.targets = targets_of(graph, *y, view.size, weights);
     for (std::size_t f = 0; f < columns.size(); ++f) read_column(f, columns[f]);
     distinct_.resize(tables.size());
     for (std::size_t t = 0; t < tables.size(); ++t) read_table(t, tables[t]);
@@ -89,27 +89,6 @@ class ArrayBatch {
       rows_.push_back(x->data() + i * graph.features());
     }
     view.rows = rows_.data();
-  }
-
-  void read_targets(const Graph& graph, const py::array& y,
-                    const std::optional<FloatArray>& weights) {
-    require_length(y, view.size, "y");
-    if (graph.classes() == 0) {
-      if (!FloatArray::check_(y)) throw py::type_error("y must be a float32 array");
-      view.targets.values = static_cast<const float*>(y.data());
-    } else {
-      if (!LabelArray::check_(y)) throw py::type_error("y must be an int32 array");
-      view.targets.labels = static_cast<const std::int32_t*>(y.data());
-      for (std::size_t i = 0; i < view.size; ++i) {
-        const std::int32_t label = view.targets.labels[i];
-        if (label >= 0 && static_cast<std::size_t>(label) < graph.classes()) continue;
-        throw py::value_error("y[" + std::to_string(i) + "] is " + std::to_string(label) +
-                              ", outside 0.." + std::to_string(graph.classes() - 1));
-      }
-    }
-    if (!weights) return;
-    require_length(*weights, view.size, "weights");
-    view.targets.weights = weights->data();
   }
 
   void read_column(std::size_t f, const PyColumn& column) {

@@ -112,6 +112,17 @@ TextOrigin::Open opener(py::function open) {
   };
 }
 
+template <class Format>
+std::shared_ptr<PyRowStream> of_text(std::unique_ptr<const Format> format,
+                                     std::vector<std::string> files, py::function open, bool again,
+                                     std::size_t part_bytes, const RowStream::Settings& settings) {
+  const RowLayout layout = format->layout();
+  auto origin = std::make_unique<TextOrigin>(std::move(files), opener(std::move(open)),
+                                             std::move(format), part_bytes, again);
+  return std::make_shared<PyRowStream>(
+      std::make_unique<RowStream>(std::move(origin), layout, settings));
+}
+
 std::shared_ptr<PyRowStream> open_delimited(
     const std::vector<PyStreamColumn>& columns, const std::string& separators,
     const std::string& header, std::vector<std::string> names, bool quotes, std::int32_t classes,
@@ -128,13 +139,9 @@ std::shared_ptr<PyRowStream> open_delimited(
                              quotes,
                              classes};
   for (const PyStreamColumn& column : columns) settings.columns.push_back(to_column(column));
-  auto format = std::make_unique<const Delimited>(std::move(settings));
-  const RowLayout layout = format->layout();
-  auto origin = std::make_unique<TextOrigin>(std::move(files), opener(std::move(open)),
-                                             std::move(format), part_bytes, again);
-  return std::make_shared<PyRowStream>(std::make_unique<RowStream>(
-      std::move(origin), layout,
-      RowStream::Settings{threads, places, passes, skip_bad, window, seed}));
+  return of_text(std::make_unique<const Delimited>(std::move(settings)), std::move(files),
+                 std::move(open), again, part_bytes,
+                 {threads, places, passes, skip_bad, window, seed});
 }
 
 // open() → a capsule of the Arrow C stream interface.
@@ -260,13 +267,9 @@ std::shared_ptr<PyRowStream> open_svmlight(std::int32_t first, std::size_t featu
     settings.fields.assign(fields->data(), fields->data() + fields->size());
     settings.tells_fields = tells_fields;
   }
-  auto format = std::make_unique<const SvmlightLines>(std::move(settings));
-  const RowLayout layout = format->layout();
-  auto origin = std::make_unique<TextOrigin>(std::move(files), opener(std::move(open)),
-                                             std::move(format), part_bytes, again);
-  return std::make_shared<PyRowStream>(std::make_unique<RowStream>(
-      std::move(origin), layout,
-      RowStream::Settings{threads, places, passes, skip_bad, window, seed}));
+  return of_text(std::make_unique<const SvmlightLines>(std::move(settings)), std::move(files),
+                 std::move(open), again, part_bytes,
+                 {threads, places, passes, skip_bad, window, seed});
 }
 
 void look_at_signals() {

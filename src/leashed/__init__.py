@@ -7,99 +7,55 @@ from leashed.base.room import offer
 
 if TYPE_CHECKING:
     from leashed import cluster as cluster
-    from leashed import (
-        datasets,
-        disciplines,
-        gradients,
-        metrics,
-        models,
-        modes,
-        retrieval,
-        rules,
-        schedules,
-        simulation,
-        staleness,
-        stream,
-        sync,
-    )
+    from leashed import datasets as datasets
+    from leashed import disciplines as disciplines
+    from leashed import gradients as gradients
+    from leashed import metrics as metrics
+    from leashed import models as models
+    from leashed import modes as modes
+    from leashed import retrieval as retrieval
+    from leashed import rules as rules
+    from leashed import schedules as schedules
+    from leashed import simulation as simulation
     from leashed import sklearn as sklearn
+    from leashed import staleness as staleness
+    from leashed import stream as stream
+    from leashed import sync as sync
     from leashed import torch as torch
-    from leashed._core import __version__
-    from leashed.datasets import ClickDataset, Dataset, SparseDataset
+    from leashed._core import __version__ as __version__
+    from leashed.datasets import ClickDataset as ClickDataset
+    from leashed.datasets import Dataset as Dataset
+    from leashed.datasets import SparseDataset as SparseDataset
     from leashed.disciplines import *
-    from leashed.engine.engine import Engine
-    from leashed.engine.shared import SharedVector
-    from leashed.engine.vector import ParameterVector, Update
-    from leashed.files import export
-    from leashed.files.checkpoint import load, load_statistics, restore, save
-    from leashed.models import tables
-    from leashed.models.external import get_include
-    from leashed.models.network import Model
-    from leashed.models.tables import Table
+    from leashed.engine.engine import Engine as Engine
+    from leashed.engine.shared import SharedVector as SharedVector
+    from leashed.engine.vector import *
+    from leashed.files import export as export
+    from leashed.files.checkpoint import load as load
+    from leashed.files.checkpoint import load_statistics as load_statistics
+    from leashed.files.checkpoint import restore as restore
+    from leashed.files.checkpoint import save as save
+    from leashed.models import tables as tables
+    from leashed.models.external import get_include as get_include
+    from leashed.models.network import Model as Model
+    from leashed.models.tables import Table as Table
     from leashed.rules import *
-    from leashed.simulation.virtual_time import simulate
-    from leashed.stopping import Until, until
-    from leashed.studies import analysis
-    from leashed.studies.tune import Tuning, tune
-    from leashed.training.continual import Continual, Day, continual
-    from leashed.training.options import Checkpoint, Init, Observe
-    from leashed.training.outcome import Progress
-    from leashed.training.replaying import Replay, replay
-    from leashed.training.result import Histogram, TimeDistribution, TrainResult
-    from leashed.training.train import train
-
-    __all__ = [
-        "Checkpoint",
-        "ClickDataset",
-        "Continual",
-        "Dataset",
-        "Day",
-        "Engine",
-        "Histogram",
-        "Init",
-        "Model",
-        "Observe",
-        "ParameterVector",
-        "Progress",
-        "Replay",
-        "SharedVector",
-        "SparseDataset",
-        "Table",
-        "TimeDistribution",
-        "TrainResult",
-        "Tuning",
-        "Until",
-        "Update",
-        "__version__",
-        "analysis",
-        "continual",
-        "datasets",
-        "export",
-        "get_include",
-        "gradients",
-        "load",
-        "load_statistics",
-        "metrics",
-        "models",
-        "modes",
-        "replay",
-        "restore",
-        "retrieval",
-        "rules",
-        "save",
-        "schedules",
-        "simulate",
-        "simulation",
-        "staleness",
-        "stream",
-        "sync",
-        "tables",
-        "train",
-        "tune",
-        "until",
-    ]
-    __all__ += disciplines.__all__
-    __all__ += rules.__all__
+    from leashed.simulation.virtual_time import simulate as simulate
+    from leashed.stopping import *
+    from leashed.studies import analysis as analysis
+    from leashed.studies.tune import Tuning as Tuning
+    from leashed.studies.tune import tune as tune
+    from leashed.training.continual import *
+    from leashed.training.options import Checkpoint as Checkpoint
+    from leashed.training.options import Init as Init
+    from leashed.training.options import Observe as Observe
+    from leashed.training.outcome import Progress as Progress
+    from leashed.training.replaying import Replay as Replay
+    from leashed.training.replaying import replay as replay
+    from leashed.training.result import Histogram as Histogram
+    from leashed.training.result import TimeDistribution as TimeDistribution
+    from leashed.training.result import TrainResult as TrainResult
+    from leashed.training.train import train as train
 
 moved.install()
 offer(

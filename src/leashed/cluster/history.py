@@ -6,7 +6,6 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from leashed.cluster.measures import counted
@@ -34,12 +33,7 @@ class Recorder:
     def __enter__(self) -> Recorder:  # noqa: PYI034 (Self is of Python 3.11)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
 
     def __call__(self, report: Mapping[str, Any]) -> None:

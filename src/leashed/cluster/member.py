@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from leashed import _core
 from leashed.base import checks
+from leashed.base.closing import Closing
 from leashed.cluster import wire
 from leashed.cluster.ending import OverError, explain
 from leashed.cluster.messages import (
@@ -107,7 +108,7 @@ def master_address(folder: Path, fixed: str | None = None) -> Callable[[], str]:
     return look
 
 
-class Member:
+class Member(Closing):
     """Takes part in a run: joins, keeps up heartbeats, comes back to a restarted master.
 
     Everything that the master says comes to ``heard``, once and in order. Where the master is lost
@@ -374,12 +375,6 @@ class Member:
                 self._thread.join()
             with self._lock:
                 self._wake.close()
-
-    def __enter__(self) -> Member:  # noqa: PYI034 (Self is of Python 3.11)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     @contextlib.contextmanager
     def _said(self) -> Iterator[None]:

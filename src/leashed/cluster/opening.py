@@ -39,6 +39,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from leashed.base import checks
+from leashed.base.closing import Closing
 
 __all__ = [
     "Answering",
@@ -463,7 +464,7 @@ class _HalfOpen:
     heard: bytes = b""
 
 
-class Listener:
+class Listener(Closing):
     """Accepts connections, and passes on those that have proven the key.
 
     One thread serves all handshakes. At most 256 of them are open at a time, each for at most 5 s and
@@ -528,12 +529,6 @@ class Listener:
         if threading.current_thread() is not self._thread:
             self._thread.join()
             self._wake.close()
-
-    def __enter__(self) -> Listener:  # noqa: PYI034 (Self is of Python 3.11)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _run(self) -> None:
         try:

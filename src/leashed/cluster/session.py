@@ -17,13 +17,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from leashed import _core
+from leashed.base.closing import Closing
 from leashed.base.warning import warn
 from leashed.cluster import collectives, fingerprint, packing
 from leashed.cluster.meeting import Collective, Meeting, all_gather
@@ -43,9 +43,6 @@ from leashed.cluster.messages import (
 from leashed.cluster.native import check_servers, native
 from leashed.cluster.opening import Key, Listener, Peer, connect, format_address, parse_address
 from leashed.sync import Position, Synchroniser, When
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 __all__ = [
     "EXCHANGE",
@@ -190,7 +187,7 @@ class Cluster:
             raise
 
 
-class Session:
+class Session(Closing):
     """One training of one trainer."""
 
     def __init__(
@@ -888,17 +885,6 @@ class Session:
                 self._arrived.popitem()[1].close()
         if self._ended is not None:
             self._ended()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 @dataclass

@@ -19,42 +19,22 @@ from typing import TYPE_CHECKING
 from leashed.base.room import offer
 
 if TYPE_CHECKING:
-    from leashed.datasets.clicks import Bags, ClickDataset, ClickSplit
-    from leashed.datasets.criteo import criteo
-    from leashed.datasets.dataset import Dataset, Split
-    from leashed.datasets.digits import synthetic_digits
-    from leashed.datasets.downsampling import downsample
-    from leashed.datasets.hashing import hashed
-    from leashed.datasets.idx import read_idx, write_idx
-    from leashed.datasets.mnist import download, fashion_mnist, mnist
-    from leashed.datasets.next_items import next_items
-    from leashed.datasets.sparse import SparseDataset, read_libffm, read_svmlight
-    from leashed.datasets.synthetic_clicks import synthetic_click_lines, synthetic_clicks
-    from leashed.datasets.synthetic_histories import synthetic_histories
-
-    __all__ = [
-        "Bags",
-        "ClickDataset",
-        "ClickSplit",
-        "Dataset",
-        "SparseDataset",
-        "Split",
-        "criteo",
-        "download",
-        "downsample",
-        "fashion_mnist",
-        "hashed",
-        "mnist",
-        "next_items",
-        "read_idx",
-        "read_libffm",
-        "read_svmlight",
-        "synthetic_click_lines",
-        "synthetic_clicks",
-        "synthetic_digits",
-        "synthetic_histories",
-        "write_idx",
-    ]
+    from leashed.datasets.clicks import *
+    from leashed.datasets.criteo import *
+    from leashed.datasets.dataset import Dataset as Dataset
+    from leashed.datasets.dataset import Split as Split
+    from leashed.datasets.digits import synthetic_digits as synthetic_digits
+    from leashed.datasets.downsampling import *
+    from leashed.datasets.hashing import *
+    from leashed.datasets.idx import read_idx as read_idx
+    from leashed.datasets.idx import write_idx as write_idx
+    from leashed.datasets.mnist import download as download
+    from leashed.datasets.mnist import fashion_mnist as fashion_mnist
+    from leashed.datasets.mnist import mnist as mnist
+    from leashed.datasets.next_items import *
+    from leashed.datasets.sparse import *
+    from leashed.datasets.synthetic_clicks import *
+    from leashed.datasets.synthetic_histories import synthetic_histories as synthetic_histories
 
 offer(
     __name__,

@@ -5,12 +5,7 @@ from typing import TYPE_CHECKING
 from leashed.base.room import offer
 
 if TYPE_CHECKING:
-    from leashed.engine.engine import Batches, Engine
-
-    __all__ = [
-        "Batches",
-        "Engine",
-    ]
+    from leashed.engine.engine import *
 
 offer(
     __name__,

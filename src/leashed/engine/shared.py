@@ -7,7 +7,6 @@ import subprocess
 import sys
 import weakref
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from leashed import _core
 from leashed import staleness as policies
 from leashed.base import checks, choice
+from leashed.base.closing import Closing
 from leashed.disciplines import Discipline, Hogwild, Leashed
 from leashed.engine.vector import Update
 from leashed.rules import SGD, Rule, check_rule
@@ -47,16 +47,11 @@ class View:
         self._theta: NDArray[np.float32] | None = theta
         return theta
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._theta = None
 
 
-class SharedVector:
+class SharedVector(Closing):
     """One vector in POSIX shared memory that several processes train, lock-free.
 
         with SharedVector.create("mine", theta0, rule=leashed.Adam(1e-3), participants=4) as vector:
@@ -253,17 +248,6 @@ class SharedVector:
         participant's place, until the last reference to them is gone.
         """
         self._finalizer()
-
-    def __enter__(self) -> SharedVector:  # noqa: PYI034 (Self is of Python 3.11)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __len__(self) -> int:
         return self._native.length

@@ -5,50 +5,7 @@ from typing import TYPE_CHECKING
 from leashed.base.room import offer
 
 if TYPE_CHECKING:
-    from leashed.simulation.network import Network
-    from leashed.simulation.sharding import Sharding, layerwise, memorywise, packed
-    from leashed.simulation.virtual_time import (
-        Cluster,
-        Costs,
-        ModeCounts,
-        Shard,
-        Simulation,
-        TrainerCounts,
-        Trainers,
-        constant,
-        day,
-        exponential,
-        heavy_tail,
-        measure,
-        normal,
-        rates,
-        simulate,
-        trace,
-    )
-
-    __all__ = [
-        "Cluster",
-        "Costs",
-        "ModeCounts",
-        "Network",
-        "Shard",
-        "Sharding",
-        "Simulation",
-        "TrainerCounts",
-        "Trainers",
-        "constant",
-        "day",
-        "exponential",
-        "heavy_tail",
-        "layerwise",
-        "measure",
-        "memorywise",
-        "normal",
-        "packed",
-        "rates",
-        "simulate",
-        "trace",
-    ]
+    from leashed.simulation.virtual_time import *
 
 offer(
     __name__,

@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -87,23 +87,29 @@ class _Held:
     weights: NDArray[Any] | None
 
 
-class _Estimator(BaseEstimator):
+@dataclass(eq=False, repr=False, kw_only=True)
+class _Settings:
+    """What all four are given."""
+
+    alpha: float = 1e-4
+    lr: Any = None
+    max_iter: int = 1000
+    tol: float | None = 1e-3
+    n_iter_no_change: int = 5
+    early_stopping: bool = False
+    validation_fraction: float = 0.1
+    batch_size: int = 16
+    threads: int = 1
+    discipline: Discipline | None = None
+    rule: Rule | None = None
+    random_state: Any = None
+    warm_start: bool = False
+
+
+class _Estimator(_Settings, BaseEstimator):
     """What all four share: epochs until there is no improvement any more."""
 
-    # Set by the estimators' own constructors, as scikit-learn wants it.
-    alpha: float
-    lr: Any
-    max_iter: int
-    tol: float | None
-    n_iter_no_change: int
-    early_stopping: bool
-    validation_fraction: float
-    batch_size: int
-    threads: int
-    discipline: Discipline | None
-    rule: Rule | None
-    random_state: Any
-    warm_start: bool
+    loss: str
     parameters_: NDArray[np.float32]
     loss_curve_: list[float]
     validation_scores_: list[float] | None
@@ -462,13 +468,13 @@ def _warn_of_scales(x: Any, names: Any) -> None:
     )
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class _Linear(_Estimator):
     """A model of one dense layer, with ``coef_`` and ``intercept_``."""
 
-    loss: str
-    penalty: str | None
-    l1_ratio: float
-    fit_intercept: bool
+    penalty: str | None = "l2"
+    l1_ratio: float = 0.15
+    fit_intercept: bool = True
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -687,6 +693,7 @@ def _has_probabilities(estimator: Any) -> bool:
     return bool(estimator.loss == "log_loss")
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SGDClassifier(_Classifier, _Linear):
     """Linear classifiers: support vector machines and logistic regression, with more than two
     classes each against the rest, all at once.
@@ -742,46 +749,9 @@ class SGDClassifier(_Classifier, _Linear):
         TypeError, ValueError: from ``fit``, where a parameter or the data is wrong.
     """
 
-    def __init__(
-        self,
-        loss: str = "hinge",
-        *,
-        penalty: str | None = "l2",
-        alpha: float = 1e-4,
-        l1_ratio: float = 0.15,
-        fit_intercept: bool = True,
-        lr: float | Schedule | None = None,
-        max_iter: int = 1000,
-        tol: float | None = 1e-3,
-        n_iter_no_change: int = 5,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        batch_size: int = 16,
-        threads: int = 1,
-        discipline: Discipline | None = None,
-        rule: Rule | None = None,
-        random_state: Any = None,
-        warm_start: bool = False,
-        class_weight: Any = None,
-    ) -> None:
-        self.loss = loss
-        self.penalty = penalty
-        self.alpha = alpha
-        self.l1_ratio = l1_ratio
-        self.fit_intercept = fit_intercept
-        self.lr = lr
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_iter_no_change = n_iter_no_change
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.batch_size = batch_size
-        self.threads = threads
-        self.discipline = discipline
-        self.rule = rule
-        self.random_state = random_state
-        self.warm_start = warm_start
-        self.class_weight = class_weight
+    loss: str = field(default="hinge", kw_only=False)
+    lr: float | Schedule | None = None
+    class_weight: Any = None
 
     def _rule(self, data: Dataset | SparseDataset) -> Rule:
         if self.rule is not None or self.lr is not None:
@@ -829,6 +799,7 @@ class SGDClassifier(_Classifier, _Linear):
         return np.divide(share, total, out=even, where=total > 0)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SGDRegressor(_Regressor, _Linear):
     """Linear regression with the squared error ½ (o − y)². Parameters and attributes as those of
     ``SGDClassifier``, but for ``loss`` and ``classes_``; ``coef_`` is [features]. A number ``lr``,
@@ -836,44 +807,8 @@ class SGDRegressor(_Regressor, _Linear):
     overshoots where features are not scaled; a schedule is taken as it is.
     """
 
-    loss = "squared_error"
-
-    def __init__(
-        self,
-        *,
-        penalty: str | None = "l2",
-        alpha: float = 1e-4,
-        l1_ratio: float = 0.15,
-        fit_intercept: bool = True,
-        lr: float | Schedule = 0.2,
-        max_iter: int = 1000,
-        tol: float | None = 1e-3,
-        n_iter_no_change: int = 5,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        batch_size: int = 16,
-        threads: int = 1,
-        discipline: Discipline | None = None,
-        rule: Rule | None = None,
-        random_state: Any = None,
-        warm_start: bool = False,
-    ) -> None:
-        self.penalty = penalty
-        self.alpha = alpha
-        self.l1_ratio = l1_ratio
-        self.fit_intercept = fit_intercept
-        self.lr = lr
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_iter_no_change = n_iter_no_change
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.batch_size = batch_size
-        self.threads = threads
-        self.discipline = discipline
-        self.rule = rule
-        self.random_state = random_state
-        self.warm_start = warm_start
+    loss: ClassVar[str] = "squared_error"  # type: ignore[misc]
+    lr: float | Schedule = 0.2
 
     def _rule(self, data: Dataset | SparseDataset) -> Rule:
         if self.rule is not None or isinstance(self.lr, Schedule):
@@ -905,10 +840,16 @@ def _mean_square(data: Dataset | SparseDataset) -> float:
     return square
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class _Perceptron(_Estimator):
     """Dense layers with ReLU between them."""
 
-    hidden_layer_sizes: tuple[int, ...]
+    hidden_layer_sizes: tuple[int, ...] = field(default=(100,), kw_only=False)
+    lr: float | Schedule = 1e-3
+    max_iter: int = 200
+    tol: float | None = 1e-4
+    n_iter_no_change: int = 10
+    batch_size: int = 64
 
     MORE_PATIENCE = 1
     KEEPS_BEST = True
@@ -978,39 +919,6 @@ class MLPClassifier(_Classifier, _Perceptron):
         TypeError, ValueError: from ``fit``, where a parameter or the data is wrong.
     """
 
-    def __init__(
-        self,
-        hidden_layer_sizes: tuple[int, ...] = (100,),
-        *,
-        alpha: float = 1e-4,
-        lr: float | Schedule = 1e-3,
-        max_iter: int = 200,
-        tol: float | None = 1e-4,
-        n_iter_no_change: int = 10,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        batch_size: int = 64,
-        threads: int = 1,
-        discipline: Discipline | None = None,
-        rule: Rule | None = None,
-        random_state: Any = None,
-        warm_start: bool = False,
-    ) -> None:
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.alpha = alpha
-        self.lr = lr
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_iter_no_change = n_iter_no_change
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.batch_size = batch_size
-        self.threads = threads
-        self.discipline = discipline
-        self.rule = rule
-        self.random_state = random_state
-        self.warm_start = warm_start
-
     def _model(self, features: int, rows: int) -> Model:
         return self._network(features, rows, len(self.classes_), "softmax")
 
@@ -1024,39 +932,6 @@ class MLPRegressor(_Regressor, _Perceptron):
     """A multilayer perceptron with ReLU and the squared error ½ (o − y)². Parameters and attributes
     as those of ``MLPClassifier``, but for ``classes_``.
     """
-
-    def __init__(
-        self,
-        hidden_layer_sizes: tuple[int, ...] = (100,),
-        *,
-        alpha: float = 1e-4,
-        lr: float | Schedule = 1e-3,
-        max_iter: int = 200,
-        tol: float | None = 1e-4,
-        n_iter_no_change: int = 10,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        batch_size: int = 64,
-        threads: int = 1,
-        discipline: Discipline | None = None,
-        rule: Rule | None = None,
-        random_state: Any = None,
-        warm_start: bool = False,
-    ) -> None:
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.alpha = alpha
-        self.lr = lr
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_iter_no_change = n_iter_no_change
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.batch_size = batch_size
-        self.threads = threads
-        self.discipline = discipline
-        self.rule = rule
-        self.random_state = random_state
-        self.warm_start = warm_start
 
     def _model(self, features: int, rows: int) -> Model:
         return self._network(features, rows, 1, "squared_error")

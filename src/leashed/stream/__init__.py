@@ -17,42 +17,21 @@ from typing import TYPE_CHECKING
 from leashed.base.room import offer
 
 if TYPE_CHECKING:
-    from leashed.datasets.fields import Hashed, Id, Label, Number, Target, Vocabulary, Weight
-    from leashed.stream.arrow import arrow
-    from leashed.stream.schema import schema
-    from leashed.stream.sparse import (
-        Scanned,
-        SparseStream,
-        libffm,
-        libsvm,
-        scan_libffm,
-        scan_libsvm,
-    )
-    from leashed.stream.stream import BadLine, ReadCounts, Stream
-    from leashed.stream.text import criteo, csv
-
-    __all__ = [
-        "BadLine",
-        "Hashed",
-        "Id",
-        "Label",
-        "Number",
-        "ReadCounts",
-        "Scanned",
-        "SparseStream",
-        "Stream",
-        "Target",
-        "Vocabulary",
-        "Weight",
-        "arrow",
-        "criteo",
-        "csv",
-        "libffm",
-        "libsvm",
-        "scan_libffm",
-        "scan_libsvm",
-        "schema",
-    ]
+    from leashed.datasets.fields import Hashed as Hashed
+    from leashed.datasets.fields import Id as Id
+    from leashed.datasets.fields import Label as Label
+    from leashed.datasets.fields import Number as Number
+    from leashed.datasets.fields import Target as Target
+    from leashed.datasets.fields import Vocabulary as Vocabulary
+    from leashed.datasets.fields import Weight as Weight
+    from leashed.stream.arrow import *
+    from leashed.stream.schema import *
+    from leashed.stream.sparse import *
+    from leashed.stream.stream import BadLine as BadLine
+    from leashed.stream.stream import ReadCounts as ReadCounts
+    from leashed.stream.stream import Stream as Stream
+    from leashed.stream.text import criteo as criteo
+    from leashed.stream.text import csv as csv
 
 offer(
     __name__,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TextIO, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -52,7 +52,7 @@ __all__ = [
 T = TypeVar("T")
 _LOOKED_AT = 1024  # examples
 Record = dict[str, Any]
-Data = Split | Dataset | None
+Data: TypeAlias = Split | Dataset | None
 GoOn = Callable[[object], None]
 """What a run calls now and then: raises KeyboardInterrupt when others have ended it."""
 

@@ -12,13 +12,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from leashed import _core
+from leashed.base.closing import Closing
 from leashed.cluster.native import native
 from leashed.cluster.shadowsync.servers import Servers, pair
 from leashed.sync import Position, Synced, Synchroniser
@@ -72,7 +72,7 @@ class Trained:
 
 
 @dataclass
-class _Seat:
+class _Seat(Closing):
     """A trainer's place, as ``train`` takes it for a cluster."""
 
     index: int
@@ -140,17 +140,6 @@ class _Seat:
 
     def close(self) -> None:
         """Nothing goes on that would have to be ended."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        pass
 
 
 class _Rings:

@@ -20,15 +20,12 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from leashed import _core
 from leashed.base import checks
+from leashed.base.closing import Closing
 from leashed.cluster import packing
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 __all__ = ["Link", "Servers", "pair"]
 
@@ -58,7 +55,7 @@ def pair() -> tuple[socket.socket, socket.socket]:
     return one, other
 
 
-class Servers:
+class Servers(Closing):
     """So many sync servers for a vector of so many floats, until ``close``.
 
     Args:
@@ -124,17 +121,6 @@ class Servers:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 @dataclass

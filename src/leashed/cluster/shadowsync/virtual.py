@@ -61,25 +61,33 @@ class Played(Timed):
         seed: of the first repeat.
     """
 
-    hidden: int
-    passes: float
-    pace: float
-    latency: float
-    bandwidth: float
-    lr: float
-    examples: int
-    seed: int
-    threads: int
-    batch_size: int
+    hidden: int = 64
+    passes: float = 4.0
+    pace: float = 0.02
+    latency: float = 5e-5
+    bandwidth: float = 4e8
+    lr: float = 0.05
+    examples: int = 60_000
+    seed: int = 0
+    threads: int = 24
+    batch_size: int = 4
 
-    def check(self) -> None:
-        """Raises TypeError or ValueError where a setting is wrong."""
+    def __post_init__(self) -> None:
+        super().__post_init__()
         checks.whole("hidden", self.hidden)
         checks.whole("examples", self.examples)
         checks.whole("seed", self.seed, 0)
         checks.step("lr", self.lr)
         for name in ("passes", "pace", "latency", "bandwidth"):
             checks.real(name, getattr(self, name), 0.0)
+
+    def scaled(self, scale: float) -> Self:
+        """With shorter runs."""
+        return dataclasses.replace(self, passes=self.passes * scale)
+
+    def seconds(self) -> float:
+        iterations = self.passes * self.examples / self.batch_size
+        return len(self.settings()) * iterations / _RATE
 
     def network(self, data: Dataset) -> Model:
         """The model."""
@@ -149,21 +157,7 @@ class VirtualFigure5(Played, Scaling):
     trainers: tuple[int, ...] = (5, 8, 11, 14, 17, 20)
     servers: tuple[int, ...] = (2, 4)
     gaps: tuple[int, ...] = (5, 30)
-    threads: int = 24
-    batch_size: int = 4
-    hidden: int = 64
-    passes: float = 4.0
-    pace: float = 0.02
-    latency: float = 5e-5
-    bandwidth: float = 4e8
-    lr: float = 0.05
-    examples: int = 60_000
-    seed: int = 0
     repeats: int = 1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.check()
 
     @property
     def length(self) -> int:
@@ -172,14 +166,6 @@ class VirtualFigure5(Played, Scaling):
     def full(self) -> VirtualFigure5:
         """Every number of trainers from 5 to 20, five seeds each."""
         return dataclasses.replace(self, trainers=tuple(range(5, 21)), repeats=5)
-
-    def scaled(self, scale: float) -> VirtualFigure5:
-        """With shorter runs."""
-        return dataclasses.replace(self, passes=self.passes * scale)
-
-    def seconds(self) -> float:
-        iterations = self.passes * self.examples / self.batch_size
-        return len(self.settings()) * iterations / _RATE
 
     def measure(self, setting: Record, data: Split | None, go_on: GoOn) -> Record:  # noqa: ARG002
         assert data is not None
@@ -232,23 +218,16 @@ class VirtualFigure5(Played, Scaling):
 class PlayedPass(Played, Pass):
     """What Table 2 and the sweep share."""
 
+    repeats: int = 5
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.check()
         if self.model != "mlp":
             raise ValueError(f"model must be mlp in virtual time, got {self.model!r}")
-
-    def scaled(self, scale: float) -> Self:
-        """With shorter runs."""
-        return dataclasses.replace(self, passes=self.passes * scale)
 
     def iterations(self, examples: int) -> int:
         batches = batches_in(self.passes, examples, self.batch_size)
         return batches // (self.trainers * self.threads)
-
-    def seconds(self) -> float:
-        iterations = self.passes * self.examples / self.batch_size
-        return len(self.settings()) * iterations / _RATE
 
     def measure(self, setting: Record, data: Split | None, go_on: GoOn) -> Record:  # noqa: ARG002
         assert data is not None
@@ -269,18 +248,6 @@ class VirtualTable2(PlayedPass, Table2):
     kinds: tuple[str, ...] = ("easgd",)
     varying: tuple[tuple[int, ...], ...] = ()
     trainers: int = 11
-    threads: int = 24
-    servers: int = 1
-    batch_size: int = 4
-    hidden: int = 64
-    passes: float = 4.0
-    pace: float = 0.02
-    latency: float = 5e-5
-    bandwidth: float = 4e8
-    lr: float = 0.05
-    examples: int = 60_000
-    seed: int = 0
-    repeats: int = 5
 
     def full(self) -> VirtualTable2:
         """All synchronisers, and gaps that vary over time."""
@@ -311,18 +278,11 @@ class VirtualSweep(PlayedPass, Sweep):
     NAME: ClassVar[str] = "virtual-sweep"
 
     eta: tuple[float, ...] = (0.25, 0.5, 0.75, 1.0)
-    trainers: int = 4
     threads: int = 2
     batch_size: int = 16
-    hidden: int = 64
     passes: float = 1.0
-    pace: float = 0.02
-    latency: float = 5e-5
     bandwidth: float = 1e6
-    lr: float = 0.05
     examples: int = 20_000
-    seed: int = 0
-    repeats: int = 5
 
     @property
     def told(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -82,28 +83,13 @@ class Boxes:
                 positions=[x],
                 widths=0.86 * self.step,
                 sym="+",
-                patch_artist=True,
-                manage_ticks=False,
-                boxprops={"facecolor": colour(algorithm), "alpha": 0.75, "linewidth": 0.8},
-                medianprops={"color": "black", "linewidth": 1.4},
-                whiskerprops={"linewidth": 0.8},
-                capprops={"linewidth": 0.8},
+                **_style(algorithm),
                 flierprops={"markeredgecolor": colour(algorithm), "markersize": 4},
             )
             if box.values.size <= _FEW:
-                axes.plot(
-                    np.full(box.values.size, x),
-                    box.values,
-                    linestyle="",
-                    marker="o",
-                    markersize=3.2,
-                    markerfacecolor=colour(algorithm),
-                    markeredgecolor="black",
-                    markeredgewidth=0.5,
-                    zorder=4,
-                )
+                _mark(axes, np.full(box.values.size, x), box.values, algorithm, "o", 3.2, 0.5)
             if means:
-                _draw_mean(axes, x, float(box.values.mean()), algorithm)
+                _mark(axes, [x], [float(box.values.mean())], algorithm, "D", 4.5, 0.7)
         values = [float(v) for box in self.boxes.values() for v in box.values]
         if not maybe_log(axes, values) and from_zero:
             axes.set_ylim(bottom=0.0)
@@ -194,32 +180,42 @@ def draw_distributions(
             positions=[places.position(group, algorithm)],
             widths=0.86 * places.step,
             showfliers=False,
-            patch_artist=True,
-            manage_ticks=False,
-            boxprops={"facecolor": colour(algorithm), "alpha": 0.75, "linewidth": 0.8},
-            medianprops={"color": "black", "linewidth": 1.4},
-            whiskerprops={"linewidth": 0.8},
-            capprops={"linewidth": 0.8},
+            **_style(algorithm),
         )
     for (group, algorithm), mean in means.items():
         if math.isnan(mean):
             continue
         drawn.append(mean)
-        _draw_mean(axes, places.position(group, algorithm), mean, algorithm)
+        _mark(axes, [places.position(group, algorithm)], [mean], algorithm, "D", 4.5, 0.7)
     if not maybe_log(axes, drawn):
         axes.set_ylim(bottom=0.0)
     places.label(axes)
 
 
-def _draw_mean(axes: Axes, x: float, mean: float, algorithm: str) -> None:
+def _style(algorithm: str) -> dict[str, Any]:
+    """How a box is drawn, whatever it is of."""
+    return {
+        "patch_artist": True,
+        "manage_ticks": False,
+        "boxprops": {"facecolor": colour(algorithm), "alpha": 0.75, "linewidth": 0.8},
+        "medianprops": {"color": "black", "linewidth": 1.4},
+        "whiskerprops": {"linewidth": 0.8},
+        "capprops": {"linewidth": 0.8},
+    }
+
+
+def _mark(
+    axes: Axes, x: Any, y: Any, algorithm: str, marker: str, size: float, edge: float
+) -> None:
+    """Single points in front of the boxes."""
     axes.plot(
-        [x],
-        [mean],
+        x,
+        y,
         linestyle="",
-        marker="D",
-        markersize=4.5,
+        marker=marker,
+        markersize=size,
         markerfacecolor=colour(algorithm),
         markeredgecolor="black",
-        markeredgewidth=0.7,
+        markeredgewidth=edge,
         zorder=4,
     )
