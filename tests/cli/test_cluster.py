@@ -155,7 +155,7 @@ def test_arguments_become_a_plan():
         (["up", "--prometheus", "x"], "cluster.prometheus must be 'host:port'"),
         (["up", "--when", "often"], "sync.when must be"),
         (["up", "--when", "every:hours=5"], "sync.when must be"),
-        (["up", "--when", "every:iterations=x"], "sync.when: 'x' is neither"),
+        (["up", "--when", "every:iterations=x"], "sync.when: iterations is 'x', neither"),
         (["up", "--sync", "easgd:alpha"], "sync.kind takes key=value"),
         (["up", "--sync", "gba"], "sync.kind 'gba' is unknown; choose one of easgd"),
         (["up", "--sync-ps", "0"], "cluster.sync_ps must be at least 1 with easgd"),

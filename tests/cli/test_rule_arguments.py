@@ -92,7 +92,7 @@ def test_policies(arguments: list[str], policy: staleness.Policy) -> None:
         (["--rule", "magic"], "--rule 'magic' is unknown; choose one of sgd"),
         (["--rule", "adam:beta=1"], "--rule adam:beta=1: adam has no 'beta'; it has beta1, beta2"),
         (["--rule", "adam:beta1"], "--rule takes key=value,..., not 'beta1'"),
-        (["--rule", "adam:beta1=high"], "--rule: 'high' is neither a number"),
+        (["--rule", "adam:beta1=high"], "--rule: beta1 is 'high', neither a number"),
         (["--rule", "adam:beta1=1"], "beta1 must be less than 1"),
         (["--lr", "-1"], "lr must be at least 0"),
         (["--rule", "nesterov:dampening=0.5"], "dampening must be 0 with Nesterov"),

@@ -109,7 +109,7 @@ def test_modes_are_words() -> None:
     [
         (["--modes", "gbx"], "--modes 'gbx' is unknown; choose one of sync"),
         (["--modes", "gba:n=2"], "--modes gba:n=2: gba has no 'n'; it has m, iota"),
-        (["--modes", "gba:m=x"], "--modes: 'x' is neither a number"),
+        (["--modes", "gba:m=x"], "--modes: m is 'x', neither a number"),
         (["--modes", "ssp"], "--modes ssp: "),
         (["--workers", "0"], "workers must be at least 1"),
         (["--servers", "0"], "servers must be at least 1"),
