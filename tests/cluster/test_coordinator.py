@@ -333,6 +333,14 @@ def test_a_finished_member_is_told_again() -> None:
     assert talk.say(2, Rejoin("run", id_)) == [Bye("finished")]
 
 
+def test_a_member_that_has_finished_does_not_join_by_a_first_word_that_comes_late() -> None:
+    talk = Talk()
+    talk.join(1)
+    talk.say(1, Report(summary={}))
+    assert talk.say(1, Join("trainer", 0, "")) == [Bye("finished")]
+    assert not talk.master.state.membership.members
+
+
 @pytest.mark.parametrize("speaks", [True, False])
 def test_a_living_place_is_kept_and_a_dead_one_is_not(speaks: bool) -> None:
     talk = Talk()
@@ -482,12 +490,16 @@ def test_who_lives_and_is_to_begin_anew_is_told_so() -> None:
     (lease,) = [message for message in said if isinstance(message, Lease)]
     talk.say(2, Report(used=[(lease.ticket, lease.count)]))
     talk.master.closed(1, talk.now)
-    talk.say(3, Join("trainer", 0, "", summing=True))
+    (welcome, *_) = talk.say(3, Join("trainer", 0, "", summing=True))
+    assert isinstance(welcome, Welcome)
     assert any(isinstance(each, Lease) for each in talk.say(3, Report(want=1, batches=2)))
     talk.master.closed(2, talk.now)
     talk.say(4, Join("trainer", 1, "", summing=True))
-    said = talk.say(3, Report())
-    assert said == [Gone("it begins anew: the parameters with which it was to go on are lost")]
+    gone = [Gone("it begins anew: the parameters with which it was to go on are lost")]
+    assert talk.say(3, Report()) == gone
+    assert talk.say(3, Join("trainer", 0, "", summing=True)) == gone  # its first word, late
+    again = Join("trainer", 0, "", Rejoin("run", welcome.id), summing=True)
+    assert isinstance(talk.say(3, again)[0], Welcome)
 
 
 def test_who_comes_while_the_first_batches_are_trained_does_not_have_them() -> None:

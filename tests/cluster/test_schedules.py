@@ -8,11 +8,13 @@ from collections import Counter
 
 import msgspec
 import pytest
-from cluster.fake import RUN, Chances, World, words_of
+from cluster.fake import RUN, Chances, Line, World, words_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from leashed.cluster import wire
 from leashed.cluster.measures import counted
+from leashed.cluster.messages import FINISHED, Bye
 from leashed.cluster.state import Terms
 
 MANY = int(os.environ.get("LEASHED_SCHEDULES", "40"))
@@ -70,6 +72,33 @@ def test_every_run_ends_with_every_batch_complete_once(
          bad.master_stopped)
     ):  # fmt: skip
         assert twice == 0 or bad.master_killed or bad.shut_down
+
+
+def test_a_first_word_that_the_last_one_has_overtaken_is_no_new_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also where the answer to the last one is lost: what it has used would count twice."""
+    world = World(0, terms(2, 40), Chances())
+    process, carry = world.processes[0], world.carry
+    world.told_to_end.append(process)  # so that the run goes on without it
+    first, answer = wire.encode(process.standing.hello()), wire.encode(Bye(FINISHED))
+    lost: list[bytes] = []
+
+    def carried(line: Line, way: str, data: bytes) -> None:
+        if line.process is process and data == answer and not lost:
+            lost.append(data)
+            world.after(0.0, lambda: world.deliver(line, "up", first))
+        else:
+            carry(line, way, data)
+
+    monkeypatch.setattr(world, "carry", carried)
+    world.run(LONG)
+    assert lost
+    assert world.over is not None
+    assert world.master is not None
+    counters = counted(world.master.standing(world.now), "trainer").values()
+    assert sum(each["batches_used"] for each in counters) == 40
+    assert len(process.ids) == 1
 
 
 @settings(max_examples=MANY // 2)

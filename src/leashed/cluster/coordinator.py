@@ -320,6 +320,9 @@ class Coordinator:
         if link.member in membership.members:  # it has asked twice
             self._welcome(connection, link.member)
             return
+        if link.member and join.before != Rejoin(self.run, link.member):
+            self._turn_away(connection, link.member)  # it had asked before it was that
+            return
         known = self.state.fingerprint
         if (reason := differing(known, join.fingerprint)) is not None:
             self.unlike[name_of(join.role, join.index)] = reason
