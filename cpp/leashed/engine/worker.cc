@@ -9,7 +9,6 @@
 #include "leashed/base/relaxed.h"  // of claims: training.h says why
 #include "leashed/discipline/discipline.h"
 #include "leashed/engine/step.h"
-#include "leashed/update/kernels.h"
 
 namespace leashed {
 namespace {
@@ -258,7 +257,7 @@ float Worker::update(WorkerStep step, const InPlaceView& view, double begun, std
     if (looked_at > 0) {
       step.view = {gradient_.data(), view.t + made};
       step.gradient = {gradient_.data() + looked_at, looked_at};
-      update_kernels().copy_racy(gradient_.data(), view.theta, looked_at);
+      view.read(gradient_.data(), looked_at);
       training_.source.gradient(step.view.theta, batch, gradient_.data() + looked_at, *workspace_,
                                 training_.stop.flag());
       training_.observers.computed(step);

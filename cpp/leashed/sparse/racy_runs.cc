@@ -24,7 +24,8 @@ InPlaceView RacyRuns::open(std::size_t worker, std::uint64_t updates) {
   // thread wrote before; acquire, since its own writes do not come before the count is taken.
   const std::uint64_t t = t_.fetch_add(updates, std::memory_order_acq_rel);
   if (!replicas_.empty()) {
-    return {replicas_.local(worker), replicas_.stride(), t, &rule_, 0, replicas_.effect(worker)};
+    return {replicas_.local(worker),  replicas_.stride(), t,      &rule_, 0,
+            replicas_.effect(worker), replicas_.active(), buffer_};
   }
   seen_[worker].t = t + updates;
   return {buffer_, stride_, t, &rule_, 0, {.log_shrink = shrinks_[worker].total()}};

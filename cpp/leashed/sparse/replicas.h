@@ -48,6 +48,8 @@ class Replicas {
   // The worker's copy, laid out as the buffer is.
   float* local(std::size_t worker) { return replicas_[worker].local.data(); }
   std::size_t stride() const { return stride_; }
+  // Parameters that it has.
+  std::size_t active() const { return use_.active; }
   // Of the worker's runs so far.
   const RunEffect& effect(std::size_t worker) const { return replicas_[worker].total; }
 

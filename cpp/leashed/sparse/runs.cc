@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "leashed/update/kernels.h"
 #include "leashed/update/rule.h"
 
 namespace leashed {
@@ -12,6 +13,12 @@ RunEffect InPlaceView::effect_with(std::uint64_t k, std::uint64_t updates, std::
   RunEffect sum = effect.with(updates, lr, curvature, l2);
   sum.whole = (k + updates) % claim == 0;
   return sum;
+}
+
+void InPlaceView::read(float* to, std::size_t dimension) const {
+  const std::size_t here = others ? copied : dimension;
+  update_kernels().copy_racy(to, theta, here);
+  if (here < dimension) update_kernels().copy_racy(to + here, others + here, dimension - here);
 }
 
 }  // namespace leashed

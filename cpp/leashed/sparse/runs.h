@@ -67,7 +67,12 @@ struct InPlaceView {
   const Rule* rule = nullptr;
   double waiting_seconds = 0;
   RunEffect effect = {};  // so far, for close to be given with this run's added
+  // Of a copy: how many parameters it has, and where the others are, which no run changes.
+  std::size_t copied = 0;
+  const float* others = nullptr;
 
+  // So many parameters, as they are now.
+  void read(float* to, std::size_t dimension) const;
   // With those of batch k on, of runs of so many that workers claim. The learning rate is that of
   // the claim's first.
   RunEffect effect_with(std::uint64_t k, std::uint64_t updates, std::uint64_t claim,

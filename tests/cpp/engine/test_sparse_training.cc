@@ -1,5 +1,6 @@
 // Updates in place, by several threads: every one is made, and what they learn is right.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <optional>
@@ -50,19 +51,22 @@ struct Extra {
   const leashed::Checkpoint* from = nullptr;
   leashed::TrainCallbacks callbacks = {};
   std::vector<leashed::StepObserver*> observers = {};
+  std::size_t unused = 0;  // columns more, which no row has
 };
 
 leashed::TrainResult train(const leashed::Choice& discipline_choice,
                            const leashed::Choice& rule_choice, std::size_t workers, double l2,
                            const leashed::StopRules& until, const Extra& extra = {}) {
   const Problem problem;
+  const std::size_t features = kFeatures + extra.unused;
   const leashed::OrderedRows rows(
-      {problem.offsets.data(), problem.columns.data(), problem.values.data()}, kRows, kFeatures, 0);
+      {problem.offsets.data(), problem.columns.data(), problem.values.data()}, kRows, features, 0);
   const std::vector<std::int32_t> labels = rows.shuffled(problem.labels.data());
-  const auto source = leashed::SparseLinear(kFeatures, 1, "log_loss", l2).bias_first();
+  const auto source = leashed::SparseLinear(features, 1, "log_loss", l2).bias_first();
   const auto rule = leashed::make_rule(rule_choice, workers);
   REQUIRE(source.takes(*rule));
-  const std::vector<float> theta(source.dimension());
+  std::vector<float> theta(source.dimension());
+  std::fill_n(theta.end() - static_cast<std::ptrdiff_t>(extra.unused), extra.unused, 0.5f);
   leashed::DisciplineContext context{theta.data(), source.dimension(), workers, 1, *rule};
   context.sparse = {rows.active() + 1, {}, rows.mean_squares()};
   leashed::TrainOptions options{workers, 4, 0, until, 1e6};
@@ -77,7 +81,7 @@ leashed::TrainResult train(const leashed::Choice& discipline_choice,
   REQUIRE(discipline->sparse_runs());
   leashed::SparseRows view = rows.view();
   if (extra.spelt_out) view.values = problem.values.data();
-  const leashed::DatasetView data{nullptr, labels.data(), kRows, kFeatures, view};
+  const leashed::DatasetView data{nullptr, labels.data(), kRows, features, view};
   return leashed::train(source, data, nullptr, *discipline, context, options, extra.callbacks);
 }
 
@@ -183,6 +187,25 @@ TEST_CASE("Of a run that fails what was made before counts, and where there is n
       CHECK(throwing.made == at);
       CHECK(throwing.given_up == (at == 0));
     }
+  }
+}
+
+TEST_CASE("What a gradient is looked at of has the parameters that no copy has") {
+  constexpr std::size_t kUnused = 1 << 16;  // columns
+  struct Looking final : leashed::StepObserver {
+    bool needs_gradients() const override { return true; }
+    void computed(const leashed::WorkerStep& step) override {
+      const float* const unused = step.view.theta + kFeatures + 1;
+      different += std::count(unused, unused + kUnused, 0.5f) != kUnused;
+    }
+    std::atomic<int> different = 0;
+  } looking;
+  leashed::StopRules until;
+  until.updates = 300;
+  for (const double copy : {0.0, 1.0}) {
+    train({"hogwild", {{"copy", copy}}}, kAdagrad, 2, 0, until,
+          {.observers = {&looking}, .unused = kUnused});
+    CHECK(looking.different == 0);
   }
 }
 
