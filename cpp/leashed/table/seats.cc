@@ -12,7 +12,7 @@ namespace leashed {
 bool Seats::was_idle() const {
   const std::uint64_t forker = forking_thread();
   for (std::size_t i = 0; i <= kAll; ++i) {
-    const std::uint64_t whose = users_[i].load(std::memory_order_acquire);
+    const std::uint64_t whose = users_[i].of.load(std::memory_order_acquire);
     if (whose != kNobody && whose != forker) return false;
   }
   return true;

@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 
+#include "leashed/base/aligned.h"
 #include "leashed/base/forked.h"
 
 namespace leashed {
@@ -26,7 +27,7 @@ class Seats {
 
   // Of the table of that name.
   explicit Seats(const std::string& name)
-      : name_(name), users_(std::make_unique<std::atomic<std::uint64_t>[]>(kAll + 1)) {}
+      : name_(name), users_(std::make_unique<User[]>(kAll + 1)) {}
 
   // At the beginning of all that takes one. Throws Error in the child of a fork where that may
   // never have been given back.
@@ -37,16 +38,19 @@ class Seats {
   bool is_whole() const { return forks_.load(std::memory_order_relaxed) == forks() || was_idle(); }
   bool take(std::size_t number, std::uint64_t by) {
     std::uint64_t nobody = kNobody;
-    return users_[number].load(std::memory_order_relaxed) == kNobody &&
-           users_[number].compare_exchange_strong(nobody, by, std::memory_order_acq_rel,
-                                                  std::memory_order_relaxed);
+    std::atomic<std::uint64_t>& of = users_[number].of;
+    return of.load(std::memory_order_relaxed) == kNobody &&
+           of.compare_exchange_strong(nobody, by, std::memory_order_acq_rel,
+                                      std::memory_order_relaxed);
   }
   // The number of one that is taken now, of the first so many; none: kAll.
   std::size_t take_any(std::size_t most, std::uint64_t by);
   std::uint64_t user(std::size_t number) const {
-    return users_[number].load(std::memory_order_relaxed);
+    return users_[number].of.load(std::memory_order_relaxed);
   }
-  void give_back(std::size_t number) { users_[number].store(kNobody, std::memory_order_release); }
+  void give_back(std::size_t number) {
+    users_[number].of.store(kNobody, std::memory_order_release);
+  }
 
  private:
   friend class Seat;
@@ -54,11 +58,15 @@ class Seats {
   // Whether nobody else had one when the process was forked.
   bool was_idle() const;
 
-  const std::string name_;
-  // Whose each is: nobody's, or of the thread of that number, or kept, for threads of a training.
+  // Whose one is: nobody's, or of the thread of that number, or kept, for threads of a training.
   // Acquire where it is taken, release where it is given back: the next who has it sees what
   // belongs to it as it was left. Release where it is taken, too: pairs with adopt().
-  const std::unique_ptr<std::atomic<std::uint64_t>[]> users_;
+  struct alignas(kCacheLine) User {
+    std::atomic<std::uint64_t> of{kNobody};
+  };
+
+  const std::string name_;
+  const std::unique_ptr<User[]> users_;
   // Of the process, when it was made, or found to be whole. Relaxed, but in adopt().
   std::atomic<std::uint64_t> forks_{forks()};
 };

@@ -109,6 +109,9 @@ TrainResult train_ordered(const Assembly& parts, const Order& order, TrainOption
   const auto discipline = make_discipline(parts.discipline, context);
   std::optional<LocalRows> rows;
   if (!parts.tables.empty()) {
+    if (parts.recording && options.workers > 1 && !discipline->lockstep()) {
+      throw Error("rows that several threads update without an order cannot be recorded");
+    }
     const std::size_t readers = std::min({options.workers, processors(), LocalRows::kReaders});
     rows.emplace(parts.tables, source.features_of_tables(), options.workers, readers,
                  discipline->lockstep(), options.from.updates, false, parts.recording.has_value());

@@ -11,7 +11,7 @@ MISSING = "–"
 
 def found(value: float) -> str:
     """What an observer has found: counts as whole numbers, others with three significant digits."""
-    return f"{value:,.0f}" if value.is_integer() else number(value)
+    return f"{value:,.0f}" if float(value).is_integer() else number(value)
 
 
 def number(value: float, digits: int = 3) -> str:
