@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "assembly.h"
+#include "gradient.h"
 #include "leashed/base/error.h"
 #include "leashed/data/arrow_stream.h"
 #include "leashed/data/delimited.h"
@@ -206,8 +207,30 @@ class GivenRows final : public RowOrigin {
     const RowBlock block;
   };
 
+  template <class T>
+  py::array_t<T, py::array::c_style> array_of(const py::object& part, const char* name) const {
+    auto found = py::array_t<T, py::array::c_style>::ensure(part);
+    if (found) return found;
+    throw py::type_error(names_.front() + ": a batch's " + name + " must be an array of dtype " +
+                         type_name<T>() + ", got " + told(part) + "; np.asarray(" + name + ", np." +
+                         type_name<T>() + ") makes one");
+  }
+  static std::string told(const py::object& part) {
+    if (!py::isinstance<py::array>(part)) return described(part);
+    return py::str(part.attr("dtype"));
+  }
+
   RowBlock block_of(const py::object& batch) const {
-    const auto [x, ids, y] = py::cast<std::tuple<FloatArray, UserArray, py::array>>(batch);
+    if (!py::isinstance<py::sequence>(batch) || py::len(batch) != 3) {
+      throw py::type_error(names_.front() +
+                           ": a batch must be a tuple (x, ids, y) of arrays, got " +
+                           described(batch));
+    }
+    const py::sequence parts(batch);
+    const auto x = array_of<float>(py::object(parts[0]), "x");
+    const auto ids = array_of<std::uint64_t>(py::object(parts[1]), "ids");
+    const auto y = classes_ == 0 ? py::array(array_of<float>(py::object(parts[2]), "y"))
+                                 : py::array(array_of<std::int32_t>(py::object(parts[2]), "y"));
     RowBlock block(layout_);
     const auto rows = static_cast<std::size_t>(y.size());
     if (y.ndim() != 1 || static_cast<std::size_t>(x.size()) != rows * layout_.numbers ||

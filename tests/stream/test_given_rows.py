@@ -73,6 +73,28 @@ def test_a_batch_that_does_not_fit_is_told(batch, message):
         native.take(1)
 
 
+@pytest.mark.parametrize(
+    ("batch", "message"),
+    [
+        (None, r"given: a batch must be a tuple \(x, ids, y\) of arrays, got NoneType"),
+        ((np.ones((2, 2), "f"), np.ones(2, "u8")), r"a tuple \(x, ids, y\)"),
+        (
+            (np.ones((2, 2)), np.ones(2, "u8"), np.ones(2, "i4")),
+            r"given: a batch's x must be an array of dtype float32, got float64; np\.asarray",
+        ),
+        (
+            (np.ones((2, 2), "f"), np.ones(2, "i8"), np.ones(2, "i4")),
+            "ids must be .* uint64, got int64",
+        ),
+        ((np.ones((2, 2), "f"), np.ones(2, "u8"), None), "y must be .* int32, got NoneType"),
+    ],
+)
+def test_what_is_no_batch_is_told(batch, message):
+    native = opened(lambda: iter([batch]))
+    with pytest.raises(TypeError, match=message):
+        native.take(1)
+
+
 def test_what_the_iterator_raises_comes_out():
     def made():
         yield from batches(2)
