@@ -93,7 +93,10 @@ def test_a_run_without_its_loss_has_status_1(capsys):
         (["train", "--mode", "asp", "--discipline", "leashed"], "give one of the two"),
         (["train", "--lr", "-1"], "lr must"),
         (["train", "--lr", "nan"], "lr must"),
-        (["train", "--discipline", "leashed:persistence=some"], "persistence is 'some', neither a number"),
+        (
+            ["train", "--discipline", "leashed:persistence=some"],
+            "persistence is 'some', neither a number",
+        ),
         (["train", "--discipline", "leashed:persistence=-1"], "persistence must"),
         (
             ["train", "--discipline", "hogwild:persistence=1"],
