@@ -887,7 +887,6 @@ class _Perceptron(_Estimator):
         return self._network_.predict(self.parameters_, x).astype(np.float64)
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class MLPClassifier(_Classifier, _Perceptron):
     """A multilayer perceptron with ReLU and softmax.
 
@@ -929,7 +928,6 @@ class MLPClassifier(_Classifier, _Perceptron):
         return self._outputs(self._validated(X, reset=False))
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class MLPRegressor(_Regressor, _Perceptron):
     """A multilayer perceptron with ReLU and the squared error ½ (o − y)². Parameters and attributes
     as those of ``MLPClassifier``, but for ``classes_``.
