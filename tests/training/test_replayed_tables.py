@@ -211,6 +211,7 @@ def test_what_ends_a_run(trace: Path) -> None:
         np.testing.assert_array_equal(made.parameters, result.parameters)
 
 
+TESTS = Path(__file__).parents[1]
 KILLED = """
 import sys
 import leashed as lsh
@@ -231,7 +232,10 @@ def test_what_a_killed_process_had_recorded(word: str, trace: Path) -> None:
     ways = {"asp": "dict(mode=modes.ASP())", "gba": "dict(mode=modes.GBA(m=4))"}
     how = ways.get(word, "dict(discipline=lsh.Synchronous())")
     child = subprocess.Popen(
-        [sys.executable, "-c", KILLED, how, str(trace)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", KILLED, how, str(trace)],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=TESTS,
     )
     assert child.stdout is not None
     try:
