@@ -119,8 +119,10 @@ Trace::End Trace::end() const {
   End end{head.t, std::vector<float>(head.floats)};
   std::memcpy(end.theta.data(), all.data() + sizeof head, bytes);
   end.rows.resize((left - bytes) / sizeof(std::uint64_t));
-  std::memcpy(end.rows.data(), all.data() + sizeof head + bytes,
-              end.rows.size() * sizeof(std::uint64_t));
+  if (!end.rows.empty()) {
+    std::memcpy(end.rows.data(), all.data() + sizeof head + bytes,
+                end.rows.size() * sizeof(std::uint64_t));
+  }
   return end;
 }
 
