@@ -6,13 +6,12 @@ import itertools
 import os
 import re
 import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
+import killed
 import numpy as np
 import pytest
 from interrupting import require_an_early_end
@@ -105,19 +104,7 @@ lsh.train(lsh.models.mlp(784, [8], 10), data, mode=mode_of(sys.argv[1]),
 @pytest.mark.process
 @pytest.mark.parametrize("word", ["gba:m=4", "automatic:window=0.01", "shat"])
 def test_what_a_killed_process_had_recorded(word: str, trace: Path) -> None:
-    child = subprocess.Popen(
-        [sys.executable, "-c", KILLED, word, str(trace)], stdout=subprocess.PIPE, text=True
-    )
-    assert child.stdout is not None
-    try:
-        told = [child.stdout.readline().split() for _ in range(8)]
-        while int(told[-1][0]) == 0:
-            told.append(child.stdout.readline().split())
-    finally:
-        child.kill()
-        child.wait()
-        child.stdout.close()
-    updates, loss = int(told[-1][0]), float.fromhex(told[-1][1])
+    updates, loss = killed.told_by(KILLED, word, str(trace))[-1]
     then = lsh.replay(trace, MODEL, DATA, until=updates)
     found = MODEL.evaluate(then.parameters, DATA.train)
     assert found[0] == pytest.approx(loss, rel=1e-12)
