@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from leashed.base.closing import Closing
 from leashed.cluster.measures import counted
 
 __all__ = ["FILE", "Recorder", "present", "read"]
@@ -18,7 +19,7 @@ FILE = "history.jsonl"
 _KEPT = ("examples", "batches_used", "syncs")
 
 
-class Recorder:
+class Recorder(Closing):
     """Appends what the plots need of each report to the run's history.
 
     Args:
@@ -30,10 +31,8 @@ class Recorder:
         if self._file.tell():
             self._file.write("\n")  # the last line may be without its end
 
-    def __enter__(self) -> Recorder:  # noqa: PYI034 (Self is of Python 3.11)
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Nothing is appended any more."""
         self._file.close()
 
     def __call__(self, report: Mapping[str, Any]) -> None:

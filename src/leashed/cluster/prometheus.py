@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from leashed.base.closing import Closing
 from leashed.cluster.history import present
 from leashed.cluster.measures import Counters, Measures, Pulse, counted
 from leashed.cluster.opening import format_address
@@ -22,7 +23,7 @@ except ImportError as error:
 __all__ = ["Exporter"]
 
 
-class Exporter(Collector):
+class Exporter(Closing, Collector):
     """Answers ``http://HOST:PORT/metrics`` with the newest of the reports it is called with, whoever
     asks.
 
@@ -51,10 +52,8 @@ class Exporter(Collector):
                 "as prometheus",
             ) from None
 
-    def __enter__(self) -> Exporter:  # noqa: PYI034 (Self is of Python 3.11)
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Answers no more."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

@@ -532,7 +532,7 @@ class Table:
     def has_been_trained(self) -> bool:
         """Whether a training or ``update`` has been here, or a file of another table was loaded."""
         told = self.statistics()
-        known = told["rows"] > 2 if self.rows is None else False
+        known = self.rows is None and told["rows"] > 2  # as many as no table is without
         return known or bool(told["steps"] or told["asked"])
 
     def row_staleness(self) -> NDArray[np.int64]:

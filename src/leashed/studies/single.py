@@ -19,12 +19,12 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 
 from leashed import simulation
+from leashed.base.closing import Closing
 from leashed.datasets import Dataset
 from leashed.disciplines import Synchronous
 from leashed.models.network import Model
@@ -109,7 +109,7 @@ def _played(
     return simulation.simulate(model, data, cluster=cluster, observe=observe, **asked).result
 
 
-class Apart:
+class Apart(Closing):
     """Runs settings of a plan as :func:`train_setting` does, each in a process of its own.
 
     Args:
@@ -121,7 +121,7 @@ class Apart:
         arrays: dict[str, Any] = {"x": data.x, "y": data.y}
         if data.weights is not None:
             arrays["weights"] = data.weights
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115 (closed by __exit__)
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 (closed by close)
         np.savez(self._file, **arrays)
         self._job = {
             "plan": dataclasses.asdict(plan),
@@ -132,15 +132,8 @@ class Apart:
             },
         }
 
-    def __enter__(self) -> Apart:  # noqa: PYI034 (Self is of Python 3.11)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Runs no more; the data are let go."""
         self._file.close()
 
     def __call__(
