@@ -260,8 +260,8 @@ float Worker::update(WorkerStep step, const InPlaceView& view, double begun, std
       view.read(gradient_.data(), looked_at);
       training_.source.gradient(step.view.theta, batch, gradient_.data() + looked_at, *workspace_,
                                 training_.stop.flag());
-      if (!training_.stop.stopped())
-        training_.observers.computed(step);  // else it may be of a part
+      // Of one that was stopped it may be of a part.
+      if (!training_.stop.stopped()) training_.observers.computed(step);
     }
     const SparseUpdate update{
         view.theta, view.stride,   training_.batch_size,

@@ -62,7 +62,7 @@ void require_recorded(const ReplayOptions& options, std::uint64_t last);
 
 // Says how the result stands to the training's end. Throws Error where records are missing.
 void compare_with_end(Replayed& result, const Trace& trace, const ReplayOptions& options);
-// And the tables' rows, by their digests; after that.
+// And the tables' rows, by their digests; after that, where the end was reached.
 void compare_rows(Replayed& result, const Trace& trace, const std::vector<std::uint64_t>& rows);
 
 // Asks whether to stop, now and then.
