@@ -91,9 +91,16 @@ class Strikes:
         if self.error is not None and not behind(frame):
             raise self.error
 
+    def ignored(self, what: sys.UnraisableHookArgs) -> None:
+        """In a callback of Python's own weak references what a handler raises reaches nobody."""
+        if getattr(what.object, "__module__", None) == "weakref":
+            self.struck -= 1
+        sys.__unraisablehook__(what)
+
     @contextmanager
     def watched(self) -> Iterator[None]:
         """Within, steps are counted and signals come."""
+        sys.unraisablehook = self.ignored
         signal.signal(signal.SIGUSR1, self.handle)
         signal.signal(signal.SIGALRM, self.handle)
         owners: list[tuple[Any, str]] = [
