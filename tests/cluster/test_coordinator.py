@@ -24,6 +24,8 @@ from leashed.cluster.messages import (
 )
 from leashed.cluster.state import Change, Entry, State, Terms
 
+_NOBODY = "; all batches are trained, and no trainer that was there at the end has all of them"
+
 
 class Talk:
     """A master that is told the time, and what it says to whom."""
@@ -80,7 +82,7 @@ def test_all_have_finished() -> None:
     for index in range(2):
         talk.join(index + 1, index)
     talk.train(1)
-    assert Bye("finished") in talk.say(1, Report(summary={"loss": 1.0}))
+    assert Bye("finished") in talk.say(1, Report(left=True, summary={"loss": 1.0}))
     assert talk.master.over is None
     assert talk.say(2, Report(summary={})) == [Bye("finished"), Bye("all trainers have finished")]
     assert talk.master.over == "all trainers have finished"
@@ -105,7 +107,7 @@ def test_one_that_died_after_the_end_is_waited_for_as_long_as_the_grace() -> Non
     for index in range(2):
         talk.join(index + 1, index)
     talk.train(1)
-    talk.say(1, Report(summary={}))
+    talk.say(1, Report(left=True, summary={}))
     talk.master.closed(2, talk.now)
     talk.wait(9.5)
     assert talk.master.over is None
@@ -202,7 +204,7 @@ def test_nor_does_the_run_end_without_who_is_elsewhere() -> None:
     assert not talk.master.state.membership.members
     talk.join(2, index=1)
     talk.train(2)
-    talk.say(2, Report(summary={}))
+    talk.say(2, Report(left=True, summary={}))
     assert talk.master.over == "all trainers have finished"
 
 
@@ -228,9 +230,46 @@ def test_who_was_told_to_end_leaves_a_run_complete_whose_batches_others_train() 
         talk.join(k, index=k - 1)
     talk.say(1, Report(summary={"interrupted": 1.0}))
     talk.train(2)
-    talk.say(2, Report(summary={}))
+    talk.say(2, Report(left=True, summary={}))
     told = talk.master.standing(talk.now)
     assert (told["state"], told["reason"]) == ("ended", "all trainers have finished")
+
+
+def test_a_run_is_incomplete_whose_trainers_are_all_told_to_end_when_all_is_trained() -> None:
+    """None has what the others had computed since they were last in step."""
+    talk = Talk()
+    for k in (1, 2):
+        talk.join(k, index=k - 1)
+    talk.train(1)
+    for k in (1, 2):
+        talk.say(k, Report(left=True, summary={"interrupted": 1.0}))
+    told = talk.master.standing(talk.now)
+    assert (told["state"], told["reason"]) == (
+        "incomplete", f"stopped before its end: trainer-0, trainer-1{_NOBODY}"
+    )  # fmt: skip
+
+
+def test_who_was_told_to_end_when_all_is_trained_has_not_all_of_it() -> None:
+    """The others die before they hand anything in: the run goes back, and is trained again."""
+    talk = Talk()
+    for k in (1, 2):
+        talk.say(k, Join("trainer", k - 1, "", summing=True))
+    talk.wait(20, 1, 2)
+    epoch = talk.master.state.membership.epoch.number
+    for k in (1, 2):
+        talk.say(k, Report(settled=epoch))
+    talk.train(1)
+    talk.say(1, Report(left=True, summary={"interrupted": 1.0}))
+    talk.master.closed(2, talk.now)
+    talk.say(3, Join("trainer", 1, "", summing=True))
+    talk.wait(20, 3)
+    ledger = talk.master.state.ledger
+    assert (ledger.restored, ledger.lost, ledger.complete) == (1, 10, 0)
+    epoch = talk.master.state.membership.epoch.number
+    talk.say(3, Report(settled=epoch))
+    talk.train(3)
+    talk.say(3, Report(left=True, summary={}))
+    assert talk.master.standing(talk.now)["state"] == "ended"
 
 
 @pytest.mark.parametrize(
@@ -285,7 +324,7 @@ def test_a_last_evaluation_is_waited_for_as_long_as_its_trainer_lives() -> None:
     talk.wait(50)
     assert talk.master.over is None  # it may come back, or be started again
     talk.wait(10)
-    assert talk.master.over == "no trainer is left; 0 of 2 have finished"
+    assert talk.master.over == f"no trainer is left; 0 of 2 have finished{_NOBODY}"
     assert talk.master.standing(talk.now)["state"] == "failed"
 
 

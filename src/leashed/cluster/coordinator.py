@@ -509,8 +509,12 @@ class Coordinator:
         ledger = self.state.ledger
         if ledger.complete == ledger.resumed or not self.state.membership.orphaned:
             return False
+        return not self._complete()
+
+    def _complete(self) -> bool:
+        """Whether all batches are complete, and somebody who was there then has handed in parameters."""
         state = self.state
-        return not (ledger.done and any(_has_result(state.summaries[n]) for n in state.whole))
+        return state.ledger.done and any(_has_result(state.summaries[n]) for n in state.whole)
 
     def _revoked(self, now: float) -> bool:
         """Of those to whom the parameters did not come in time, who have leases join anew."""
@@ -551,7 +555,7 @@ class Coordinator:
         finished, crashed = len(told), not any(map(_has_result, told.values()))
         cut = sorted(name for name, each in told.items() if _cut_short(each))
         how: How = "failed" if crashed else "ended"
-        left = bool(cut) and self._done is None
+        left = bool(cut) and not self._complete()
         if left and (self.leaving or now - self._trained < self._return):
             return
         if finished >= terms.trainers:
@@ -569,7 +573,7 @@ class Coordinator:
             return
         waits = crashed or (left and len(cut) == finished)  # for one that goes on
         if now - self._trained > (terms.patience if waits else terms.grace):
-            if how == "ended" and (cut or terms.total is not None) and self._done is None:
+            if how == "ended" and (cut or terms.total is not None) and not self._complete():
                 how = "incomplete"
             required = ""
             if terms.require_sync and (apart := self._apart()):
@@ -615,10 +619,12 @@ class Coordinator:
         return sorted(n for n, s in told.items() if s.get("batches_used") and s.get("syncs") == 0)
 
     def _left(self) -> str:
-        """How many batches nobody has trained, in words; nothing where that can't be said."""
+        """What the run lacks, in words; nothing where that can't be said."""
         ledger = self.state.ledger
-        if ledger.total is None or ledger.done:
+        if ledger.total is None or self._complete():
             return ""
+        if ledger.done:
+            return "; all batches are trained, and no trainer that was there at the end has all of them"
         return f"; {ledger.total - ledger.complete:,} of {ledger.total:,} batches are left"
 
     def _anew(self) -> str:

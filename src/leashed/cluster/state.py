@@ -281,7 +281,8 @@ class State(Struct):
             )
             if entry.summary is not None:
                 told = self.summaries[member.name] = dict(entry.summary)
-                if member.whole:
+                # (Who was told to end has not what others had computed by then.)
+                if member.whole and not told.get("interrupted"):
                     self.whole.add(member.name)
                 else:
                     self.whole.discard(member.name)
