@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from leashed.base import checks
+from leashed.base.value import Value
 
 __all__ = [  # noqa: RUF022  in the order of this file
     "Discipline",
@@ -23,8 +24,8 @@ __all__ = [  # noqa: RUF022  in the order of this file
 ]
 
 
-@dataclass(frozen=True)
-class Discipline(ABC):
+@dataclass(frozen=True, eq=False, repr=False)
+class Discipline(Value, ABC):
     """Base of the disciplines below; not one itself."""
 
     @abstractmethod
@@ -37,7 +38,6 @@ class Discipline(ABC):
         """The name in tables and plots, after leashed-sgd, section V."""
 
 
-@dataclass(frozen=True)
 class Sequential(Discipline):
     """SEQ: one thread, plain SGD (leashed-sgd, eq. 1)."""
 
@@ -49,7 +49,6 @@ class Sequential(Discipline):
         return "SEQ"
 
 
-@dataclass(frozen=True)
 class Synchronous(Discipline):
     """SYNC: all threads compute a gradient on the same parameters; the mean of their gradients is
     one update. Statistically a batch ``threads`` times as large.
@@ -63,7 +62,6 @@ class Synchronous(Discipline):
         return "SYNC"
 
 
-@dataclass(frozen=True)
 class Locked(Discipline):
     """ASYNC: asynchronous SGD with a lock around every copy and every update (leashed-sgd,
     Algorithm 2).
@@ -77,7 +75,7 @@ class Locked(Discipline):
         return "ASYNC"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Hogwild(Discipline):
     """HOG: no synchronisation at all (leashed-sgd, Algorithm 4).
 
@@ -104,7 +102,7 @@ class Hogwild(Discipline):
         return "HOG" if self.copy else "HOG_direct"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Leashed(Discipline):
     """LSH: lock-free and consistent (leashed-sgd, Algorithm 3): gradients are computed on a
     published vector without copying it, updates are published by compare-and-swap.

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from leashed.base import checks
 from leashed.base.choice import Setting
+from leashed.base.value import Value
 
 __all__ = [  # noqa: RUF022  in the order of this file
     "Mode",
@@ -43,8 +44,8 @@ __all__ = [  # noqa: RUF022  in the order of this file
 ]
 
 
-@dataclass(frozen=True, repr=False)
-class Mode(ABC):
+@dataclass(frozen=True, eq=False, repr=False)
+class Mode(Value, ABC):
     """Base of the modes below; not one itself.
 
     Args:
@@ -148,7 +149,7 @@ class ModeCounts:
         }
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class _Summing(Mode):
     """Whose updates are of several gradients."""
 
@@ -158,7 +159,6 @@ class _Summing(Mode):
         return bool(getattr(self, one.name) != one.default)
 
 
-@dataclass(frozen=True, repr=False)
 class Sync(_Summing):
     """The barrier: an update is the mean of a gradient of each worker, on the parameters before it.
 
@@ -171,7 +171,7 @@ class Sync(_Summing):
     NAME: ClassVar[str] = "sync"
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class BSP(_Summing):
     """An update of ``b2`` gradients (default: the workers), whatever they were taken on; nobody waits
     (gba, section 5.1).
@@ -184,14 +184,13 @@ class BSP(_Summing):
     b2: int | None = None
 
 
-@dataclass(frozen=True, repr=False)
 class ASP(Mode):
     """Every gradient is an update, and nobody waits."""
 
     NAME: ClassVar[str] = "asp"
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SSP(Mode):
     """Nobody begins who is more than ``s`` batches ahead of the slowest (Ho et al., 2013)."""
 
@@ -199,7 +198,7 @@ class SSP(Mode):
     s: int
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DSSP(Mode):
     """SSP whose bound moves between ``lower`` and ``upper`` (Zhao et al., 2019)."""
 
@@ -208,7 +207,7 @@ class DSSP(Mode):
     upper: int
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class HopBS(_Summing):
     """Nobody begins who is more than ``b1`` batches ahead of the slowest, and an update is of ``m``
     gradients (gba, section 5.1; docs/readings.md#gba).
@@ -223,7 +222,7 @@ class HopBS(_Summing):
     m: int | None = None
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class HopBW(_Summing):
     """A round ends without the ``b3`` slowest, whose gradients of it are dropped (gba, section 5.1).
 
@@ -235,7 +234,7 @@ class HopBW(_Summing):
     b3: int
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class EASGD(Mode):
     """Models of the workers' own, exchanged with the server's after ``gap`` steps, elastic parameter
     ``alpha`` (shadowsync, Algorithm 2).
@@ -254,7 +253,7 @@ class EASGD(Mode):
     gap: int = 1
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LocalSGD(Mode):
     """Models of the workers' own, whose mean all take after ``h`` steps.
 
@@ -268,7 +267,7 @@ class LocalSGD(Mode):
     h: int
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class GBA(_Summing):
     """An update of ``m`` gradients (default: the workers), without those more than ``iota`` steps stale
     by their token (gba, eq. 1); nobody waits.
@@ -285,7 +284,7 @@ class GBA(_Summing):
     divide_by_m: bool = False
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Switching(GBA):
     """Sync at first, and ``GBA`` from a command on, and back: no number changes, and no example is lost
     or trained twice.
@@ -330,7 +329,7 @@ def check_batches(mode: Mode, examples: int) -> None:
         )
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Automatic(GBA):
     """``Switching`` by itself, by the times that workers take.
 
@@ -364,7 +363,7 @@ class Automatic(GBA):
         return self.NAME, {**self._numbers("window"), "window_ns": round(1e9 * self.window)}
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SHAT(Mode):
     """Models of the workers' own, mixed with the server's by eq. 4 of shat after each push, also the
     last.
@@ -382,14 +381,12 @@ class SHAT(Mode):
             checks.real("base", self.base, 1.0)
 
 
-@dataclass(frozen=True, repr=False)
 class SHATRoot(Mode):
     """SHAT with 1 - s/√n (shat, SHAT-root)."""
 
     NAME: ClassVar[str] = "shat_root"
 
 
-@dataclass(frozen=True, repr=False)
 class Ensemble(Mode):
     """Models of the workers' own that never mix (shat, ENSEMBLE). What is evaluated is one model whose
     parameters are the mean of theirs, not the mean of what they predict.
@@ -398,7 +395,7 @@ class Ensemble(Mode):
     NAME: ClassVar[str] = "ensemble"
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Swarm(Mode):
     """SwarmSGD: after ``h`` steps the mean with a random other, who does not stop.
 
@@ -414,7 +411,7 @@ class Swarm(Mode):
     seed: int = 0
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class GoSGD(Mode):
     """The same after each step, with probability ``p``."""
 
@@ -424,7 +421,7 @@ class GoSGD(Mode):
     seed: int = 0
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ADPSGD(Mode):
     """AD-PSGD: the mean with one of two neighbours on a ring, after each step."""
 
@@ -433,7 +430,6 @@ class ADPSGD(Mode):
     seed: int = 0
 
 
-@dataclass(frozen=True, repr=False)
 class DPSGD(Mode):
     """D-PSGD: all wait for all, then neighbours on a ring meet in pairs."""
 
@@ -441,7 +437,7 @@ class DPSGD(Mode):
     PUSHES_GRADIENTS: ClassVar[bool] = False
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Prague(Mode):
     """Random groups of those who are not too far behind; a group waits for its own.
 

@@ -27,6 +27,7 @@ from typing import Any, ClassVar
 from leashed import schedules
 from leashed.base import checks
 from leashed.base.choice import Choice, Setting
+from leashed.base.value import Value
 from leashed.schedules import Schedule
 
 __all__: list[str] = [  # noqa: RUF022  in the order of this file
@@ -65,8 +66,8 @@ class Rule(ABC):
         return len(self.state_names)
 
 
-@dataclass(frozen=True)
-class Stepping(Rule):
+@dataclass(frozen=True, eq=False, repr=False)
+class Stepping(Value, Rule):
     """Base of the rules that are no wrappers. What all of them take is told once, at ``SGD``."""
 
     NATIVE: ClassVar[str]
@@ -138,7 +139,7 @@ class Stepping(Rule):
         return found
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class SGD(Stepping):
     """Stochastic gradient descent, θ ← θ − η g (leashed-sgd, eq. 1).
 
@@ -165,7 +166,7 @@ class SGD(Stepping):
     decoupled: bool = field(default=False, kw_only=True)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Momentum(Stepping):
     """SGD with momentum: b ← μ b + (1 − δ) g, θ ← θ − η b.
     ``torch.optim.SGD(momentum=μ, dampening=δ)``, which does not dampen the first update either.
@@ -194,7 +195,6 @@ class Momentum(Stepping):
         self._share("dampening")
 
 
-@dataclass(frozen=True)
 class Nesterov(Momentum):
     """SGD with Nesterov's momentum: b ← μ b + g, θ ← θ − η (g + μ b).
     ``torch.optim.SGD(momentum=μ, nesterov=True)``.
@@ -219,7 +219,7 @@ class Nesterov(Momentum):
             )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Adagrad(Stepping):
     """Adagrad (Duchi et al., 2011): v ← v + g², θ ← θ − η g / (√v + ε).
 
@@ -251,7 +251,7 @@ class Adagrad(Stepping):
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class RMSprop(Stepping):
     """RMSprop: v ← α v + (1 − α) g², θ ← θ − η g / (√v + ε).
 
@@ -297,7 +297,7 @@ class RMSprop(Stepping):
         return not self.centered  # the variance would be less than 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Adam(Stepping):
     """Adam (Kingma and Ba, 2014): m ← β₁ m + (1 − β₁) g, v ← β₂ v + (1 − β₂) g²,
     θ ← θ − η m̂ / (√v̂ + ε) with m̂ = m / (1 − β₁ⁿ), v̂ = v / (1 − β₂ⁿ) at update n = t + 1.
@@ -342,7 +342,7 @@ class Adam(Stepping):
         return (*names, "max_exp_avg_sq") if self.amsgrad else names
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class AdamW(Adam):
     """Adam with decoupled weight decay (Loshchilov and Hutter, 2019): θ shrinks by 1 − ηλ before
     each update, apart from the gradient.
@@ -366,7 +366,7 @@ class AdamW(Adam):
         return name, {**settings, "decoupled": 1.0}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class FTRL(Stepping):
     """FTRL-Proximal (McMahan et al., "Ad click prediction: a view from the trenches", 2013,
     Algorithm 1): z ← z + g − σθ with σ = (√(n + g²) − √n) / α, n ← n + g², and
@@ -403,8 +403,8 @@ class FTRL(Stepping):
         self._set("beta", checks.step("beta", self.beta))
 
 
-@dataclass(frozen=True)
-class SWAP(Rule):
+@dataclass(frozen=True, eq=False, repr=False)
+class SWAP(Value, Rule):
     """Samples weighted according to period (extreme-scale-asgd, Algorithm 2), over a rule that
     accumulates squared gradients: the accumulator v is multiplied by λ₀ at every ``period``-th
     update, and by nothing in between. Samples of one period count equally, and those of k periods

@@ -22,8 +22,6 @@ from leashed.datasets.dataset import (
     check_y,
     number_of_classes,
 )
-from leashed.datasets.files import check_readable
-from leashed.datasets.text import FIELD_SHIFT, SparseText, read
 
 __all__ = ["SparseDataset", "read_libffm", "read_svmlight"]
 
@@ -351,6 +349,9 @@ class _Rows(NamedTuple):
 
 
 def _rows_in(path: Path, *, fields: bool = False) -> _Rows:
+    from leashed.datasets.files import check_readable  # noqa: PLC0415 (seldom asked for)
+    from leashed.datasets.text import FIELD_SHIFT, SparseText, read  # noqa: PLC0415 (seldom asked for)
+
     text = SparseText(0, _LARGEST_COLUMN + 1, np.empty(0, np.int32) if fields else None, 0)
     try:
         check_readable([path])

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from leashed.base import checks
 from leashed.base.choice import Choice
+from leashed.base.value import Value
 
 __all__ = [
     "LAYERS",
@@ -20,8 +21,8 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
-class Layer:
+@dataclass(frozen=True, eq=False, repr=False)
+class Layer(Value):
     """Base of the layers below; not one itself."""
 
     NATIVE: ClassVar[str]
@@ -31,7 +32,7 @@ class Layer:
         return self.NATIVE, {item.name: getattr(self, item.name) for item in fields(self)}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Dense(Layer):
     """x W + b. Parameters: W [inputs, outputs], then b [outputs]. Without ``bias`` b is among the
     parameters too, and stays 0.
@@ -48,7 +49,7 @@ class Dense(Layer):
             raise TypeError(f"bias must be True or False, got {self.bias!r}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Conv2d(Layer):
     """Cross-correlation with square kernels. Parameters: W [filters, channels, kernel, kernel],
     then b [filters].
@@ -73,7 +74,7 @@ class Conv2d(Layer):
         return name, sizes
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class MaxPool(Layer):
     """Maximum over square windows; rows and columns that fill no window are dropped.
 
@@ -94,14 +95,13 @@ class MaxPool(Layer):
         return self.NATIVE, {"size": self.size, "stride": self.stride or self.size}
 
 
-@dataclass(frozen=True)
 class ReLU(Layer):
     """max(0, x)."""
 
     NATIVE: ClassVar[str] = "relu"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class BatchNorm(Layer):
     """Batch normalisation, each worker's batches by themselves (Ioffe and Szegedy, 2015;
     extreme-scale-asgd, Algorithm 1): scale · (x − mean) / √(variance + eps) + shift, of graphs.
@@ -124,7 +124,6 @@ class BatchNorm(Layer):
         object.__setattr__(self, "eps", checks.real("eps", self.eps, 1e-12, allow=True))
 
 
-@dataclass(frozen=True)
 class DataNorm(Layer):
     """Data normalisation (extreme-scale-asgd, eq. 10): scale · x / E(x) − shift, of graphs. E(x) is
     the mean of the mini-batch, and gradients flow through it; where |E(x)| is below 10⁻³ it counts

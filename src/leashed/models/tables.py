@@ -94,7 +94,6 @@ def normal(sigma: float) -> Initial:
     return Initial("normal", (("sigma", checks.step("sigma", sigma)),))
 
 
-@dataclass(frozen=True)
 class RowwiseAdagrad(Adagrad):
     """Adagrad with one value of state for a whole row of a table (Gupta, Bengio and Weston, 2014):
     v ← v + Σ g² / dim, θ ← θ − η g / (√v + ε). A table's memory is half of ``Adagrad``'s.

@@ -22,7 +22,6 @@ from leashed.models.graphs import Graph
 from leashed.models.network import Model
 from leashed.modes import Mode
 from leashed.stopping import Until, batches_in
-from leashed.training.days import log_files
 from leashed.training.recordings import AnyModel
 
 __all__ = [
@@ -123,6 +122,8 @@ class Streamed:
     @property
     def described(self) -> dict[str, Any]:
         """What a run that goes on has to have again."""
+        from leashed.training.days import log_files  # noqa: PLC0415 (seldom asked for)
+
         files = [asdict(file) for file in log_files(self._stream.files)]
         return {"files": files, "order": self._stream.order}
 
