@@ -21,10 +21,10 @@ from pathlib import Path
 
 from bench import machine
 from bench.run import ROOT, rounded, text
-from bench.section import asked, sections
+from bench.section import asked, names
 
 # Without those that measure peers alone or nothing on few processors.
-_COMPARED = tuple(s for s in sections() if s not in {"ceilings", "scaling"})
+_COMPARED = tuple(s for s in names() if s not in {"ceilings", "scaling"})
 
 
 def measure(tree: Path, section: str, scale: float, output: Path) -> None:
@@ -70,7 +70,7 @@ def main() -> None:
         "--turns", type=int, default=3, help="of each section and tree (default: 3)"
     )
     parser.add_argument("--scale", type=float, default=0.3, help="of each turn (default: 0.3)")
-    parser.add_argument("--only", nargs="+", choices=sections(), default=_COMPARED)
+    parser.add_argument("--only", nargs="+", choices=names(), default=_COMPARED)
     parser.add_argument(
         "--output",
         type=Path,

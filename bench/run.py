@@ -19,7 +19,7 @@ from typing import Any
 import leashed
 from bench import machine
 from bench.context import Bench
-from bench.section import sections
+from bench.section import names, section, sections
 from leashed.base.machine import cores
 from leashed.datasets import Dataset
 
@@ -100,7 +100,7 @@ def main() -> None:
         "--scale", type=float, default=1.0, help="less than 1: shorter, for a look (default: 1)"
     )
     parser.add_argument(
-        "--only", nargs="+", choices=sections(), help="measure these anew and keep the others"
+        "--only", nargs="+", choices=names(), help="measure these anew and keep the others"
     )
     parser.add_argument("--output", type=Path, default=RESULTS / f"{machine.slug()}.json")
     arguments = parser.parse_args()
@@ -121,7 +121,7 @@ def main() -> None:
         start, load = time.monotonic(), os.getloadavg()[0]
         print(f"{name} …", end=" ", flush=True)
         try:
-            measured = sections()[name].measure(bench)
+            measured = section(name).measure(bench)
         except ModuleNotFoundError as error:
             if (error.name or "").split(".")[0] in {"leashed", "bench"}:
                 raise

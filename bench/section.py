@@ -32,7 +32,6 @@ class Goal:
         least: whether the target is the least that will do; else it is the most.
         unit: of both numbers.
         profile: which of its section's tells where the time goes; "": the first.
-        place: in the table, where that is not its section's.
     """
 
     work: str
@@ -41,7 +40,6 @@ class Goal:
     least: bool = True
     unit: str = ""
     profile: str = ""
-    place: int | None = None
 
     def met(self, value: float) -> bool:
         """Whether a number reaches the target."""
@@ -71,17 +69,22 @@ class Section:
         )
 
 
+def names() -> list[str]:
+    """Of all, of which none is imported."""
+    return [module.name for module in pkgutil.iter_modules(bench.sections.__path__)]
+
+
 @cache
+def section(name: str) -> Section:
+    """The one of that name."""
+    return Section(importlib.import_module(f"bench.sections.{name}"))
+
+
 def sections() -> dict[str, Section]:
     """By name, in the order of their places."""
-    found = {
-        module.name: Section(importlib.import_module(f"bench.sections.{module.name}"))
-        for module in pkgutil.iter_modules(bench.sections.__path__)
-    }
-    return dict(sorted(found.items(), key=lambda item: item[1].place))
+    return dict(sorted({n: section(n) for n in names()}.items(), key=lambda item: item[1].place))
 
 
 def asked(results: Results) -> list[tuple[Section, Goal]]:
     """The goals for the machine of these results, each with its section."""
-    pairs = [(section, goal) for section in sections().values() for goal in section.goals(results)]
-    return sorted(pairs, key=lambda pair: pair[1].place or pair[0].place)
+    return [(each, goal) for each in sections().values() for goal in each.goals(results)]

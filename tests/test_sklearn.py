@@ -896,3 +896,9 @@ def test_parameters_that_are_wrong_are_named() -> None:
 def test_the_package_itself_imports_no_scikit_learn() -> None:
     code = "import leashed, sys; assert not any(m.startswith('sklearn') for m in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("make", [SGDClassifier, SGDRegressor, MLPClassifier, MLPRegressor])
+def test_an_unknown_setting_is_told_with_the_estimators_own_name(make):
+    with pytest.raises(TypeError, match=f"^{make.__name__}"):
+        make(nope=1)

@@ -203,21 +203,18 @@ GOALS = (
         "frames over TCP loopback, 540 KB and 100 MB, bytes/s over raw sockets', least",
         0.85,
         least_rate,
-        place=270,
     ),
     Goal(
         "frames over TCP loopback, round trip of 64 bytes, time over raw sockets', most",
         1.5,
         longest_trip,
         least=False,
-        place=270,
     ),
     Goal(
         "all-reduce over TCP loopback, 540 KB and 100 MB, 2 and 4 processes, over Gloo, least",
         1.0,
         partial(against, "gloo", "all-reduce"),
         unit="×",
-        place=270,
     ),
     *(
         Goal(
@@ -225,7 +222,6 @@ GOALS = (
             1.0,
             partial(against, peer, "all-reduce, shared memory"),
             unit="×",
-            place=270,
         )
         for peer, (name, _) in _PEERS.items()
     ),

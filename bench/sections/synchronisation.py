@@ -283,20 +283,17 @@ GOALS = (
         "loop's, least",
         0.85,
         least_exchange,
-        place=280,
     ),
     Goal(
         "background synchronisation, loss of EPS, upper end of its interval",
         0.02,
         loss,
         least=False,
-        place=280,
     ),
     Goal(
         "a hung or slow sync server, change of EPS, farther end of its interval",
         0.02,
         faulty,
         least=False,
-        place=280,
     ),
 )

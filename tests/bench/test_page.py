@@ -2,12 +2,14 @@
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from bench import figures, page, run
-from bench.section import Goal, asked, sections
+from bench.section import Goal, asked, names
 
 RECORDED = Path(__file__).parent / "results.json"
 
@@ -72,7 +74,7 @@ def test_a_goal_is_met_or_missed_by_its_number(results: figures.Results, tmp_pat
 
 
 @pytest.mark.usefixtures("words_only")
-@pytest.mark.parametrize("section", sections())
+@pytest.mark.parametrize("section", names())
 def test_a_section_may_be_missing(results: figures.Results, section: str, tmp_path: Path) -> None:
     results["sections"].pop(section, None)
     assert "## Goals" in page.page(results, tmp_path)
@@ -281,3 +283,15 @@ def test_the_page_tells_the_steps_of_fits_on_sparse_rows(
     for record in figures.figures(results, "estimators"):
         record["lr"] = 0.05
     assert note not in page.page(results, tmp_path)
+
+
+def test_who_asks_for_one_section_imports_no_other() -> None:
+    code = (
+        "import sys; from bench.section import names, section; "
+        "section(names()[0]); "
+        "print(*[name for name in sys.modules if name.startswith('bench.sections.')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=run.ROOT, check=True, capture_output=True, text=True
+    )
+    assert done.stdout.split() == [f"bench.sections.{names()[0]}"]

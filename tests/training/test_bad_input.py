@@ -101,7 +101,7 @@ TRAIN = [
     case("data", (with_value(X, -math.inf), Y), ValueError, "x is NaN, infinite"),
     case("data", (X.astype(np.float64) * 1e39, Y), ValueError, "x is .*beyond float32"),
     # Validation.
-    case("validation", (X, Y), TypeError, "validation must be a Dataset, got tuple"),
+    case("validation", (X, Y, Y), TypeError, "validation must be a Dataset, .* got tuple"),
     case("validation", X, TypeError, "validation must be a Dataset"),
     case(
         "validation",

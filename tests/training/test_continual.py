@@ -4,6 +4,7 @@ refused.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import os
@@ -21,6 +22,7 @@ from continual_kills import write_days
 from table_files import rows_in
 
 import leashed as lsh
+from leashed.base.table import found
 from leashed.files import folders
 from leashed.models import BatchNorm, DataNorm, Dense, Graph, Input
 from leashed.report import days as report
@@ -100,6 +102,12 @@ def test_a_day_keeps_what_those_who_looked_on_found(paths: list[Path], tmp_path:
     told = run(paths, tmp_path, observe=lsh.Observe(counting=["gradient_norms"])).days
     assert all(0 < d.observed["gradient_norm"] <= d.observed["largest_gradient_norm"] for d in told)
     assert run(paths, tmp_path).days == told
+    header, rows = report.table(told)
+    assert header[-2:] == ["gradient norm", "largest gradient norm"]
+    assert rows[0][-2:] == [found(value) for value in told[0].observed.values()]
+    others = report.table([dataclasses.replace(told[0], observed={}), told[1]])
+    assert others.rows[0][-2:] == ["–", "–"]
+    assert f"gradient_norm {found(told[1].observed['gradient_norm'])}" in report.line(told[1])
 
 
 def test_it_goes_on_with_days_that_come(paths: list[Path], tmp_path: Path) -> None:

@@ -93,19 +93,23 @@ def test_what_was_spelled_otherwise_is_told_once_and_goes_on(
         ["--persistence", "-1"],
         ["--discipline", "leashed:persistence=1:a=3"],
         ["--mode", "gba:m=2:n=4"],
+        ["--mode", "gba:m=0:iota=4"],
+        ["--mode", "gba:m=0", "--term", "3"],
         ["--mode", "asp", "--term", "-1"],
     ],
 )
 def test_the_error_of_a_wrong_value_comes_alone(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(ValueError, match=r"persistence|'some'|'n'|term"):
+    with pytest.raises(ValueError, match=r"persistence|'some'|'n'|'m'|term"):
         parsed(*arguments).choices()
     assert capsys.readouterr().err == ""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(ValueError, match="has no 'a'"):
             spelled.discipline_of("leashed:persistence=1:a=3")
+        with pytest.raises(ValueError, match="'m' must be from 1"):
+            spelled.mode_of("gba:m=0:iota=4")
 
 
 def test_every_argument_of_old_is_tried() -> None:

@@ -394,6 +394,12 @@ def test_an_exception_of_progress_ends_the_run(
     assert at_most_so_many_threads(before)
 
 
+def test_validation_may_be_a_pair_of_arrays(digits: Dataset) -> None:
+    plain, given = (run(digits, threads=1, validation=v) for v in (digits, (digits.x, digits.y)))
+    assert given.validation_accuracy[-1] == plain.validation_accuracy[-1]
+    assert given.validation_accuracy[-1] > 0.2
+
+
 def test_a_keyboard_interrupt_within_progress_ends_the_run_as_any_other(digits: Dataset) -> None:
     def progress(now: Progress) -> None:
         if now.updates:

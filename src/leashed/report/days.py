@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from leashed.base.table import MISSING, Table, number
+from leashed.base.table import MISSING, Table, found, number
 from leashed.metrics import Values
 from leashed.training.days import Day
 
@@ -17,7 +17,8 @@ NOTE = (
     "that was begun again, since then). clicks: the share of the rows with label 1, by weight. loss: "
     "of files the mean over the rows, in the batches as progressive has them; of days in memory of all "
     "rows at the day's end. EPS: examples per second of training. table rows: that ids have at the "
-    "day's end. ids refused: of the distinct ids of batches those that got no row, for want of room."
+    "day's end. ids refused: of the distinct ids of batches those that got no row, for want of room. "
+    "What follows is what observers have found."
 )
 
 
@@ -32,6 +33,8 @@ def table(days: Sequence[Day]) -> Table:
     refused = any(day.refused for day in days)
     if refused:
         header.append("ids refused")
+    observed = list(dict.fromkeys(name for day in days for name in day.observed))
+    header += [name.replace("_", " ") for name in observed]
     rows = []
     for day in days:
         row = [day.name, f"{day.examples:,}", f"{day.bad:,}", _share(day.click_share)]
@@ -39,7 +42,8 @@ def table(days: Sequence[Day]) -> Table:
         row += [*_scored(day.yesterday), *([_gauc(day.yesterday)] if users else [])]
         row += [_of(day.progressive, "auc"), _of(day.progressive, "normalised_entropy")]
         row += [MISSING if math.isnan(day.eps) else f"{day.eps:,.0f}", f"{day.rows:,}"]
-        rows.append([*row, *([f"{day.refused:.2%}"] if refused else [])])
+        row += [f"{day.refused:.2%}"] if refused else []
+        rows.append([*row, *(found(day.observed.get(name, math.nan)) for name in observed)])
     return Table(header, rows)
 
 
@@ -59,6 +63,7 @@ def line(day: Day) -> str:
         parts.append(f"{day.refused:.2%} of ids refused a row")
     if not math.isnan(day.eps):
         parts.append(f"{day.eps:,.0f} EPS")
+    parts += [f"{name} {found(value)}" for name, value in day.observed.items()]
     return "  ".join(parts)
 
 

@@ -571,7 +571,7 @@ def simulate(
     batch_size: int | None = None,
     seed: int = 0,
     init: str | ArrayLike | Init = "he",
-    validation: Dataset | Samples | ClickDataset | None = None,
+    validation: Any = None,
     observe: Observe | Callable[[Progress], object] | None = None,
     detection: float | None = None,
     shards: Sharding | None = None,

@@ -887,7 +887,8 @@ class _Perceptron(_Estimator):
         return self._network_.predict(self.parameters_, x).astype(np.float64)
 
 
-class MLPClassifier(_Classifier, _Perceptron):
+@dataclass(eq=False, repr=False, kw_only=True)
+class MLPClassifier(_Perceptron, _Classifier):
     """A multilayer perceptron with ReLU and softmax.
 
     Args:
@@ -928,7 +929,9 @@ class MLPClassifier(_Classifier, _Perceptron):
         return self._outputs(self._validated(X, reset=False))
 
 
-class MLPRegressor(_Regressor, _Perceptron):
+# (Fields come from the last base first: those of a perceptron are the newest.)
+@dataclass(eq=False, repr=False, kw_only=True)
+class MLPRegressor(_Perceptron, _Regressor):
     """A multilayer perceptron with ReLU and the squared error ½ (o − y)². Parameters and attributes
     as those of ``MLPClassifier``, but for ``classes_``.
     """

@@ -308,6 +308,7 @@ def _streaming_sets(
         )
     if isinstance(validation, (streams.Stream, streams.SparseStream)):
         raise TypeError("validation must be in memory; stream.read() reads it")
+    validation = _of_arrays(validation)
     if validation is None:
         return Streamed(model, data), None
     if isinstance(model, Graph) and model.tables:
@@ -324,26 +325,29 @@ def _check_kinds(validation: object, *, sparse: bool) -> None:
 
 
 def _datasets(
-    data: Dataset | SparseDataset | Split | tuple[Any, ArrayLike],
-    validation: Dataset | SparseDataset | None,
+    data: Any, validation: Any
 ) -> tuple[Dataset | SparseDataset, Dataset | SparseDataset | None]:
+    data, validation = _of_arrays(data), _of_arrays(validation)
     if validation is not None and not isinstance(validation, (Dataset, SparseDataset)):
         raise TypeError(
-            f"validation must be a Dataset, got {type(validation).__name__}; "
-            "Dataset.from_arrays(x, y) makes one of arrays"
+            "validation must be a Dataset, a SparseDataset or a pair of arrays, got "
+            f"{type(validation).__name__}"
         )
     if isinstance(data, Split):
         return data.train, data.test if validation is None else validation
-    if isinstance(data, tuple) and len(data) == 2:
-        if is_csr(data[0]):
-            return SparseDataset.from_csr(*data), validation
-        return Dataset.from_arrays(*data), validation
     if not isinstance(data, (Dataset, SparseDataset)):
         raise TypeError(
             "data must be a Dataset, a SparseDataset, a Split or a pair of arrays, or a Stream, got "
             f"{type(data).__name__}; leashed.datasets and leashed.stream read files"
         )
     return data, validation
+
+
+def _of_arrays(given: Any) -> Any:
+    """The data set that a pair of arrays is; whatever else is given as it is."""
+    if not isinstance(given, tuple) or len(given) != 2:
+        return given
+    return SparseDataset.from_csr(*given) if is_csr(given[0]) else Dataset.from_arrays(*given)
 
 
 def is_sparse(data: Set) -> bool:

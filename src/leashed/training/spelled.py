@@ -153,7 +153,7 @@ def renew(given: MutableMapping[str, Any], told: Callable[[str], object], before
     def as_now(name: str, texts: list[str], was: str) -> None:
         known = DISCIPLINE_WORDS if name == "discipline" else MODE_WORDS
         for text in texts:
-            made(known, f"{before}{name}", text)()  # its error comes alone
+            _checked(made(known, f"{before}{name}", text)())  # its error comes alone
         given[name] = ",".join(texts)
         told(f"{was} is spelled {_option(before, name, given[name])} now")
 
@@ -203,8 +203,15 @@ def _made(known: Mapping[str, Callable[..., T]], option: str, text: str) -> T:
     """What ``modern`` text names, with a warning where that is another."""
     found: T = made(known, option, now := modern(text))()
     if now != text.strip():
+        _checked(found)
         warn(f"{option} {text} is spelled {option} {now} now")
     return found
+
+
+def _checked(found: object) -> None:
+    """Also by the core, which knows what values a mode's numbers may have."""
+    if isinstance(found, Mode):
+        _core.PolicyMachine(*found.machine(1, 1, 0.0))
 
 
 def discipline_of(text: str, before: str = "--") -> Discipline:

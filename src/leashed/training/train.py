@@ -102,8 +102,9 @@ def train(
             model that reads tables ``lsh.Init(parameters, tables=...)``, with the tables that are
             trained where they are. Default: He's, and new tables with ``rule``, ``staleness`` and
             ``seed``.
-        validation: evaluated for accuracy, without weights, beside the training set, and where the
-            model gives one logit for two labels for AUC and normalised entropy.
+        validation: a data set, or a pair of arrays as of ``data``, evaluated for accuracy, without
+            weights, beside the training set, and where the model gives one logit for two labels for
+            AUC and normalised entropy.
         observe: a function that is called with a ``Progress`` after every evaluation, or
             ``lsh.Observe(progress, every=..., metrics=..., record=...)``: how often in seconds,
             progressive validation, and a record for ``leashed.replay``.
