@@ -68,7 +68,7 @@ COMMANDS: dict[str, tuple[list[str], list[str], str]] = {
     ),
     "table2": ([*SHADOWSYNC, "--table2", *PASS, "--varying", "3/1"], ["--lr", "1"], "lr"),
     "tune": (
-        ["tune", "--seconds", "3", "--threads", "1", "--batch-size", "64", "--loss-fraction", "0.9"],
+        ["tune", "--seconds", "300", "--threads", "1", "--batch-size", "64", "--loss-fraction", "0.9"],
         ["--loss-fraction", "0.8"],
         "loss_fraction",
     ),
@@ -108,7 +108,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         return train(*arguments, **how)
 
     monkeypatch.setattr(tune_study, "train", counted)
-    monkeypatch.setattr(tune_study, "time", SimpleNamespace(monotonic=lambda: len(begun) / 4))
+    monkeypatch.setattr(tune_study, "time", SimpleNamespace(monotonic=lambda: 25.0 * len(begun)))
 
 
 def names(path: Path) -> list[str]:

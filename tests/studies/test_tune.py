@@ -42,8 +42,8 @@ def test_the_choice_is_the_soonest_of_those_tried_most(monkeypatch: pytest.Monke
     assert {t.candidate.discipline.label for t in told} >= {"SEQ", "SYNC", "ASYNC", "HOG"}
 
 
-def trials_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each trial takes a quarter of a second, whatever the machine is at."""
+def trials_count(monkeypatch: pytest.MonkeyPatch, seconds: float = 0.25) -> None:
+    """Each trial takes so long of the budget, whatever the machine is at."""
     tune = importlib.import_module("leashed.studies.tune")
     train, begun = tune.train, []
 
@@ -52,7 +52,7 @@ def trials_count(monkeypatch: pytest.MonkeyPatch) -> None:
         return train(*arguments, **given)
 
     monkeypatch.setattr(tune, "train", counted)
-    monkeypatch.setattr(tune, "time", SimpleNamespace(monotonic=lambda: len(begun) / 4))
+    monkeypatch.setattr(tune, "time", SimpleNamespace(monotonic=lambda: len(begun) * seconds))
 
 
 def test_the_budget_holds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,9 +89,9 @@ def test_wrong_arguments_are_named(arguments: dict[str, object], complaint: str)
 def test_the_command_prints_its_trials_and_its_choice(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trials_count(monkeypatch)
+    trials_count(monkeypatch, 25.0)
     arguments = ["--threads", "1", "--batch-size", "64", "--loss-fraction", "0.5"]
-    status = cli.main(["tune", "--seconds", "10", *arguments])
+    status = cli.main(["tune", "--seconds", "1000", *arguments])
     lines = capsys.readouterr().out.splitlines()
     assert status == 0
     assert lines[0].endswith("(converged)") or lines[0].endswith("(diverged)")
@@ -115,7 +115,7 @@ LIBSVM = "".join(f"{i % 2} {1 + i % 2}:1 {3 + i % 5}:0.5\n" for i in range(100))
 def test_the_command_that_it_prints_trains_so(
     words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trials_count(monkeypatch)
+    trials_count(monkeypatch, 25.0)
     path = tmp_path / ("clicks.tsv" if "deepfm" in words or "dlrm" in words else "rows.svm")
     if path.suffix == ".svm":
         path.write_text(LIBSVM)
@@ -124,7 +124,7 @@ def test_the_command_that_it_prints_trains_so(
         assert cli.main(["clicks", *made]) == 0
     common = [*words.split(), "--data", str(path), "--threads", "2", "--batch-size", "8"]
     capsys.readouterr()
-    assert cli.main(["tune", *common, "--seconds", "1", "--loss-fraction", "0.98"]) == 0
+    assert cli.main(["tune", *common, "--seconds", "100", "--loss-fraction", "0.98"]) == 0
     found = shlex.split(capsys.readouterr().out.splitlines()[-1])
     for word in words.split():
         assert word in found
@@ -161,7 +161,7 @@ def clicks() -> Problem:
 
 def test_each_trial_begins_with_tables_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     begun = []
-    trials_count(monkeypatch)
+    trials_count(monkeypatch, 25.0)
     train = importlib.import_module("leashed.studies.tune").train
 
     def seen(*arguments: Any, **given: Any) -> lsh.TrainResult:
@@ -170,7 +170,7 @@ def test_each_trial_begins_with_tables_of_its_own(monkeypatch: pytest.MonkeyPatc
         return train(*arguments, **given)
 
     monkeypatch.setattr("leashed.studies.tune.train", seen)
-    asked = Search(model="dlrm", threads=1, batch_sizes=(8,), seconds=1.0, loss_fraction=0.98)
+    asked = Search(model="dlrm", threads=1, batch_sizes=(8,), seconds=100.0, loss_fraction=0.98)
     problem = clicks()
     records = list(asked.runs([], problem, lambda _: True, lambda _: None))
     assert len(records) > 1
@@ -211,10 +211,11 @@ def test_a_record_has_its_trial(words: dict[str, str]) -> None:
     assert asked.parts([record])[0].found.rows[0][0] == str(best)  # type: ignore[union-attr]
 
 
-def test_it_takes_what_train_takes() -> None:
+def test_it_takes_what_train_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    trials_count(monkeypatch, 25.0)
     problem = clicks()
     found = lsh.tune(
-        problem.model, problem.train, seconds=0.5, threads=1, batch_sizes=[8], loss_fraction=0.98,
+        problem.model, problem.train, seconds=100.0, threads=1, batch_sizes=[8], loss_fraction=0.98,
         mode=lsh.modes.ASP(), rule=lsh.rules.Adam,
     )  # fmt: skip
     assert found.best.mode == lsh.modes.ASP()
