@@ -16,6 +16,7 @@ from leashed.cli import _parser, main, study
 from leashed.studies import damping, shat
 from leashed.studies.study import Kept, Part, Study, plain, revived, run
 from leashed.studies.swap import Curve
+from leashed.training.problems.problem import Problem, build_model
 
 tune_study = importlib.import_module("leashed.studies.tune")
 SHADOWSYNC = ["bench", "shadowsync", "--threads", "1", "--gaps", "5", "--repeats", "1"]
@@ -67,7 +68,7 @@ COMMANDS: dict[str, tuple[list[str], list[str], str]] = {
     ),
     "table2": ([*SHADOWSYNC, "--table2", *PASS, "--varying", "3/1"], ["--lr", "1"], "lr"),
     "tune": (
-        ["tune", "--seconds", "3", "--threads", "1", "--batch-size", "64", "--loss-fraction", "0.9"],
+        ["tune", "--seconds", "300", "--threads", "1", "--batch-size", "64", "--loss-fraction", "0.9"],
         ["--loss-fraction", "0.8"],
         "loss_fraction",
     ),
@@ -83,8 +84,10 @@ FEWER = {"rows": 160, "updates": 2, "batch_size": 8}
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few digits, few clicks, few choices, and a clock of trials for the search."""
     data = lsh.datasets.synthetic_digits(96, seed=0, test=32)
-    for module in ("combinations", "contention", "scaling", "study", "tune"):
+    for module in ("combinations", "contention", "scaling", "study"):
         monkeypatch.setattr(f"leashed.cli.{module}.load_data", lambda _: data)
+    problem = Problem(build_model("mlp", data.train), data.train, None)
+    monkeypatch.setattr("leashed.cli.tune.problem_of", lambda _: problem)
 
     def given(options, kind, whole=study.given):
         fewer = FEWER if kind.NAME in ("damping", "normalisation", "swap") else {}
@@ -105,7 +108,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         return train(*arguments, **how)
 
     monkeypatch.setattr(tune_study, "train", counted)
-    monkeypatch.setattr(tune_study, "time", SimpleNamespace(monotonic=lambda: len(begun) / 4))
+    monkeypatch.setattr(tune_study, "time", SimpleNamespace(monotonic=lambda: 25.0 * len(begun)))
 
 
 def names(path: Path) -> list[str]:
@@ -425,7 +428,8 @@ def test_costs_that_are_gone_on_with_are_told(
 
 
 def test_a_search_whose_time_is_all_but_spent_has_nothing_left() -> None:
-    data = lsh.datasets.synthetic_digits(96, seed=0, test=32).train
+    digits = lsh.datasets.synthetic_digits(96, seed=0, test=32).train
+    data = Problem(build_model("mlp", digits), digits, None)
     asked = tune_study.Search(seconds=3.0, threads=1, batch_sizes=(64,))
     record = asked.record(
         {"discipline": "LSH_ps∞", "threads": 1, "batch_size": 64, "lr": 0.1, "seed": 0},
@@ -437,10 +441,10 @@ def test_a_search_whose_time_is_all_but_spent_has_nothing_left() -> None:
 
 def test_a_search_without_finalists_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """All that got there with one seed did not with another."""
-    data, tries = lsh.datasets.synthetic_digits(96, seed=0, test=32).train, []
+    tries: list[int] = []
 
     class Search(tune_study._Search):
-        def run(self, model, training, candidate, seed):  # noqa: ARG002
+        def run(self, trained, candidate, seed):  # noqa: ARG002
             tries.append(seed)
             assert len(tries) < 1000
             seconds = float("inf") if seed else 1.0
@@ -450,8 +454,8 @@ def test_a_search_without_finalists_ends(monkeypatch: pytest.MonkeyPatch) -> Non
     looks = iter(range(10_000))
     clock = SimpleNamespace(monotonic=lambda: next(looks) * 1e-9)
     monkeypatch.setattr(tune_study, "time", clock)
-    search = Search(0.1, "he", 1.0, [64], 1, 0)
-    monkeypatch.setattr(tune_study, "_disciplines", lambda _: iter(()))
+    search = Search(0.1, 1.0, [64], 1, 0)
+    monkeypatch.setattr(tune_study, "_ways", lambda *_: iter(()))
     for candidate, seed in search:
-        search.run(None, data, candidate, seed)
+        search.run(None, candidate, seed)
     assert max(tries) == tune_study._SEEDS

@@ -18,7 +18,6 @@ from leashed.cli.progress import Line, describe, tell
 from leashed.cluster.shadowsync.figure5 import Figure5
 from leashed.cluster.shadowsync.quality import Sweep, Table2
 from leashed.cluster.shadowsync.virtual import VirtualFigure5, VirtualSweep, VirtualTable2
-from leashed.datasets import Dataset, Split
 from leashed.report.scaling import Scaling
 from leashed.studies import damping, normalisation, shat, swap
 from leashed.studies.combinations import Combinations
@@ -26,7 +25,7 @@ from leashed.studies.contention import Contention
 from leashed.studies.gba import Switching
 from leashed.studies.packed import unpacked
 from leashed.studies.stale import Counting
-from leashed.studies.study import Kept, Part, Ran, Record, Study, read, run
+from leashed.studies.study import Data, Kept, Part, Ran, Record, Study, read, run
 from leashed.studies.tune import Search
 
 if TYPE_CHECKING:
@@ -145,7 +144,7 @@ def perform(
     study: Study,
     options: argparse.Namespace,
     kept: Kept,
-    data: Split | Dataset | None = None,
+    data: Data = None,
     *,
     announced: Callable[[int], object] | None = None,
     ended: Callable[[Any, str], object] = lambda *_: None,

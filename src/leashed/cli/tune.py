@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 from leashed.base.table import duration
 from leashed.cli import study
-from leashed.cli.arguments import add_data, add_fields, given, listed, load_data
+from leashed.cli.arguments import add_fields, given, listed
 from leashed.cli.progress import tell
 from leashed.studies.study import Record
-from leashed.studies.tune import BATCH_SIZES, Search, trial_of
+from leashed.studies.tune import BATCH_SIZES, NOT_TUNED, Search, trial_of
+from leashed.training.job import GROUPS
+from leashed.training.problems.problem import problem_of
 
 if TYPE_CHECKING:
     from leashed.cli.arguments import Commands
@@ -24,14 +26,15 @@ def add(commands: Commands) -> None:
         "tune",
         help="find what reaches a loss soonest on this machine",
         description="Try step sizes, batch sizes, disciplines and numbers of threads within a "
-        "budget of time, print every trial, and the choice with the least time to ε; where none "
-        "gets there the exit status is 1. "
+        "budget of time, print every trial, the choice with the least time to ε, and the command that "
+        "trains so; what is trained, and how, has the words of 'leashed train'. Where none gets there "
+        "the exit status is 1. "
         f"{study.STATUSES}",
     )
-    add_data(parser)
-    add_fields(parser, Search)
+    add_fields(parser, Search, leave=("batch_size",), hidden=tuple(NOT_TUNED), groups=GROUPS)
     parser.add_argument(
         "--batch-size",
+        dest="batch_sizes",
         type=listed(int),
         default=BATCH_SIZES,
         help=f"those to try, separated by commas (default: {','.join(map(str, BATCH_SIZES))})",
@@ -41,8 +44,9 @@ def add(commands: Commands) -> None:
 
 
 def _tune(options: argparse.Namespace) -> int:
-    kept, data = study.kept_of(options), load_data(options).train
-    asked = Search(batch_sizes=options.batch_size, **given(options, Search))
+    kept = study.kept_of(options)
+    asked = Search(batch_sizes=options.batch_sizes, **given(options, Search))
+    problem = problem_of(asked)
 
     def ended(record: Record, _: str) -> None:
         trial = trial_of(record)
@@ -50,7 +54,7 @@ def _tune(options: argparse.Namespace) -> int:
         told = f"{reached:>12}  {trial.candidate}, seed {trial.seed} ({trial.outcome})"
         print(told, file=sys.stderr if options.json_lines else sys.stdout, flush=True)
 
-    status = study.perform(asked, options, kept, data, ended=ended)
+    status = study.perform(asked, options, kept, problem, ended=ended)
     if status:
         return status
     try:

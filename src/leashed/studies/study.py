@@ -25,6 +25,7 @@ from leashed.base.table import Table
 from leashed.datasets import Dataset, Split
 from leashed.studies.packed import SUFFIX, is_packed, parsed, unpacked
 from leashed.studies.side_by_side import as_they_end
+from leashed.training.problems.problem import Problem
 from leashed.training.recordings import fingerprint
 from leashed.training.result import TrainResult
 
@@ -52,7 +53,7 @@ __all__ = [
 T = TypeVar("T")
 _LOOKED_AT = 1024  # examples
 Record = dict[str, Any]
-Data: TypeAlias = Split | Dataset | None
+Data: TypeAlias = Split | Dataset | Problem | None
 GoOn = Callable[[object], None]
 """What a run calls now and then: raises KeyboardInterrupt when others have ended it."""
 
@@ -101,9 +102,8 @@ class Study(ABC):
                 value = getattr(self, item.name)
                 for one in value if isinstance(value, tuple) else (value,):
                     check(item.name, one)
-            if (choices := item.metadata.get("choices")) and getattr(
-                self, item.name
-            ) not in choices:
+            choices = item.metadata.get("choices")
+            if choices and getattr(self, item.name) not in (*choices, item.default):
                 raise ValueError(f"{item.name} must be one of {', '.join(choices)}")
 
     @abstractmethod
@@ -132,7 +132,7 @@ class Study(ABC):
             if item.name != "repeats" and not isinstance(value := getattr(self, item.name), tuple)
         }
         if data is not None:
-            train = data.train if isinstance(data, Split) else data
+            train = data if isinstance(data, Dataset) else data.train
             own |= {"data": train.name, "examples": len(train), "digest": digest(train)}
         here = {"cpu": cpu_model(), "cores": cores(), "isa": _core.default_isa()}
         return {**own, **here, "version": _core.__version__}
@@ -253,7 +253,7 @@ class Study(ABC):
 _KEYS = {"study", "setting", "conditions", "measured"}
 
 
-def digest(data: Dataset) -> str:
+def digest(data: Any) -> str:
     """Of the first examples: data sets of one name and size may be others."""
     return fingerprint(data.head(_LOOKED_AT))[:12]
 
@@ -263,9 +263,9 @@ def differing(there: Record, asked: Record) -> None:
     there were digests has none.
     """
     unlike = [
-        f"{name} {there.get(name)} there, {asked[name]} here"
-        for name in asked
-        if there.get(name) != asked[name] and not (name == "digest" and there.get(name) is None)
+        f"{name} {there.get(name)} there, {asked.get(name)} here"
+        for name in {**asked, **there}
+        if there.get(name) != asked.get(name) and not (name == "digest" and there.get(name) is None)
     ]
     if unlike:
         raise ValueError(f"its runs were made under other conditions: {'; '.join(unlike)}")

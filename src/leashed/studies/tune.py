@@ -8,25 +8,33 @@ import statistics
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from leashed.base import checks
 from leashed.base.machine import cores
 from leashed.base.table import Table, duration
-from leashed.datasets import Dataset, Split
+from leashed.datasets import ClickSplit, SparseDataset, Split
 from leashed.disciplines import Discipline, Hogwild, Leashed, Locked, Sequential, Synchronous
-from leashed.models._parameters import INITIALISATIONS
-from leashed.models.network import Model
-from leashed.rules import SGD
+from leashed.modes import Mode
+from leashed.rules import RULES, SGD, Rule
+from leashed.staleness import Policy
 from leashed.stopping import Until
 from leashed.studies.study import Data, Part, Record, Study, left, option
+from leashed.training import abilities, defaults
 from leashed.training.doubts import ends_are_told
-from leashed.training.problems.problem import NETWORKS, build_model
+from leashed.training.job import RULE, Job, threads_of
+from leashed.training.options import Init, Observe
+from leashed.training.problems.clicks import make_tables
+from leashed.training.recordings import AnyModel
+from leashed.training.result import TrainResult
+from leashed.training.sets import AnyData, Streamed, is_sparse, sets_of
+from leashed.training.spelled import DISCIPLINE_WORDS, discipline_of, mode_of, word_of
 from leashed.training.train import train
 
 __all__ = ["Candidate", "Search", "Trial", "Tuning", "trial_of", "tune"]
 
 BATCH_SIZES = (16, 64, 512)
+LOSS_FRACTION, _OF_CLICKS = 0.1, 0.75  # whose loss stays not far below chance
 _FIRST_LR = 0.1
 _SLACK = 1.5  # a trial may take so many times the best time so far
 _SHORTEST = 0.2  # seconds that every trial may take
@@ -34,19 +42,34 @@ _NOTHING = 0.05  # seconds in which none is begun again
 _SEMIFINALISTS, _SEEDS = 9, 2  # one seed alone chooses by luck
 _FINALISTS = 3
 
+Trained: TypeAlias = "Callable[[Candidate, int, Until], TrainResult]"
+"""A candidate's run from a seed."""
+
 
 @dataclass(frozen=True)
 class Candidate:
-    """A choice that ``tune`` compares."""
+    """A choice that ``tune`` compares, of a discipline or of a mode."""
 
-    discipline: Discipline
+    discipline: Discipline | None
     threads: int
     batch_size: int
     lr: float
+    mode: Mode | None = None
+
+    @property
+    def name(self) -> str:
+        """The discipline's, or the mode's."""
+        return repr(self.mode) if self.discipline is None else self.discipline.label
+
+    @property
+    def how(self) -> dict[str, Any]:
+        """As arguments of ``train``, but for the rule."""
+        names = ("discipline", "mode", "threads", "batch_size")
+        return {name: getattr(self, name) for name in names}
 
     def __str__(self) -> str:
         return (
-            f"{self.discipline.label}, {self.threads} thread{'s' if self.threads > 1 else ''}, "
+            f"{self.name}, {self.threads} thread{'s' if self.threads > 1 else ''}, "
             f"batch {self.batch_size}, η = {self.lr:g}"
         )
 
@@ -86,59 +109,109 @@ class Tuning:
 
 
 def tune(
-    model: Model,
-    data: Dataset | Split,
+    model: AnyModel,
+    data: AnyData,
     *,
-    loss_fraction: float = 0.1,
+    loss_fraction: float | None = None,
     seconds: float = 60.0,
     threads: int | None = None,
     batch_sizes: Sequence[int] = BATCH_SIZES,
     seed: int = 0,
     init: str = "he",
+    discipline: Discipline | None = None,
+    mode: Mode | None = None,
+    rule: Callable[[float], Rule] | None = None,
+    lr: float | None = None,
+    staleness: Policy | None = None,
     progress: Callable[[Trial], object] | None = None,
 ) -> Tuning:
     """Find the choice with the least time to ε-convergence on this machine, within a budget.
 
     First the step size, doubled or halved while that helps, for each batch size under
-    ``Leashed()`` on all threads; then every discipline and number of threads at the best of
-    these, each with the steps beside it; then the nine soonest with two more seeds, and the three
-    soonest of these with others, until the budget is spent. A trial ends early once it has taken
-    1.5 times the best time so far.
+    ``Leashed()`` on all threads, of sparse rows under ``Hogwild()``; then every discipline and number
+    of threads at the best of these, each with the steps beside it; then the nine soonest with two more
+    seeds, and the three soonest of these with others, until the budget is spent. A trial ends early
+    once it has taken 1.5 times the best time so far. Each begins with new parameters and new tables.
 
     Args:
-        model: the network.
-        data: the training set; of a ``Split``, its ``train``.
-        loss_fraction: ε, the share of the initial loss to reach (0 to 1).
+        model: as of :func:`leashed.train`.
+        data: likewise, in memory, without a test set.
+        loss_fraction: ε, the share of the initial loss to reach (0 to 1). Default: 0.1, of models of
+            clicks 0.75.
         seconds: the budget for all trials together.
         threads: the most threads to try. Default: the processors this process may use.
         batch_sizes: those to try; those larger than the data are left out.
         seed: of the first trials; the finalists run with the next ones too.
         init: initialisation, as for :func:`leashed.train`.
+        discipline: that alone is tried. Default: those of the paper are compared.
+        mode: in place of a discipline.
+        rule: makes a rule of a step size, such as ``leashed.rules.Adam``. Default: ``SGD``, of models
+            of clicks ``Adagrad``.
+        lr: the first step size to try. Default: 0.1 of ``SGD``, else the rule's own.
+        staleness: as for :func:`leashed.train`.
         progress: called after every trial.
 
     Raises:
         TypeError, ValueError: an argument is wrong; the message names it.
         RuntimeError: no trial reached ε within the budget.
     """
-    training = data.train if isinstance(data, Split) else data
-    most = cores() if threads is None else checks.whole("threads", threads)
-    sizes = _sizes(batch_sizes, len(training))
-    search = _Search(loss_fraction, init, checks.real("seconds", seconds, 0.0), sizes, most, seed)
+    training = data.train if isinstance(data, (Split, ClickSplit)) else data
+    read, _ = sets_of(model, training, None)
+    of_clicks = defaults.is_of_clicks(model)
+    make = type(defaults.rule(of_clicks=of_clicks)) if rule is None else rule
+    if isinstance(make, Rule) or not callable(make):
+        raise TypeError(f"rule must make one of a step size, as leashed.rules.SGD, got {rule!r}")
+    share = _share(loss_fraction, of_clicks=of_clicks)
+    abilities.check(
+        {"stream": isinstance(read, Streamed), **abilities.of_end(Until(loss_fraction=share))}
+    )
+    search = _Search(
+        share,
+        checks.real("seconds", seconds, 0.0),
+        _sizes(batch_sizes, len(read)),
+        cores() if threads is None else checks.whole("threads", threads),
+        seed,
+        given=_given(discipline, mode),
+        sparse=is_sparse(read),
+        lr=_first_lr(rule, of_clicks=of_clicks) if lr is None else checks.rate("lr", lr),
+    )
+
+    def trained(candidate: Candidate, seed: int, until: Until) -> TrainResult:
+        its = {"rule": make(candidate.lr), "staleness": staleness, "seed": seed, "init": init}
+        return train(model, training, until=until, **its, **candidate.how)  # type: ignore[arg-type]
+
     for candidate, its_seed in search:
-        trial = search.run(model, training, candidate, its_seed)
+        trial = search.run(trained, candidate, its_seed)
         if progress is not None:
             progress(trial)
-    ranking = search.ranking()
-    if not ranking:
-        raise RuntimeError(_unreached(loss_fraction, seconds))
-    return Tuning(ranking[0], search.median(ranking[0]), tuple(search.trials))
+    return search.found()
 
 
-def _unreached(loss_fraction: float, seconds: float) -> str:
-    return (
-        f"no trial reached {loss_fraction:g} of the initial loss in {seconds:g} s; "
-        "give more seconds or a larger loss_fraction"
-    )
+def _share(loss_fraction: float | None, *, of_clicks: bool) -> float:
+    if loss_fraction is None:
+        return _OF_CLICKS if of_clicks else LOSS_FRACTION
+    return loss_fraction
+
+
+def _first_lr(rule: object, *, of_clicks: bool) -> float:
+    """Where the search for the step size of a kind of rule begins; None: the default."""
+    default = defaults.rule(of_clicks=of_clicks)
+    if rule is None and not isinstance(default, SGD):
+        assert isinstance(default.lr, float)
+        return default.lr
+    return _FIRST_LR if rule is SGD else float(getattr(rule, "LR", _FIRST_LR))
+
+
+def _given(discipline: Discipline | None, mode: Mode | None) -> Discipline | Mode | None:
+    """What alone is tried, if that is said.
+
+    Raises:
+        TypeError, ValueError: it is none, or both are given.
+    """
+    if discipline is not None and not isinstance(discipline, Discipline):
+        raise TypeError(f"discipline must come from leashed.disciplines, got {discipline!r}")
+    abilities.check({**abilities.of_mode(mode), "discipline": discipline})
+    return discipline if mode is None else mode
 
 
 def _sizes(batch_sizes: Sequence[int], examples: int) -> list[int]:
@@ -148,8 +221,16 @@ def _sizes(batch_sizes: Sequence[int], examples: int) -> list[int]:
     return sizes
 
 
-def _disciplines(most: int) -> Iterator[tuple[Discipline, int]]:
-    for m in sorted({most, most // 2} - {0, 1}, reverse=True):
+def _ways(given: Discipline | Mode | None, most: int) -> Iterator[tuple[Discipline | Mode, int]]:
+    """What is tried, with how many threads."""
+    several = sorted({most, most // 2} - {0, 1}, reverse=True)
+    if isinstance(given, Mode):  # one worker alone waits for nobody
+        yield from ((given, m) for m in several or [1])
+        return
+    if given is not None:
+        yield from ((given, m) for m in (*several, 1))
+        return
+    for m in several:
         for discipline in (
             Leashed(),
             Leashed(1),
@@ -163,6 +244,12 @@ def _disciplines(most: int) -> Iterator[tuple[Discipline, int]]:
     yield Sequential(), 1
 
 
+def _by(way: Discipline | Mode, threads: int, batch_size: int, lr: float) -> Candidate:
+    if isinstance(way, Mode):
+        return Candidate(None, threads, batch_size, lr, way)
+    return Candidate(way, threads, batch_size, lr)
+
+
 class _Search:
     """The trials so far, and the clock. Iterated over it gives what to try next, with its seed; each
     is to be followed by ``run`` or ``know``.
@@ -171,14 +258,21 @@ class _Search:
     def __init__(
         self,
         loss_fraction: float,
-        init: str,
         seconds: float,
         sizes: Sequence[int],
         most: int,
         seed: int,
+        *,
+        given: Discipline | Mode | None = None,
+        sparse: bool = False,
+        lr: float = _FIRST_LR,
     ) -> None:
-        self.loss_fraction, self.init, self.seconds = loss_fraction, init, seconds
-        self.sizes, self.most, self.seed = sizes, most, seed
+        self.loss_fraction, self.seconds = loss_fraction, seconds
+        self.sizes, self.seed = sizes, seed
+        self.given, self.lr = given, lr
+        self.most = 1 if isinstance(given, Sequential) else most
+        # (Only there sparse rows are updated in place.)
+        self.lead = given or (Hogwild() if sparse else Leashed())
         self.trials: list[Trial] = []
         self.interrupted = False
         self._before, self._since = 0.0, time.monotonic()
@@ -191,15 +285,13 @@ class _Search:
     def __iter__(self) -> Iterator[tuple[Candidate, int]]:
         seed = self.seed
         for size in self.sizes:
-            yield from self._climb(Candidate(Leashed(), self.most, size, _FIRST_LR), seed)
+            yield from self._climb(_by(self.lead, self.most, size, self.lr), seed)
         if self.best is None:
             return
         lead = self.best.candidate
-        for discipline, m in _disciplines(self.most):
+        for way, m in _ways(self.given, self.most):
             for factor in (1.0, 2.0, 0.5):
-                yield from self._try(
-                    Candidate(discipline, m, lead.batch_size, lead.lr * factor), seed
-                )
+                yield from self._try(_by(way, m, lead.batch_size, lead.lr * factor), seed)
         semifinalists = self.ranking()[:_SEMIFINALISTS]
         for _ in range(_SEEDS):
             seed += 1
@@ -230,6 +322,16 @@ class _Search:
         }
         tries = {c: sum(t.candidate == c for t in self.trials) for c in reached}
         return sorted(reached, key=lambda c: (-tries[c], self.median(c)))
+
+    def found(self) -> Tuning:
+        """The best; RuntimeError where none reached ε."""
+        ranking = self.ranking()
+        if not ranking:
+            raise RuntimeError(
+                f"no trial reached {self.loss_fraction:g} of the initial loss in {self.seconds:g} s; "
+                "give more seconds or a larger loss_fraction"
+            )
+        return Tuning(ranking[0], self.median(ranking[0]), tuple(self.trials))
 
     def _climb(self, first: Candidate, seed: int) -> Generator[tuple[Candidate, int], None, None]:
         """Double the step while that helps; where it never does, halve it while that helps."""
@@ -273,25 +375,16 @@ class _Search:
                 yield asked
 
     @ends_are_told()
-    def run(self, model: Model, data: Dataset, candidate: Candidate, seed: int) -> Trial:
+    def run(self, trained: Trained, candidate: Candidate, seed: int) -> Trial:
         """Run a trial."""
         left = self.seconds - self.spent
         limit = left if self.best is None else max(_SLACK * self.best.seconds, _SHORTEST)
-        result = train(
-            model,
-            data,
-            discipline=candidate.discipline,
-            rule=SGD(candidate.lr),
-            threads=candidate.threads,
-            batch_size=candidate.batch_size,
-            seed=seed,
-            init=self.init,
-            until=Until(
-                loss_fraction=self.loss_fraction,
-                seconds=max(min(limit, left), 1e-6),
-                divergence=4.0,
-            ),
+        until = Until(
+            loss_fraction=self.loss_fraction,
+            seconds=max(min(limit, left), 1e-6),
+            divergence=4.0,
         )
+        result = trained(candidate, seed, until)
         self.interrupted = result.reason == "interrupted"
         seconds = result.seconds_to(self.loss_fraction)
         trial = Trial(
@@ -305,14 +398,27 @@ class _Search:
         return trial
 
 
-@dataclass(frozen=True)
-class Search(Study):
-    """``tune`` as a study, of a network by its name: its settings are found one after the other, from
-    what those before have come to. ``seconds`` may be more when it is gone on with.
+_NO_STREAM = "trials train on the rows again and again; "
+_ENDS = "a trial ends at --loss-fraction, or when it has taken longer than others; leave it out"
+NOT_TUNED = {
+    "stream": f"{_NO_STREAM}leave it out, and --data is read into memory",
+    "days": f"{_NO_STREAM}give --data one of the files",
+    **dict.fromkeys(("loss", "updates", "epochs", "divergence"), _ENDS),
+}
+"""Fields of a job that a search takes no value of, with the reason and the remedy."""
+_TOLD = ("data", "model", "threads", "seed", "init")  # in conditions in any case
 
-    Args:
-        model: of ``scaling.MODELS``.
-        loss_fraction, seconds, threads, batch_sizes, seed, init: as of ``tune``.
+
+def _most(name: str, value: object) -> None:
+    if value == "auto":
+        raise ValueError(f'{name} "auto" is not for tune, which tries numbers itself; leave it out')
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search(Study, Job):
+    """``tune`` as a study, of a job in words: its settings are found one after the other, from what
+    those before have come to. ``seconds`` may be more when it is gone on with. What is trained on is
+    a ``Problem``, of ``problem_of``.
 
     Raises:
         TypeError, ValueError: an argument is wrong; the message names it.
@@ -321,24 +427,57 @@ class Search(Study):
     NAME: ClassVar[str] = "tune"
     TITLE: ClassVar[str] = "What reaches a loss soonest"
 
-    model: str = option("mlp", "what is trained", choices=NETWORKS)
-    loss_fraction: float = option(0.1, "ε, the share of the initial loss to reach")
+    discipline: str | None = option(
+        None,
+        f"that alone is tried: one of {', '.join(DISCIPLINE_WORDS)} (default: those of the paper are "
+        "compared)",
+        metavar="NAME[:...]",
+    )
+    threads: int | None = option(
+        None, "the most to try (default: all processors)", _most, type=threads_of
+    )
+    lr: float | None = option(
+        None,
+        f"the first step size to try (default: {_FIRST_LR:g} of sgd, else the rule's own)",
+        group=RULE,
+    )
+    loss_fraction: float | None = option(
+        None,
+        "ε, the share of the initial loss to reach "
+        f"(default: {LOSS_FRACTION:g}; {_OF_CLICKS:g} of models of clicks)",
+    )
     seconds: float = option(60.0, "budget")
-    threads: int | None = option(None, "the most to try (default: all processors)")
     batch_sizes: tuple[int, ...] = option(BATCH_SIZES, "those to try", command=False)
-    seed: int = option(0, "of the first trials")
-    init: str = option("he", "initialisation", choices=INITIALISATIONS)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, why in NOT_TUNED.items():
+            if getattr(self, name) not in (None, False):
+                raise ValueError(f"--{name} is not for tune: {why}")
+
+    @property
+    def share(self) -> float:
+        """ε."""
+        return _share(self.loss_fraction, of_clicks=self.of_clicks)
 
     def conditions(self, data: Data) -> Record:
+        """Of the words of a job those that are not the default, as of before there were others."""
         found = super().conditions(data)
-        del found["seconds"]
-        return {**found, "batch_sizes": self.batch_sizes}
+        for item in dataclasses.fields(Job):
+            unsaid = item.name not in _TOLD and getattr(self, item.name) == item.default
+            if unsaid or item.name in ("seconds", "test"):
+                found.pop(item.name, None)
+        if self.schedule:
+            found["schedule"] = self.schedule
+        return {**found, "loss_fraction": self.share, "batch_sizes": self.batch_sizes}
 
     @classmethod
     def of(cls, records: Sequence[Record]) -> Search:
-        made = records[0]["conditions"]
-        names = ("model", "loss_fraction", "threads", "seed", "init")
-        return cls(**{name: made[name] for name in names}, batch_sizes=tuple(made["batch_sizes"]))
+        known = {item.name for item in dataclasses.fields(cls)} - {"data"}
+        made: Record = records[0]["conditions"]
+        words: Record = {name: made[name] for name in made.keys() & known}
+        several = {name: tuple(value) for name, value in words.items() if isinstance(value, list)}
+        return cls(**{**words, **several})
 
     def settings(self) -> list[Record]:
         """None of them is known before the first has ended."""
@@ -354,16 +493,24 @@ class Search(Study):
     def runs(
         self,
         records: Sequence[Record],
-        data: Dataset,
+        data: Any,
         begin: Callable[[Record], bool],
         progress: Callable[[Any], object],  # noqa: ARG002
     ) -> Iterator[Record]:
-        search, model = self._search(data), build_model(self.model, data)
+        def trained(candidate: Candidate, seed: int, until: Until) -> TrainResult:
+            words = dataclasses.replace(self, lr=candidate.lr, seed=seed)
+            how = {**words.choices(), **candidate.how}
+            tables = make_tables(data.model, words, how["rule"], how["staleness"])
+            how["init"] = Init(self.init, tables)
+            observe = Observe(every=self.evaluate_every)
+            return train(data.model, data.train, until=until, observe=observe, **how)
+
+        search = self._search(data)
         for candidate, seed in search.after(records):
             setting = _setting(candidate, seed)
             if not begin(setting):
                 return
-            trial = search.run(model, data, candidate, seed)
+            trial = search.run(trained, candidate, seed)
             if search.interrupted:
                 raise KeyboardInterrupt
             measured = {"seconds": trial.seconds, "outcome": trial.outcome}
@@ -390,12 +537,16 @@ class Search(Study):
 
     def tuning(self, records: Sequence[Record]) -> Tuning:
         """What records come to; RuntimeError where none reached ε."""
-        search = _Search(self.loss_fraction, self.init, self.seconds, (), 1, self.seed)
+        search = _Search(self.share, self.seconds, (), 1, self.seed)
         search.trials = [trial_of(record) for record in records]
-        ranking = search.ranking()
-        if not ranking:
-            raise RuntimeError(_unreached(self.loss_fraction, self.seconds))
-        return Tuning(ranking[0], search.median(ranking[0]), tuple(search.trials))
+        return search.found()
+
+    def job(self, best: Candidate) -> Job:
+        """What ``leashed train`` is to be told."""
+        words = {item.name: getattr(self, item.name) for item in dataclasses.fields(Job)}
+        how = {**best.how, "mode": self.mode, "lr": best.lr, "loss_fraction": self.share}
+        how["discipline"] = None if best.discipline is None else word_of(best.discipline)
+        return Job(**{**words, **how, "seconds": None})
 
     def parts(self, records: Sequence[Record]) -> list[Part]:
         trials = [trial_of(record) for record in records]
@@ -406,22 +557,31 @@ class Search(Study):
             reached = sum(map(math.isfinite, mine))
             rows.append((middle, [str(candidate), f"{reached} of {len(mine)}", _soon(middle)]))
         rows.sort(key=lambda row: row[0])
-        note = f"Time to {self.loss_fraction:g} of the initial loss: the median of the trials."
+        note = f"Time to {self.share:g} of the initial loss: the median of the trials."
         header = ["choice", "trials that got there", "time"]
         return [Part(self.TITLE, Table(header, [row for _, row in rows]), note)]
 
     def text(self, records: Sequence[Record]) -> str:
-        """The best."""
+        """The best, and the command that trains so."""
         try:
             found = self.tuning(records)
         except RuntimeError:  # which the command tells
             return ""
-        return f"\n{duration(found.seconds):>12}  {found.best} (median)"
+        return f"\n{duration(found.seconds):>12}  {found.best} (median)\n{self.job(found.best).command()}"
 
     def _search(self, data: Any) -> _Search:
-        most = cores() if self.threads is None else checks.whole("threads", self.threads)
-        sizes = _sizes(self.batch_sizes, len(data))
-        return _Search(self.loss_fraction, self.init, self.seconds, sizes, most, self.seed)
+        how = self.choices()  # or an error
+        rule = self.rule and RULES[self.rule.partition(":")[0]]
+        return _Search(
+            self.share,
+            self.seconds,
+            _sizes(self.batch_sizes, len(data.train)),
+            cores() if self.threads is None else checks.whole("threads", self.threads),
+            self.seed,
+            given=_given(how["discipline"], how["mode"]),
+            sparse=isinstance(data.train, SparseDataset),
+            lr=_first_lr(rule, of_clicks=self.of_clicks) if self.lr is None else self.lr,
+        )
 
 
 def _soon(seconds: float) -> str:
@@ -430,7 +590,7 @@ def _soon(seconds: float) -> str:
 
 def _setting(candidate: Candidate, seed: int) -> Record:
     return {
-        "discipline": candidate.discipline.label,
+        "discipline": candidate.name,
         "threads": candidate.threads,
         "batch_size": candidate.batch_size,
         "lr": candidate.lr,
@@ -440,11 +600,13 @@ def _setting(candidate: Candidate, seed: int) -> Record:
 
 def trial_of(record: Record) -> Trial:
     """The trial of a record of ``Search``."""
-    setting, measured = record["setting"], record["measured"]
-    kinds = [Leashed(), *(discipline for discipline, _ in _disciplines(2))]
-    candidate = Candidate(
-        next(kind for kind in kinds if kind.label == setting["discipline"]),
-        *(setting[name] for name in ("threads", "batch_size", "lr")),
-    )
+    setting, measured, asked = (record[name] for name in ("setting", "measured", "conditions"))
+    known: list[Discipline | Mode] = [Leashed(), *(way for way, _ in _ways(None, 2))]
+    if "mode" in asked:
+        known.append(mode_of(asked["mode"]))
+    if "discipline" in asked:
+        known.append(discipline_of(asked["discipline"]))
+    all_of = (_by(way, *(setting[n] for n in ("threads", "batch_size", "lr"))) for way in known)
+    candidate = next(one for one in all_of if one.name == setting["discipline"])
     seconds = math.inf if measured["seconds"] is None else measured["seconds"]
     return Trial(candidate, setting["seed"], seconds, measured["outcome"], measured["elapsed"])

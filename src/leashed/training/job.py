@@ -1,11 +1,12 @@
 """What is trained, how, and until when, in words: a command's options, and the fields of a plan's file.
 
-Each field of :class:`Job` is an option of ``leashed train``, ``simulate``, ``cluster up``, where it
+Each field of :class:`Job` is an option of ``leashed train``, ``simulate``, ``tune``, ``cluster up``, where it
 goes with these, and a field of the table ``[train]`` of a plan. One that is added is one field.
 """
 
 from __future__ import annotations
 
+import shlex
 from argparse import ArgumentTypeError
 from dataclasses import dataclass, fields
 from typing import Any
@@ -28,15 +29,15 @@ from leashed.training.spelled import (
     staleness_of,
 )
 
-__all__ = ["GROUPS", "UNTIL", "Job", "threads_of"]
+__all__ = ["GROUPS", "RULE", "UNTIL", "Job", "threads_of"]
 
-_RULE = "update rule"
+RULE = "update rule"
 UNTIL = "stop rules"
 _CLICKS, _SPARSE = "models of clicks", "models of sparse rows"
 _RULE_OF_CLICKS = defaults.rule(of_clicks=True)
 
 GROUPS = {
-    _RULE: "NAME:key=value,... takes the arguments of the Python class or function",
+    RULE: "NAME:key=value,... takes the arguments of the Python class or function",
     _CLICKS: f"{', '.join(clicks.MODELS)}: with --data {clicks.WORD}, from the seed (default), or "
     "--data FILE in Criteo's format",
     _SPARSE: "--data FILE is in the libsvm or libffm format, or Criteo's; of the first two also with "
@@ -94,20 +95,20 @@ class Job(ProblemWords):
         None,
         f"one of {', '.join(RULES)}; such as adam:beta1=0.8,clip_norm=1 (default: sgd; "
         f"{type(_RULE_OF_CLICKS).__name__.lower()} of models of clicks)",
-        group=_RULE,
+        group=RULE,
         metavar="NAME[:...]",
     )
     lr: float | None = option(
         None,
         f"step size; default: {', '.join(f'{kind.LR:g} for {name}' for name, kind in RULES.items())}"
         f"; {_RULE_OF_CLICKS.lr} of models of clicks without --rule",
-        group=_RULE,
+        group=RULE,
     )
     schedule: tuple[str, ...] = option(
         (),
         f"of the step size, one of {', '.join(SCHEDULES)}; such as cosine:total=1000. "
         "A second one, warmup or scaled, changes the first",
-        group=_RULE,
+        group=RULE,
         metavar="NAME:...",
         action="append",
     )
@@ -115,20 +116,20 @@ class Job(ProblemWords):
         None,
         "decay the accumulated squares of "
         f"{', '.join(name for name, kind in RULES.items() if kind.SQUARES)} every T updates",
-        group=_RULE,
+        group=RULE,
         metavar="period=T[,decay=L,as_printed=true]",
     )
     staleness: str = option(
         "none",
         "what a gradient is multiplied by for its staleness: one of "
         f"{', '.join(POLICIES)}; such as power:k=2",
-        group=_RULE,
+        group=RULE,
         metavar="NAME[:...]",
     )
     stage_aware: float | None = option(
         None,
         "count staleness by sigmoid(LAMBDA |last update|) of each variable, and of each row",
-        group=_RULE,
+        group=RULE,
         metavar="LAMBDA",
     )
     loss_fraction: float | None = option(None, "loss at most this times the initial", group=UNTIL)
@@ -156,6 +157,16 @@ class Job(ProblemWords):
             "staleness": staleness_of(self, before),
             **{name: getattr(self, name) for name in ("threads", "batch_size", "seed", "init")},
         }
+
+    def command(self) -> str:
+        """``leashed train`` of it."""
+        words = ["leashed", "train"]
+        for item in fields(self):
+            if (value := getattr(self, item.name)) != item.default:
+                for one in value if isinstance(value, tuple) else (value,):
+                    option = f"--{item.name.replace('_', '-')}"
+                    words += [option] if one is True else [option, str(one)]
+        return shlex.join(words)
 
     def until(self, epochs: float | None) -> Until | None:
         """When it ends; where no field says, after so many epochs, or as such models end (None)."""
