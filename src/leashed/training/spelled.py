@@ -211,7 +211,9 @@ def _made(known: Mapping[str, Callable[..., T]], option: str, text: str) -> T:
 def _checked(found: object) -> None:
     """Also by the core, which knows what values a mode's numbers may have."""
     if isinstance(found, Mode):
-        _core.PolicyMachine(*found.machine(1, 1, 0.0))
+        name, settings = found.machine(1, 1, 0.0)
+        numbers: Any = settings
+        _core.PolicyMachine(name, numbers)
 
 
 def discipline_of(text: str, before: str = "--") -> Discipline:
