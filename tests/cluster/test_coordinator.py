@@ -272,14 +272,17 @@ def test_who_was_told_to_end_when_all_is_trained_has_not_all_of_it() -> None:
     assert talk.master.standing(talk.now)["state"] == "ended"
 
 
+@pytest.mark.parametrize("summing", [True, False])
 @pytest.mark.parametrize("there", [True, False])
 def test_who_stood_still_while_others_trained_the_rest_was_not_there_at_the_end(
-    there: bool,
+    there: bool, summing: bool
 ) -> None:
     """As where its machine slept: it wakes when all is trained, with parameters of long ago."""
     talk = Talk()
-    first = talk.join(1)
-    talk.join(2, index=1)
+    (joined, *_) = talk.say(1, Join("trainer", 0, "", summing=summing))
+    assert isinstance(joined, Welcome)
+    first = joined.id
+    talk.say(2, Join("trainer", 1, "", summing=summing))
     if there:
         talk.train(2)
     talk.wait(6, 2)
@@ -287,8 +290,11 @@ def test_who_stood_still_while_others_trained_the_rest_was_not_there_at_the_end(
     assert [past.why for past in talk.master.state.membership.past] == ["silent for 5 s"]
     early = {"left_early": 0.0}
     talk.say(2, Report(left=True, summary=early))
-    (welcome, *_) = talk.say(3, Join("trainer", 0, "", before=Rejoin("run", first)))
+    again = Join("trainer", 0, "", before=Rejoin("run", first), summing=summing)
+    (welcome, *_) = talk.say(3, again)
     assert isinstance(welcome, Welcome)
+    talk.wait(2, 3)
+    talk.say(3, Report(settled=talk.master.state.membership.epoch.number))  # it is alone in it
     talk.say(3, Report(left=True, summary=early))
     told = talk.master.standing(talk.now)
     assert told["state"] == "ended"

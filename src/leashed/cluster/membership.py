@@ -31,7 +31,8 @@ class Member(Struct):
         trouble: what keeps it from being in step with the others, as it tells.
         holds: it has the run's parameters, with which it has begun, or trained in an epoch.
         whole: when it left all batches were complete, and so in its parameters.
-        behind: it has come when all batches were complete, and was away while others trained some.
+        behind: it has come when all batches were complete, was away while others trained some, and has
+            summed with none of these since.
     """
 
     id: int
@@ -108,6 +109,7 @@ class Membership(Struct):
         epoch: the newest one; its number is 0 before the first.
         changed: since when there has been a change that needs a new epoch; None: there is none.
         failed: a round of the newest epoch has failed.
+        led: somebody is in the newest epoch who is not behind.
         broken: epochs that were given up because a round failed.
         came: when the first trainer came; None: none has.
         now: the time, as it was told last.
@@ -125,6 +127,7 @@ class Membership(Struct):
     epoch: Epoch = field(default_factory=lambda: Epoch(0, []))
     changed: float | None = None
     failed: bool = False
+    led: bool = False
     broken: int = 0
     came: float | None = None
     now: float = 0.0
@@ -271,6 +274,7 @@ class Membership(Struct):
         known = [m for m in ring if m.settled] or [m for m in ring if m.holds][:1]
         seats = [Seat(m.id, m.index, m.address, fresh=m not in known) for m in ring]
         self.epoch = Epoch(self.epoch.number + 1, seats, restored)
+        self.led = any(not member.behind for member in ring)
         self.broken += broken
         self.changed = None
         self.failed = False

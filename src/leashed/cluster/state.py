@@ -294,15 +294,18 @@ class State(Struct):
         elif isinstance(entry, LeftRing):
             self._take_back(entry, dead=False, apart=entry.apart)
             member = membership.members[entry.id]
-            # (Where parameters are summed, who is in step has what others have trained.)
-            member.whole = ledger.done and (member.holds if member.summing else not member.behind)
+            member.whole = ledger.done and not member.behind
             membership.leave(entry.id, entry.now)
         elif isinstance(entry, Settled):
-            membership.members[entry.id].settled = entry.epoch
-            membership.members[entry.id].holds = True
+            member = membership.members[entry.id]
+            member.settled, member.holds = entry.epoch, True
+            if member.summing and membership.led and entry.epoch == membership.epoch.number:
+                member.behind = False
         elif isinstance(entry, EpochMade):
             if entry.restored is not None:
                 ledger.restore(entry.restored)
+                for member in membership.members.values():
+                    member.behind = False
             if entry.by:
                 membership.members[entry.by].holds = True
             made = membership.next_epoch(
