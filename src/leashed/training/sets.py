@@ -345,7 +345,7 @@ def _datasets(
 
 def _of_arrays(given: Any) -> Any:
     """The data set that a pair of arrays is; whatever else is given as it is."""
-    if not isinstance(given, tuple) or len(given) != 2:
+    if not isinstance(given, tuple) or isinstance(given, Split) or len(given) != 2:
         return given
     return SparseDataset.from_csr(*given) if is_csr(given[0]) else Dataset.from_arrays(*given)
 
