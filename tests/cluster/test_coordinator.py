@@ -302,6 +302,106 @@ def test_who_stood_still_while_others_trained_the_rest_was_not_there_at_the_end(
     assert told["summaries"]["trainer-0"]["left_early"] == (not there)
 
 
+@pytest.mark.parametrize("summing", [True, False])
+def test_who_is_behind_is_so_whenever_it_comes_back(summing: bool) -> None:
+    talk = Talk()
+    (joined, *_) = talk.say(1, Join("trainer", 0, "", summing=summing))
+    assert isinstance(joined, Welcome)
+    talk.say(2, Join("trainer", 1, "", summing=summing))
+    talk.wait(6, 2)
+    talk.train(2)
+    talk.say(2, Report(left=True, summary={"left_early": 0.0}))
+    was = joined.id
+    for connection in (3, 4):  # its connection breaks once more
+        back = Join("trainer", 0, "", before=Rejoin("run", was), summing=summing)
+        (joined, *_) = talk.say(connection, back)
+        assert isinstance(joined, Welcome)
+        was = joined.id
+        if connection == 3:
+            talk.wait(6)
+    talk.say(4, Report(left=True, summary={"left_early": 0.0}))
+    told = talk.master.standing(talk.now)
+    assert told["state"] == "ended"
+    assert [told["summaries"][f"trainer-{k}"]["left_early"] for k in (0, 1)] == [1.0, 0.0]
+
+
+def test_who_comes_back_before_the_last_batch_has_not_what_others_trained() -> None:
+    """Where parameters are summed: it has not summed since."""
+    talk = Talk()
+    (joined, *_) = talk.say(1, Join("trainer", 0, "", summing=True))
+    assert isinstance(joined, Welcome)
+    talk.say(2, Join("trainer", 1, "", summing=True))
+    talk.wait(20, 1, 2)
+    for k in (1, 2):
+        talk.say(k, Report(settled=1))
+    said = talk.say(2, Report(want=1, batches=99))
+    (lease,) = [each for each in said if isinstance(each, Lease)]
+    talk.say(2, Report(used=[(lease.ticket, lease.count)]))
+    talk.wait(6, 2)
+    talk.say(3, Join("trainer", 0, "", before=Rejoin("run", joined.id), summing=True))
+    talk.train(2)
+    talk.master.closed(2, talk.now)
+    talk.say(3, Report(left=True, summary={}))
+    talk.wait(12)
+    assert talk.master.standing(talk.now)["state"] == "incomplete"
+
+
+def test_what_is_settled_counts_in_the_report_in_which_it_is_left() -> None:
+    talk = Talk()
+    (joined, *_) = talk.say(1, Join("trainer", 0, "", summing=True))
+    assert isinstance(joined, Welcome)
+    talk.say(2, Join("trainer", 1, "", summing=True))
+    talk.wait(20, 1, 2)
+    for k in (1, 2):
+        talk.say(k, Report(settled=1))
+    talk.wait(6, 2)
+    talk.train(2)
+    talk.say(3, Join("trainer", 0, "", before=Rejoin("run", joined.id), summing=True))
+    talk.wait(2, 2, 3)
+    epoch = talk.master.state.membership.epoch.number
+    talk.say(2, Report(settled=epoch))
+    talk.say(3, Report(settled=epoch, left=True, summary={"left_early": 0.0}))
+    assert talk.master.state.whole == {"trainer-0"}
+
+
+@pytest.mark.parametrize("how", ["told to end", "its file"])
+def test_a_sole_trainer_has_everything(how: str) -> None:
+    talk = Talk(trainers=1)
+    talk.join(1)
+    talk.train(1)
+    if how == "its file":
+        talk.master.closed(1, talk.now)
+        talk.say(2, Join("trainer", 0, "", kept=Kept("run", 10, [])))
+    at, told = (2, 0.0) if how == "its file" else (1, 1.0)
+    talk.say(at, Report(left=True, summary={"interrupted": told}))
+    assert talk.master.standing(talk.now)["state"] == "ended"
+    assert talk.master.over == "all trainers have finished"
+
+
+def test_a_run_is_incomplete_whose_last_trainer_has_crashed_when_all_is_trained() -> None:
+    talk = Talk()
+    for k in (1, 2):
+        talk.join(k, index=k - 1)
+    talk.say(1, Report(left=True, summary={}))  # by a rule of its own
+    talk.train(2)
+    talk.say(2, Report(left=True, summary={"crashed": 1.0}))
+    told = talk.master.standing(talk.now)
+    assert (told["state"], told["reason"]) == (
+        "incomplete", f"all trainers have finished{_NOBODY}; trainer-1 has crashed"
+    )  # fmt: skip
+
+
+def test_a_run_that_is_stopped_is_incomplete_where_nobody_has_all() -> None:
+    talk = Talk()
+    for k in (1, 2):
+        talk.join(k, index=k - 1)
+    talk.train(2)
+    talk.say(1, Report(left=True, summary={"interrupted": 1.0}))
+    talk.master.closed(2, talk.now)
+    talk.master.stop("stopped by SIGTERM", talk.now)
+    assert talk.master.standing(talk.now)["state"] == "incomplete"
+
+
 @pytest.mark.parametrize(
     ("trains", "finished", "there", "how"),
     [
@@ -321,7 +421,7 @@ def test_who_stops_a_run_leaves_it_as_it_is(
     if trains:
         talk.train(1)
     if finished:
-        talk.say(1, Report(summary={"loss": 1.0}))
+        talk.say(1, Report(left=True, summary={"loss": 1.0}))
     if not there:
         for k in (1 + finished, 2):
             talk.master.closed(k, talk.now)

@@ -413,6 +413,8 @@ class Coordinator:
             member.trouble = report.trouble
         if done := [ticket for ticket, used in report.used if self._use(member, ticket, used)]:
             self._send(connection, Done(done))
+        if report.settled > member.settled and member.role == "trainer":
+            self._record(Settled(member.id, report.settled))
         if report.left and not member.left:  # also with its last word: what it tells counts
             self._waiting.pop(member.id, None)
             used = self.state.ledger.used(member.id)
@@ -426,8 +428,6 @@ class Coordinator:
 
     def _trainer(self, connection: int, member: Member, report: Report, now: float) -> None:
         membership = self.state.membership
-        if report.settled > member.settled:
-            self._record(Settled(member.id, report.settled))
         membership.broke(report.broken, now)
         if report.asks:
             self._send(connection, self.state.ledger.account)
@@ -569,6 +569,8 @@ class Coordinator:
                     f"stopped before its end: {', '.join(cut)}{self._left()}", now, "incomplete"
                 )
             else:
+                if how == "ended" and self.state.ledger.done and not self._complete():
+                    how = "incomplete"
                 self.stop(f"all trainers have finished{self._words()}", now, how)
             return
         waits = crashed or (left and len(cut) == finished)  # for one that goes on
@@ -599,7 +601,7 @@ class Coordinator:
         trains = any(member.role == "trainer" for member in state.membership.members.values())
         if (done or not trains) and not any(map(_has_result, self._told().values())):
             return "failed"
-        return "ended" if done else "incomplete"
+        return "ended" if self._complete() else "incomplete"
 
     def _told(self) -> dict[str, dict[str, float]]:
         """The last words of trainers, by name."""

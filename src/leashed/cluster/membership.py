@@ -31,8 +31,8 @@ class Member(Struct):
         trouble: what keeps it from being in step with the others, as it tells.
         holds: it has the run's parameters, with which it has begun, or trained in an epoch.
         whole: when it left all batches were complete, and so in its parameters.
-        behind: it has come when all batches were complete, was away while others trained some, and has
-            summed with none of these since.
+        behind: it was away while others trained, and has not what these have: of those who sum until it
+            has with one that is not, of others where it has come when all batches were complete.
     """
 
     id: int
@@ -76,7 +76,7 @@ class Past(Struct):
         before: the id that its process had until it was taken for dead; 0: the process was new.
         counters: what its process had counted, as it was told last; with its last word.
         counted: when that was; None: it had told nothing.
-        done: whether all batches were complete when it went.
+        done: whether all batches were complete when it went, and in its parameters.
     """
 
     id: int
@@ -109,7 +109,7 @@ class Membership(Struct):
         epoch: the newest one; its number is 0 before the first.
         changed: since when there has been a change that needs a new epoch; None: there is none.
         failed: a round of the newest epoch has failed.
-        led: somebody is in the newest epoch who is not behind.
+        unled: the newest epoch in which all were behind; 0: none.
         broken: epochs that were given up because a round failed.
         came: when the first trainer came; None: none has.
         now: the time, as it was told last.
@@ -127,7 +127,7 @@ class Membership(Struct):
     epoch: Epoch = field(default_factory=lambda: Epoch(0, []))
     changed: float | None = None
     failed: bool = False
-    led: bool = False
+    unled: int = 0
     broken: int = 0
     came: float | None = None
     now: float = 0.0
@@ -274,7 +274,8 @@ class Membership(Struct):
         known = [m for m in ring if m.settled] or [m for m in ring if m.holds][:1]
         seats = [Seat(m.id, m.index, m.address, fresh=m not in known) for m in ring]
         self.epoch = Epoch(self.epoch.number + 1, seats, restored)
-        self.led = any(not member.behind for member in ring)
+        if all(member.behind for member in ring):
+            self.unled = self.epoch.number
         self.broken += broken
         self.changed = None
         self.failed = False

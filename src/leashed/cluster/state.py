@@ -267,8 +267,13 @@ class State(Struct):
                 summing=entry.summing, kept=entry.kept,
             )  # fmt: skip
             _same("id", member.id, entry.id)
-            away = not any(each.id == entry.before and each.done for each in membership.past)
-            member.behind = ledger.done and away
+            there = any(each.id == entry.before and each.done for each in membership.past)
+            kept = (
+                entry.kept is not None and entry.kept.next == ledger.total and not entry.kept.open
+            )
+            # (Who sums is so until it has done so; of others nothing tells when they have caught up.)
+            some = ledger.complete > ledger.resumed if member.summing else ledger.done
+            member.behind = some and not (there or kept)
             self.fingerprint |= entry.fingerprint
         elif isinstance(entry, Removed):
             member = membership.members[entry.id]
@@ -280,12 +285,13 @@ class State(Struct):
                 finished=entry.summary is not None,
                 counters={**entry.counters, **(entry.summary or {})},
                 counted=entry.counted,
-                done=ledger.done,
+                done=ledger.done and not member.behind,
             )
             if entry.summary is not None:
                 told = self.summaries[member.name] = dict(entry.summary)
                 # (Who was told to end has not what others had computed by then.)
-                if member.whole and not told.get("interrupted"):
+                alone = membership.trainers == 1
+                if member.whole and (alone or not told.get("interrupted")):
                     self.whole.add(member.name)
                 else:
                     self.whole.discard(member.name)
@@ -298,9 +304,10 @@ class State(Struct):
             membership.leave(entry.id, entry.now)
         elif isinstance(entry, Settled):
             member = membership.members[entry.id]
-            member.settled, member.holds = entry.epoch, True
-            if member.summing and membership.led and entry.epoch == membership.epoch.number:
+            member.settled = entry.epoch
+            if member.summing and entry.epoch > membership.unled:
                 member.behind = False
+            member.holds |= not member.behind
         elif isinstance(entry, EpochMade):
             if entry.restored is not None:
                 ledger.restore(entry.restored)
