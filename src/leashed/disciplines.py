@@ -38,6 +38,7 @@ class Discipline(Value, ABC):
         """The name in tables and plots, after leashed-sgd, section V."""
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Sequential(Discipline):
     """SEQ: one thread, plain SGD (leashed-sgd, eq. 1)."""
 
@@ -49,6 +50,7 @@ class Sequential(Discipline):
         return "SEQ"
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Synchronous(Discipline):
     """SYNC: all threads compute a gradient on the same parameters; the mean of their gradients is
     one update. Statistically a batch ``threads`` times as large.
@@ -62,6 +64,7 @@ class Synchronous(Discipline):
         return "SYNC"
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Locked(Discipline):
     """ASYNC: asynchronous SGD with a lock around every copy and every update (leashed-sgd,
     Algorithm 2).

@@ -159,6 +159,7 @@ class _Summing(Mode):
         return bool(getattr(self, one.name) != one.default)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Sync(_Summing):
     """The barrier: an update is the mean of a gradient of each worker, on the parameters before it.
 
@@ -184,6 +185,7 @@ class BSP(_Summing):
     b2: int | None = None
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class ASP(Mode):
     """Every gradient is an update, and nobody waits."""
 
@@ -381,12 +383,14 @@ class SHAT(Mode):
             checks.real("base", self.base, 1.0)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class SHATRoot(Mode):
     """SHAT with 1 - s/√n (shat, SHAT-root)."""
 
     NAME: ClassVar[str] = "shat_root"
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Ensemble(Mode):
     """Models of the workers' own that never mix (shat, ENSEMBLE). What is evaluated is one model whose
     parameters are the mean of theirs, not the mean of what they predict.
@@ -430,6 +434,7 @@ class ADPSGD(Mode):
     seed: int = 0
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class DPSGD(Mode):
     """D-PSGD: all wait for all, then neighbours on a ring meet in pairs."""
 

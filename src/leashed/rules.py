@@ -195,6 +195,7 @@ class Momentum(Stepping):
         self._share("dampening")
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Nesterov(Momentum):
     """SGD with Nesterov's momentum: b ← μ b + g, θ ← θ − η (g + μ b).
     ``torch.optim.SGD(momentum=μ, nesterov=True)``.

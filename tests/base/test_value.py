@@ -5,10 +5,12 @@ from __future__ import annotations
 import copy
 import dataclasses
 import pickle
+from dataclasses import dataclass, field
 
 import pytest
 
 import leashed as lsh
+from leashed.base.value import Value
 from leashed.models.layers import Dense, ReLU
 
 OF_EACH = (
@@ -37,3 +39,26 @@ def test_a_value_is_equal_hashed_shown_and_frozen(value, other, shown):
             setattr(value, name, 1)
     with pytest.raises(dataclasses.FrozenInstanceError, match="cannot delete field"):
         del value.unknown
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        lsh.Nesterov, lsh.modes.Sync, lsh.modes.ASP, lsh.Sequential, lsh.Locked, lsh.models.ReLU,
+        lsh.models.DataNorm, lsh.tables.RowwiseAdagrad,
+    ],
+)  # fmt: skip
+def test_an_unknown_argument_is_told_by_the_class_that_was_called(kind):
+    with pytest.raises(TypeError, match=rf"^{kind.__name__}\.__init__\(\) got an unexpected"):
+        kind(unknown=1)
+
+
+def test_fields_that_are_not_compared_or_shown_are_not():
+    @dataclass(frozen=True, eq=False, repr=False)
+    class Noted(Value):
+        x: int
+        note: str = field(default="", compare=False, repr=False)
+
+    assert Noted(1, "a") == Noted(1, "b")
+    assert hash(Noted(1, "a")) == hash(Noted(1, "b"))
+    assert repr(Noted(1, "a")).endswith("Noted(x=1)")

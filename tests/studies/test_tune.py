@@ -138,6 +138,8 @@ def test_the_command_that_it_prints_trains_so(
         ("--stream", "--stream is not for tune: .*leave it out, and --data is read into memory"),
         ("--days a b", "--days is not for tune: .*give --data one of the files"),
         ("--epochs 2", "--epochs is not for tune: a trial ends at --loss-fraction"),
+        ("--updates 0", "--updates is not for tune: a trial ends at --loss-fraction"),
+        ("--seconds -1", "seconds"),
         ("--threads auto", 'threads "auto" is not for tune, .*leave it out'),
         ("--mode asp --discipline hogwild", "discipline is not for runs with a mode"),
         ("--mode bogus", "--mode 'bogus' is unknown"),

@@ -12,8 +12,7 @@ class Value:
     """Base of frozen dataclasses that are equal, hashed and shown by their fields.
 
     ``@dataclass`` compiles a method for each of that, for each class, whenever its module is imported.
-    These are compiled once, so such a class is a ``@dataclass(frozen=True, eq=False, repr=False)``,
-    and one without fields of its own needs no decorator.
+    These are compiled once, so such a class is a ``@dataclass(frozen=True, eq=False, repr=False)``.
     """
 
     def __eq__(self, other: object) -> bool:
@@ -25,7 +24,7 @@ class Value:
         return hash(_values(self))
 
     def __repr__(self) -> str:
-        names = (one.name for one in fields(cast("Any", self)))
+        names = (one.name for one in fields(cast("Any", self)) if one.repr)
         told = (f"{name}={getattr(self, name)!r}" for name in names)
         return f"{type(self).__qualname__}({', '.join(told)})"
 
@@ -37,4 +36,4 @@ class Value:
 
 
 def _values(of: object) -> tuple[Any, ...]:
-    return tuple(getattr(of, one.name) for one in fields(cast("Any", of)))
+    return tuple(getattr(of, one.name) for one in fields(cast("Any", of)) if one.compare)

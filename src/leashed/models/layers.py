@@ -95,6 +95,7 @@ class MaxPool(Layer):
         return self.NATIVE, {"size": self.size, "stride": self.stride or self.size}
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class ReLU(Layer):
     """max(0, x)."""
 
@@ -124,6 +125,7 @@ class BatchNorm(Layer):
         object.__setattr__(self, "eps", checks.real("eps", self.eps, 1e-12, allow=True))
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class DataNorm(Layer):
     """Data normalisation (extreme-scale-asgd, eq. 10): scale · x / E(x) − shift, of graphs. E(x) is
     the mean of the mini-batch, and gradients flow through it; where |E(x)| is below 10⁻³ it counts

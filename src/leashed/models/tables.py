@@ -94,6 +94,7 @@ def normal(sigma: float) -> Initial:
     return Initial("normal", (("sigma", checks.step("sigma", sigma)),))
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class RowwiseAdagrad(Adagrad):
     """Adagrad with one value of state for a whole row of a table (Gupta, Bengio and Weston, 2014):
     v ← v + Σ g² / dim, θ ← θ − η g / (√v + ε). A table's memory is half of ``Adagrad``'s.

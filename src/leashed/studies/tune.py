@@ -452,8 +452,10 @@ class Search(Study, Job):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name, why in NOT_TUNED.items():
-            if getattr(self, name) not in (None, False):
+            given = getattr(self, name)
+            if given is not None and given is not False:
                 raise ValueError(f"--{name} is not for tune: {why}")
+        checks.real("seconds", self.seconds, 0.0)
 
     @property
     def share(self) -> float:
