@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from typing import Any, TypeAlias
 
 from leashed.base import checks
@@ -190,21 +190,25 @@ class Vocabulary:
 
 IdColumn: TypeAlias = "Id | Hashed | Vocabulary"
 Column: TypeAlias = "Label | Target | Weight | Number | Id | Hashed | Vocabulary"
+_KINDS: dict[str, Any] = {
+    kind.__name__.lower(): kind for kind in (Label, Target, Weight, Number, Id, Hashed, Vocabulary)
+}
 
 
 class Schema:
-    """Columns by name, checked: one of them is a label or a target, and one a number or an id."""
+    """Columns by name, checked: one of them is a label or a target, and one a number or an id. Two are
+    the same that have the same columns in the same order.
+    """
 
     def __init__(self, columns: Mapping[str, Column]) -> None:
         if not isinstance(columns, Mapping):
             raise TypeError(
                 f"columns must be a mapping from names to Label(), Number(), …, got {columns!r}"
             )
-        kinds = (Label, Target, Weight, Number, Id, Hashed, Vocabulary)
         for name, column in columns.items():
             if not isinstance(name, str):
                 raise TypeError(f"columns must be named by str, got {name!r}")
-            if not isinstance(column, kinds):
+            if not isinstance(column, tuple(_KINDS.values())):
                 raise TypeError(
                     f"columns[{name!r}] must be Label(), Number() or another of leashed.stream, "
                     f"got {column!r}"
@@ -225,9 +229,47 @@ class Schema:
         if not self.numbers and not ids:
             raise ValueError("columns must have a Number() or an id; got neither")
 
+    @classmethod
+    def from_json(cls, columns: Mapping[str, Any]) -> Schema:
+        """Of what ``to_json`` gave, or somebody wrote. ValueError where it is no such thing; the message
+        names the column.
+        """
+        return cls({name: _column(name, told) for name, told in columns.items()})
+
+    def to_json(self) -> dict[str, dict[str, Any]]:
+        """By name, as JSON's own types: each column's kind, and what differs from its defaults."""
+        return {name: _told(column) for name, column in self.columns.items()}
+
     def native(self) -> list[tuple[Any, ...]]:
         """As the core takes them."""
         return [_native(name, column) for name, column in self.columns.items()]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Schema) and list(self.columns.items()) == list(
+            other.columns.items()
+        )
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.columns.items()))
+
+
+def _column(name: str, told: object) -> Any:
+    if not isinstance(told, Mapping) or told.get("kind") not in _KINDS:
+        raise ValueError(f'column {name!r} must have a "kind", one of {", ".join(_KINDS)}')
+    settings = {key: value for key, value in told.items() if key != "kind"}
+    try:
+        return _KINDS[told["kind"]](**settings)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"column {name!r}: {error}") from error
+
+
+def _told(column: Column) -> dict[str, Any]:
+    told: dict[str, Any] = {"kind": type(column).__name__.lower()}
+    for one in fields(column):
+        value = getattr(column, one.name)
+        if one.default is MISSING or value != one.default:
+            told[one.name] = list(value) if isinstance(value, tuple) else value
+    return told
 
 
 def _native(name: str, column: Column) -> tuple[Any, ...]:

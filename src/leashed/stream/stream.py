@@ -183,7 +183,7 @@ class Stream(ABC):
     def columns(self) -> Columns:
         """What models keep of the columns that they were trained on."""
         bags = tuple(f for f, many in enumerate(self._many) if many)
-        return Columns(self.number_names, self.names, bags)
+        return Columns(self.number_names, self.names, bags, schema=self._schema)
 
     def single(self, feature: str) -> int:
         """The number of a feature among those that are ids, which has one a row.
@@ -229,7 +229,13 @@ class Stream(ABC):
         x, ids, bags, y, weights = taken
         if not self.names:
             return Dataset(
-                x, y, self.classes, name=self.name, weights=weights, names=self.number_names
+                x,
+                y,
+                self.classes,
+                name=self.name,
+                weights=weights,
+                names=self.number_names,
+                schema=self._schema,
             )
         columns: Any = ids
         if bags:
@@ -247,6 +253,7 @@ class Stream(ABC):
             weights,
             skipped=skipped,
             number_names=self.number_names,
+            schema=self._schema,
         )
 
     def __repr__(self) -> str:
