@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import copy
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -147,6 +148,7 @@ class Stream(ABC):
         self.bounds = tuple(column.bound for column in schema.ids.values())
         self.classes = schema.classes
         self._schema, self._options = schema, options
+        self._labelled = True
         self._many = tuple(column.between is not None for column in schema.ids.values())
 
     @property
@@ -184,6 +186,16 @@ class Stream(ABC):
         """What models keep of the columns that they were trained on."""
         bags = tuple(f for f, many in enumerate(self._many) if many)
         return Columns(self.number_names, self.names, bags, schema=self._schema)
+
+    def unlabelled(self) -> Stream:
+        """The same rows without what they are to give, and how much they count: these columns need not
+        be there, and are not read. Labels are 0 then.
+
+            model.predict(result.parameters, rows.unlabelled().read(), result.tables)
+        """
+        found = copy.copy(self)
+        found._labelled = False
+        return found
 
     def single(self, feature: str) -> int:
         """The number of a feature among those that are ids, which has one a row.
