@@ -341,9 +341,9 @@ def test_models_of_numbers_take_tables():
     result = lsh.train(lsh.models.mlp(3, [4], 2), table, label="clicked", until=until)
     assert result.config["columns"]["numbers"] == ["price", "age", "rooms"]
     linear = lsh.models.linear_regression(2)
-    values = table.select(["price", "age", "rooms"])
-    result = lsh.train(linear, values, label="price", until=until, rule=lsh.SGD(0.001))
-    assert result.config["columns"]["schema"]["price"]["kind"] == "target"
+    values = plain().select(["price", "age", "cost"])
+    result = lsh.train(linear, values, label="cost", until=until, rule=lsh.SGD(0.001))
+    assert result.config["columns"]["schema"]["cost"]["kind"] == "target"
 
 
 def test_arguments_of_tables_are_refused_elsewhere():

@@ -18,7 +18,7 @@ from leashed.base import checks
 from leashed.base.machine import cores
 from leashed.datasets import Bags, ClickDataset, Dataset, text
 from leashed.datasets.columns import Columns
-from leashed.datasets.fields import Schema
+from leashed.datasets.fields import Column, Schema
 
 __all__ = ["BadLine", "Opened", "Options", "Parts", "ReadCounts", "Stream"]
 
@@ -186,6 +186,11 @@ class Stream(ABC):
         """What models keep of the columns that they were trained on."""
         bags = tuple(f for f, many in enumerate(self._many) if many)
         return Columns(self.number_names, self.names, bags, schema=self._schema)
+
+    @property
+    def schema(self) -> dict[str, Column]:
+        """What each column becomes, by its name: for other files of the same columns."""
+        return dict(self._schema.columns)
 
     def unlabelled(self) -> Stream:
         """The same rows without what they are to give, and how much they count: these columns need not
