@@ -235,8 +235,7 @@ std::optional<std::uint64_t> id_of(const IdEncoder& encoder, Cell cell) {
   if (cell.kind == Cell::Kind::real) {
     if (std::isnan(cell.real)) return encoder("");
     if (!(std::abs(cell.real) < kExact) || cell.real != std::trunc(cell.real)) return std::nullopt;
-    cell = {Cell::Kind::whole,
-            static_cast<std::uint64_t>(static_cast<std::int64_t>(cell.real))};
+    cell = {Cell::Kind::whole, static_cast<std::uint64_t>(static_cast<std::int64_t>(cell.real))};
   }
   const bool is_number = cell.kind == Cell::Kind::whole || cell.kind == Cell::Kind::unsigned_whole;
   switch (cell.kind) {
@@ -271,9 +270,7 @@ std::string_view plain_format(const ArrowSchema& schema) {
 bool is_word(const ArrowSchema& schema) {
   return is_one_of(plain_format(schema), kWhole) || is_text(plain_format(schema));
 }
-bool is_id(const ArrowSchema& schema) {
-  return is_word(schema) || is_one_of(schema.format, "fg");
-}
+bool is_id(const ArrowSchema& schema) { return is_word(schema) || is_one_of(schema.format, "fg"); }
 bool is_list_of_ids(const ArrowSchema& schema) {
   return is_list(schema.format) && is_word(*schema.children[0]);
 }

@@ -61,7 +61,7 @@ class Number:
         log: take ln(1 + max(x, 0)) of it, which brings counts into a range that networks learn from.
         missing: what an empty field is, after ``log``. Default: a bad line.
         of: the column of dates or timestamps that it is a part of, whatever it is itself called.
-        part: ``"years"`` since 2000, with their fraction, or whole numbers from 0: ``"month"``,
+        part: ``"years"`` since 2020, with their fraction, or whole numbers from 0: ``"month"``,
             ``"weekday"``, from Monday, and ``"hour"``, in the column's time zone.
 
     Raises:

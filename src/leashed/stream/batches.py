@@ -24,7 +24,7 @@ __all__ = [
 
 _BATCH = 65_536  # rows in memory at once
 _YEAR = 365.25 * 86400e6  # microseconds
-_FIRST = 946_684_800_000_000  # 2000, in microseconds since 1970
+_FIRST = 1_577_836_800_000_000  # 2020, in microseconds since 1970
 _PARQUET = (".parquet", ".parq", ".pq")
 _NUMBERS = (Number, Label, Target, Weight)
 
@@ -53,7 +53,7 @@ def is_parquet(path: object) -> bool:
 
 def parquet_files(path: Paths) -> list[Path]:
     """The files, in order: of a folder those in it, by name."""
-    several = [path] if isinstance(path, (str, os.PathLike)) else path
+    several: Any = [path] if isinstance(path, (str, os.PathLike)) else path
     found: list[Path] = []
     for each in several:
         if isinstance(each, (str, os.PathLike)) and Path(each).is_dir():

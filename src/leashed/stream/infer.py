@@ -107,7 +107,7 @@ def infer(source: Any, *, label: str, rows: int = _ROWS, ids: bool = True) -> In
     text                     ``Vocabulary`` where there are at most 32 different ones, else ``Hashed``
     lists, and in CSV whole  ``Id`` or, of text, ``Hashed``, with ``between``
     numbers apart by `` |;``
-    timestamps, dates        years since 2000 as a ``Number``; weekday and hour, each as an ``Id``
+    timestamps, dates        years since 2020 as a ``Number``; weekday and hour, each as an ``Id``
     ======================== =====================================================================
 
     A number is ``log`` where none is below 0 and one above 10; where it is missing it is the mean. An id
@@ -212,7 +212,8 @@ class _Values:
         column = column.combine_chunks()
         column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
         if pa.types.is_dictionary(column.type):
-            column = column.cast(column.type.value_type)
+            column = _without_views(column.dictionary).take(column.indices)
+        column = _without_views(column)
         self.type, self.rows = column.type, len(column)
         kinds = pa.types
         self.is_text = any(
@@ -252,6 +253,12 @@ class _Values:
     def different(self) -> Any:
         """Each value once."""
         return self.there.unique()
+
+
+def _without_views(column: Any) -> Any:
+    """Text as most functions of pyarrow take it."""
+    pa = arrow("infer")
+    return column.cast(pa.large_string()) if pa.types.is_string_view(column.type) else column
 
 
 def _label(values: _Values) -> Column:
@@ -326,12 +333,12 @@ def _number(values: Any, log: bool | None = None) -> Number:
 
 
 def _words(values: _Values, different: Any) -> Column:
+    if values.of_text and (between := _between(different.to_pylist()[:1000])):
+        return Id(between=between)
     if values.rows >= _LEAST and len(different) <= _FEW_WORDS:
         words = different.to_pylist()
         if all(isinstance(word, str) for word in words):
             return Vocabulary(sorted(words))
-    if values.of_text and (between := _between(different.to_pylist()[:1000])):
-        return Id(between=between)
     return Hashed()
 
 

@@ -297,7 +297,7 @@ def rows_of(
         )
     rows = streams.table(data, columns, label=label, ids=of_ids)
     if is_table(validation):
-        validation = streams.table(validation, rows.columns.schema.columns).read()
+        validation = streams.table(validation, rows.schema).read()
     in_files = isinstance(data, (str, os.PathLike))
     return rows if in_files and of_ids else rows.read(), validation
 
