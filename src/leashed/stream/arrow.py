@@ -11,7 +11,7 @@ from leashed.datasets.text import PLACES
 from leashed.stream.batches import with_parts
 from leashed.stream.stream import Options, Stream
 
-__all__ = ["ArrowStream", "arrow"]
+__all__ = ["arrow"]
 
 
 def arrow(
@@ -56,10 +56,10 @@ def arrow(
             "source must have __arrow_c_stream__, as tables of pyarrow, polars and pandas do, or be "
             f"a function that makes such, got {type(source).__name__}"
         )
-    return ArrowStream(source, Schema(columns), Options(bad, threads, shuffle, seed), name)
+    return _Arrow(source, Schema(columns), Options(bad, threads, shuffle, seed), name)
 
 
-class ArrowStream(Stream):
+class _Arrow(Stream):
     """Of what has ``__arrow_c_stream__``, or of a function that makes it."""
 
     def __init__(self, source: Any, schema: Schema, options: Options, name: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from leashed.datasets.fields import Column, Schema
 from leashed.datasets.files import Paths, check_readable
-from leashed.stream.arrow import ArrowStream, arrow
+from leashed.stream.arrow import _Arrow, arrow
 from leashed.stream.batches import is_parquet, is_table, parquet_batches, parquet_files
 from leashed.stream.infer import infer
 from leashed.stream.schema import schema
@@ -116,7 +116,7 @@ def _known(
     return found
 
 
-class _Parquet(ArrowStream):
+class _Parquet(_Arrow):
     def __init__(self, files: list[Path], columns: Mapping[str, Column], options: Options) -> None:
         others = f" and {len(files) - 1} more" if len(files) > 1 else ""
         super().__init__(None, Schema(columns), options, str(files[0]) + others)

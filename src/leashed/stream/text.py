@@ -12,7 +12,7 @@ from leashed.base import checks
 from leashed.datasets.fields import Column, Schema
 from leashed.datasets.files import Paths, check_readable, is_repeatable, name_of, paths_of
 from leashed.datasets.text import CRITEO, PART_BYTES, PLACES, Text
-from leashed.stream.arrow import ArrowStream
+from leashed.stream.arrow import _Arrow
 from leashed.stream.batches import csv_batches
 from leashed.stream.stream import Options, Stream
 
@@ -150,7 +150,7 @@ class _Text(Stream):
         )
 
 
-class _Moments(ArrowStream):
+class _Moments(_Arrow):
     """Of which some columns are parts of dates in text."""
 
     def __init__(
