@@ -53,6 +53,8 @@ def _shape(rows: Rows, dense: int | None, categories: int | None) -> _Shape:
         counts: list[int | None] = [rows] * many
     else:
         counts = list(rows)
+        if not counts:
+            raise ValueError("rows must name at least one table; categories=0 is without")
     if not dense and not counts:
         raise ValueError("dense and categories must not both be 0: there would be nothing to read")
     return _Shape(dense, counts)
@@ -76,7 +78,7 @@ class _Open:
         rows, dense = self.rows, numbers if self.dense is None else self.dense
         if self.categories is None and (rows is None or not isinstance(rows, Iterable)):
             rows = [bound if rows is None else rows for bound in bounds]
-            return self.build(rows, dense=dense, categories=len(bounds))
+            return self.build(rows or None, dense=dense, categories=len(bounds))
         return self.build(rows, dense=dense, categories=self.categories)
 
 

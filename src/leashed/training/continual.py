@@ -131,7 +131,9 @@ def continual(
     ``RuntimeWarning`` names the day: rows that came meanwhile are not trained on.
 
     Args:
-        model: of ``leashed.models``, of one output with the loss ``log_loss``.
+        model: of ``leashed.models``, of one output with the loss ``log_loss``. Where its shape follows
+            from the data, from the state in the folder or the first day; where that is a function, give
+            ``model.shaped(data)``.
         days: streams or data sets, in order, or functions without arguments that make them when
             their turn has come, and are looked at then; each is read twice. Days are known by their
             keys, or where there are none by their number: give the same ones again, and others
@@ -559,7 +561,7 @@ def _shaped(
     model: Graph, days: Iterable[OneDay] | Mapping[str, OneDay], folder: Path
 ) -> tuple[Graph, Iterable[OneDay] | Mapping[str, OneDay]]:
     """A model whose shape follows from data, for those of the run in the folder or else of the first
-    day; and the days.
+    day, where that is no function; and the days.
     """
     if not isinstance(model, Graph) or model.made_by is None:
         return model, days
@@ -575,7 +577,7 @@ def _shaped(
     first = next(rest, None)
     if not isinstance(days, (Mapping, Sequence)):
         days = () if first is None else chain([first], rest)
-    return model.shaped(first() if callable(first) else first), days
+    return model if callable(first) else model.shaped(first), days
 
 
 def _rows_in(tables: Mapping[str, Table]) -> int:
