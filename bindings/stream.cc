@@ -129,7 +129,7 @@ std::shared_ptr<PyRowStream> open_delimited(
     const std::string& header, std::vector<std::string> names, bool quotes, std::int32_t classes,
     std::vector<std::string> files, py::function open, bool again, std::size_t part_bytes,
     std::size_t threads, std::size_t places, std::uint64_t passes, bool skip_bad,
-    std::uint64_t window, std::uint64_t seed) {
+    std::uint64_t window, std::uint64_t seed, std::string target) {
   using Header = DelimitedSettings::Header;
   DelimitedSettings settings{{},
                              separators,
@@ -138,7 +138,8 @@ std::shared_ptr<PyRowStream> open_delimited(
                                                    : Header::detected,
                              std::move(names),
                              quotes,
-                             classes};
+                             classes,
+                             std::move(target)};
   for (const PyStreamColumn& column : columns) settings.columns.push_back(to_column(column));
   return of_text(std::make_unique<const Delimited>(std::move(settings)), std::move(files),
                  std::move(open), again, part_bytes,
@@ -470,7 +471,8 @@ void bind_stream(py::module_& m) {
         py::arg("header"), py::arg("names"), py::arg("quotes"), py::arg("classes"),
         py::arg("files"), py::arg("open"), py::arg("again"), py::arg("part_bytes"),
         py::arg("threads"), py::arg("places"), py::arg("passes"), py::arg("skip_bad"),
-        py::arg("window"), py::arg("seed"), "Rows of text files.");
+        py::arg("window"), py::arg("seed"), py::arg("target") = "",
+        "Rows of text files; `target`: without what they are to give, which is called so.");
   m.def(
       "open_svmlight", open_svmlight, py::kw_only(), py::arg("first"), py::arg("features"),
       py::arg("fields"), py::arg("classes"), py::arg("files"), py::arg("open"), py::arg("again"),

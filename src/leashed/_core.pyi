@@ -1372,9 +1372,10 @@ def open_delimited(
     skip_bad: bool,
     window: typing.SupportsInt | typing.SupportsIndex,
     seed: typing.SupportsInt | typing.SupportsIndex,
+    target: str = "",
 ) -> RowStream:
     """
-    Rows of text files.
+    Rows of text files; `target`: without what they are to give, which is called so.
     """
 
 def open_rows(

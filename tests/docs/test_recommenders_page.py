@@ -10,10 +10,32 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+pyarrow = pytest.importorskip("pyarrow")
+parquet = pytest.importorskip("pyarrow.parquet")
 PAGE = (Path(__file__).parents[2] / "docs" / "recommenders.md").read_text(encoding="utf-8")
 COMMAND = "import sys; from leashed.cli import main; sys.exit(main())"
+
+
+def write_parquet(folder: Path) -> None:
+    """What the page has for logs of one's own."""
+    draw = np.random.default_rng(0)
+    (folder / "clicks").mkdir()
+    for path in ("clicks/0.parquet", "clicks/1.parquet", "tomorrow.parquet"):
+        users = draw.integers(0, 50, 1000)
+        table = pyarrow.table(
+            {
+                "clicked": (draw.random(1000) < 0.1 + 0.8 * (users % 2)).astype(np.int64),
+                "user_id": users,
+                "price": draw.random(1000),
+                "device": draw.choice(["phone", "tablet"], 1000),
+            }
+        )
+        parquet.write_table(
+            table.drop_columns(["clicked"]) if path == "tomorrow.parquet" else table, folder / path
+        )
 
 
 @pytest.mark.process
@@ -26,7 +48,8 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     command.chmod(command.stat().st_mode | stat.S_IXUSR)
     path = os.pathsep.join([str(command.parent), os.environ["PATH"]])
     blocks = re.findall(r"```(sh|python)\n(.*?)```", PAGE, re.DOTALL)
-    assert [kind for kind, _ in blocks] == ["sh"] * 5 + ["python", "sh", "python"]
+    assert [kind for kind, _ in blocks] == ["sh"] * 5 + ["python", "sh", "python", "sh", "python"]
+    write_parquet(tmp_path)
     known: dict[str, object] = {}
     for kind, block in blocks:
         if kind == "python":
@@ -45,4 +68,6 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert day["name"] == "day-3.tsv.gz"
     assert 0.62 < day["yesterday"]["auc"] < day["yesterday"]["auc"] + 0.2 < 1
     assert len((tmp_path / "clicked.csv").read_text().splitlines()) == 20_000
+    assert len((tmp_path / "tomorrow.csv").read_text().splitlines()) == 1000
+    assert np.shape(known["clicked"]) == (1000, 1)
     assert "day-3.tsv.gz" in (tmp_path / "days.html").read_text()

@@ -252,7 +252,7 @@ def test_initial_values_are_those_of_a_chain():
         (lambda: Embedding(TableSpec("a", 2), "sequence"), "length is given for"),
         (lambda: Embedding(TableSpec("a", 2), length=3), "length is given for"),
         (lambda: TableSpec("a", 0), "dim must be at least 1"),
-        (lambda: models.dlrm(10, 8), "bottom must end in dim, 8"),
+        (lambda: models.dlrm(10, 8, bottom=(64, 16)), "bottom must end in dim, 8"),
         (lambda: models.dlrm([]), "rows must name at least one table"),
         (lambda: models.dcn(10, hidden=()), "hidden must have at least one width"),
         (lambda: models.dcn(10, weights="full"), "weights must be"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -310,7 +311,7 @@ def test_what_lies_outside_of_its_memory_is_a_bad_row():
 @pytest.mark.parametrize(
     ("kind", "name"),
     [
-        (pa.float32(), "float32"),
+        (pa.float16(), "float16"),
         (pa.date32(), "date32"),
         (pa.timestamp("ms", "UTC"), r"timestamp\[ms\]"),
         (pa.decimal128(9, 2), "decimal"),
@@ -398,3 +399,36 @@ def test_a_column_that_cannot_be_read_is_named():
             stream.arrow(rows, columns).read()
     with pytest.raises(TypeError, match="__arrow_c_stream__"):
         stream.arrow([1, 2], {"y": stream.Label(), "a": stream.Number()})
+
+
+def test_whole_numbers_kept_as_real_ones_are_ids():
+    """As pandas keeps them where some are missing."""
+    floats = pa.array([7.0, None, float("nan"), -1.0, 2.0**53 - 1], pa.float64())
+    assert read_ids(floats, missing=9)[:, 0].tolist() == [7, 9, 9, 2**64 - 1, 2**53 - 1]
+    rows = pa.table({"y": [1, 0, 1], "item": pa.array([1.5, 1.0, 2.0**53], pa.float64())})
+    columns = {"y": stream.Label(), "item": stream.Id()}
+    parts = stream.arrow(rows, columns, bad="skip").parts()
+    assert next(parts).ids.tolist() == [[1]]
+    assert [bad.number for bad in parts.counts.first_bad] == [1, 3]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *(pa.decimal128(9, 2), pa.decimal128(38, 2)),
+        *(getattr(pa, f"decimal{n}")(7, 2) for n in (32, 64) if hasattr(pa, f"decimal{n}")),
+    ],
+    ids=str,
+)
+def test_decimals_are_numbers(kind: Any):
+    values = [Decimal("12.50"), None, Decimal("-0.25"), Decimal("99999.99")]
+    rows = pa.table({"y": [1, 0, 1, 0], "price": pa.array(values, kind)})
+    columns = {"y": stream.Label(), "price": stream.Number(missing=3)}
+    read = stream.arrow(rows, columns).read()
+    np.testing.assert_array_equal(read.x[:, 0], np.float32([12.5, 3, -0.25, 99999.99]))
+
+
+def test_nan_is_missing_where_something_stands_for_it():
+    rows = pa.table({"y": [1, 0], "a": pa.array([float("nan"), 2.0], pa.float64())})
+    read = stream.arrow(rows, {"y": stream.Label(), "a": stream.Number(missing=5)}).read()
+    assert read.x[:, 0].tolist() == [5, 2]

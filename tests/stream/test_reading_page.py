@@ -14,6 +14,8 @@ import pytest
 from leashed import cli
 from leashed.datasets import synthetic_click_lines
 
+pyarrow = pytest.importorskip("pyarrow")
+parquet = pytest.importorskip("pyarrow.parquet")
 PAGE = (Path(__file__).parents[2] / "docs" / "reading.md").read_text(encoding="utf-8")
 CSV = """clicked,price,city,device,seen
 1,12.5,Göteborg,phone,17 4
@@ -27,6 +29,9 @@ def write_files(folder: Path) -> None:
         lines = b"".join(synthetic_click_lines(300, day, cardinalities=50))
         (folder / f"day-{day}.tsv.gz").write_bytes(gzip.compress(lines))
     (folder / "clicks.csv").write_text(CSV, encoding="utf-8")
+    (folder / "logs").mkdir()
+    table = pyarrow.table({"clicked": [0, 1] * 100, "user_id": [*range(50)] * 4})
+    parquet.write_table(table, folder / "logs" / "0.parquet")
     draw = random.Random(0)
     rows = [(draw.randrange(2), sorted(draw.sample(range(30), 4))) for _ in range(400)]
     text = "\n".join(f"{y} " + " ".join(f"{c + 1}:1" for c in row) for y, row in rows)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
@@ -20,6 +21,7 @@ namespace {
 using Kind = DelimitedColumn::Kind;
 
 constexpr std::int64_t kSliceRows = 8192;
+constexpr double kExact = 9007199254740992.0;  // 2^53: whole numbers below are doubles
 
 // One value of a column. What its array says may lie outside of the memory that there is: then it
 // is `lost`, and so is a place that a dictionary does not have, which is `beyond`.
@@ -97,8 +99,32 @@ bool is_null(const ArrowSchema& schema, const ArrowArray& array, std::int64_t i)
 }
 
 // Types of one value, as this reads them: whole numbers, and n, which has nothing but nulls; real
-// ones; text.
+// ones; decimals; text.
 constexpr std::string_view kWhole = "nbcCsSiIlL", kReal = "efg";
+// Digits behind the point, and bytes of a value; nothing where it is no decimal that is read.
+struct Decimal {
+  int scale = 0, bytes = 16;
+};
+std::optional<Decimal> decimal_of(const char* format) {
+  int precision = 0, bits = 128;
+  Decimal decimal;
+  const int told = std::sscanf(format, "d:%d,%d,%d", &precision, &decimal.scale, &bits);
+  if (told < 2 || (bits != 32 && bits != 64 && bits != 128)) return {};
+  decimal.bytes = bits / 8;
+  return decimal;
+}
+double decimal_at(const Decimal& decimal, const void* values, std::int64_t k) {
+  double whole = 0;
+  if (decimal.bytes == 4) {
+    whole = at<std::int32_t>(values, k);
+  } else if (decimal.bytes == 8) {
+    whole = static_cast<double>(at<std::int64_t>(values, k));
+  } else {
+    __extension__ typedef __int128 Whole;
+    whole = static_cast<double>(at<Whole>(values, k));
+  }
+  return whole / std::pow(10.0, decimal.scale);
+}
 bool is_text(std::string_view format) {
   return format == "u" || format == "U" || format == "z" || format == "Z" || format == "vu" ||
          format == "vz";
@@ -188,6 +214,8 @@ Cell cell_at(const ArrowSchema& schema, const ArrowArray& array, std::int64_t i)
       return {Cell::Kind::real, 0, double{at<float>(values, k)}};
     case 'g':
       return {Cell::Kind::real, 0, at<double>(values, k)};
+    case 'd':
+      return {Cell::Kind::real, 0, decimal_at(decimal_of(schema.format).value(), values, k)};
     default: {
       const auto text = text_at(format, array, k);
       return text ? Cell{Cell::Kind::text, 0, 0, *text} : Cell{Cell::Kind::lost};
@@ -201,8 +229,14 @@ Cell cell_at(const ArrowSchema& schema, const ArrowArray& array, std::int64_t i)
   return cell_at(*schema.dictionary, *array.dictionary, static_cast<std::int64_t>(cell.bits));
 }
 
-// Nothing where it is none.
-std::optional<std::uint64_t> id_of(const IdEncoder& encoder, const Cell& cell) {
+// Nothing where it is none. A real number that is whole is that number, and NaN is missing: so
+// libraries keep columns of whole numbers of which some are missing.
+std::optional<std::uint64_t> id_of(const IdEncoder& encoder, Cell cell) {
+  if (cell.kind == Cell::Kind::real) {
+    if (std::isnan(cell.real)) return encoder("");
+    if (!(std::abs(cell.real) < kExact) || cell.real != std::trunc(cell.real)) return std::nullopt;
+    cell = {Cell::Kind::whole, static_cast<std::uint64_t>(static_cast<std::int64_t>(cell.real))};
+  }
   const bool is_number = cell.kind == Cell::Kind::whole || cell.kind == Cell::Kind::unsigned_whole;
   switch (cell.kind) {
     case Cell::Kind::null:
@@ -233,11 +267,12 @@ std::string_view plain_format(const ArrowSchema& schema) {
   return schema.dictionary ? schema.dictionary->format : schema.format;
 }
 
-bool is_id(const ArrowSchema& schema) {
+bool is_word(const ArrowSchema& schema) {
   return is_one_of(plain_format(schema), kWhole) || is_text(plain_format(schema));
 }
+bool is_id(const ArrowSchema& schema) { return is_word(schema) || is_one_of(schema.format, "fg"); }
 bool is_list_of_ids(const ArrowSchema& schema) {
-  return is_list(schema.format) && is_id(*schema.children[0]);
+  return is_list(schema.format) && is_word(*schema.children[0]);
 }
 
 bool suits(const DelimitedColumn& column, const ArrowSchema& schema) {
@@ -247,7 +282,8 @@ bool suits(const DelimitedColumn& column, const ArrowSchema& schema) {
     case Kind::ids:
       return is_list_of_ids(schema) || schema.format[0] == 'n';
     default:
-      return is_one_of(plain_format(schema), kWhole) || is_one_of(plain_format(schema), kReal);
+      return is_one_of(plain_format(schema), kWhole) || is_one_of(plain_format(schema), kReal) ||
+             decimal_of(plain_format(schema).data());
   }
 }
 
@@ -338,11 +374,12 @@ class ColumnReader {
   void numbers(float* to, std::size_t stride) {
     each([&](std::int64_t i, const Cell& cell) {
       float& value = to[static_cast<std::size_t>(i) * stride];
-      if (cell.kind == Cell::Kind::null && column_.missing) {
+      const double x = cell.as_number();
+      const bool nan = cell.kind == Cell::Kind::real && std::isnan(x);
+      if ((cell.kind == Cell::Kind::null || nan) && column_.missing) {
         value = *column_.missing;
         return;
       }
-      const double x = cell.as_number();
       value = column_.log ? static_cast<float>(std::log1p(x > 0 ? x : 0)) : static_cast<float>(x);
       if (!std::isfinite(x) || !std::isfinite(value)) reject(i, cell, ", no finite number");
     });

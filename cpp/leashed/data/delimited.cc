@@ -478,15 +478,17 @@ std::shared_ptr<const LineParser> Delimited::begin(std::string_view& lines) cons
   const std::string_view first = without_return(lines.substr(0, lines.find('\n')));
   const char separator = separator_of(first);
   std::vector<std::string> fields;
-  const auto label = std::find_if(
-      settings.columns.begin(), settings.columns.end(),
-      [](const DelimitedColumn& c) { return c.kind == Kind::label || c.kind == Kind::target; });
   const bool split = split_quoted(first, separator, fields);
   bool header = settings.header == DelimitedSettings::Header::present;
   if (settings.header == DelimitedSettings::Header::detected) {
-    header = std::find(fields.begin(), fields.end(), label->name) != fields.end();
+    const std::string& name = settings.columns.front().name;
+    header = std::find(fields.begin(), fields.end(), name) != fields.end();
   }
-  if (!header) fields = settings.names;
+  if (!header) {
+    const bool lacks = !settings.target.empty() && fields.size() + 1 == settings.names.size();
+    fields = settings.names;
+    if (lacks) std::erase(fields, settings.target);
+  }
   if (header && !split) throw Error("line 1: a quoted name does not end on its line");
   std::vector<std::size_t> places;
   std::string lacking;

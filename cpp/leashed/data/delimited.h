@@ -31,6 +31,9 @@ struct DelimitedSettings {
   std::vector<std::string> names;  // of all fields of a line, where there is no header
   bool quotes = true;
   std::int32_t classes = 2;  // labels are below; 0: there is a target
+  // Where rows are read without what they are to give, which may not be there: what it is called
+  // among `names`. A file without a header whose first line has one field fewer lacks it.
+  std::string target = {};
 };
 
 RowLayout layout_of(const DelimitedSettings& settings);

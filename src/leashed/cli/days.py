@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leashed.base import checks
 from leashed.cli.arguments import listed
 from leashed.cli.progress import Line, describe
+from leashed.datasets.fields import Schema
 from leashed.files import checkpoint, folders
 from leashed.metrics import progressive
 from leashed.report import days as report
@@ -61,7 +63,8 @@ def train(job: Job, options: argparse.Namespace) -> int:
     _check_options(job, options)
     files = expanded(job.days)
     choices = job.choices()
-    model = clicks.build(job.model, job)
+    known = _known(options.checkpoint)
+    model = clicks.build(job.model, job, known)
     tables = clicks.make_tables(model, job, choices["rule"], choices["staleness"])
     run = options.checkpoint.resolve()
     for name, kind in (("save", "folder"), ("output", "file"), ("report", "file")):
@@ -86,7 +89,7 @@ def train(job: Job, options: argparse.Namespace) -> int:
 
     result = continual(
         model,
-        {name: stream_of(path, job) for name, path in files.items()},
+        {name: stream_of(path, job, known) for name, path in files.items()},
         folder=options.checkpoint,
         **{**choices, "init": Init(job.init, tables)},
         checkpoint=Checkpoint(
@@ -111,6 +114,14 @@ def train(job: Job, options: argparse.Namespace) -> int:
             options.save, model, result.parameters, result.tables or None, result.statistics
         )
     return _STATUS[result.outcome]
+
+
+def _known(run: Path) -> Schema | None:
+    """What columns have become in the days before, so that they do so in those to come."""
+    try:
+        return checkpoint.read_model(run).columns.schema
+    except (OSError, ValueError):  # which whoever goes on tells of
+        return None
 
 
 def _check_options(job: Job, options: argparse.Namespace) -> None:

@@ -94,17 +94,19 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
 
 
 def _parts(
-    found: Loaded[Any], options: argparse.Namespace
+    found: Loaded[Any], options: argparse.Namespace, *, labelled: bool = True
 ) -> Iterator[Dataset | SparseDataset | ClickDataset]:
     """The examples that ``--data`` names, as the model takes them: of files of clicks and of sparse
-    rows part after part, so that no length needs memory.
+    rows part after part, so that no length needs memory. Not ``labelled``: what they are to give need
+    not be there, of clicks.
     """
     most = options.rows
     if most is not None:
         most = checks.whole("--rows", most)
     if isinstance(found.model, Graph) and found.model.readers and options.data not in _GENERATED:
         _refuse(options, "a file of clicks", "format", "zero_based", "seed")
-        return clicks.parts(options.data, _words(options), most)
+        known = found.columns.schema
+        return clicks.parts(options.data, _words(options), most, known, labelled=labelled)
     if _names_rows(found.model, options):
         return _sparse(found.model, options, most)
     data = _read(found, options, most)
@@ -191,7 +193,7 @@ def _predict(options: argparse.Namespace) -> int:
     found = load_whole(options.model)
     if kept is not None and not _clicked(found.model):
         raise ValueError("--undo-downsampling goes with models of one probability")
-    says = (_outputs(found, part) for part in _parts(found, options))
+    says = (_outputs(found, part) for part in _parts(found, options, labelled=False))
     if kept is not None:
         says = (metrics.undo_downsampling(p[:, 0], kept)[:, None].astype(np.float32) for p in says)
     if options.output is None:

@@ -21,6 +21,7 @@ from leashed.datasets.dataset import (
     check_weights,
     check_y,
 )
+from leashed.datasets.fields import Schema
 
 __all__ = ["Bags", "ClickDataset", "ClickSplit"]
 
@@ -97,6 +98,7 @@ class ClickDataset:
             model that is known.
         number_names: Of the numbers, one for each, or None: they have none.
         named: Whether ``names`` are the data's own; else they are C1, C2, … for want of any.
+        schema: What the columns of the file or table that it is of became; None: it is of arrays.
 
     Raises:
         TypeError: An argument is not of the type above.
@@ -113,6 +115,7 @@ class ClickDataset:
     hidden: NDArray[np.float32] | None = None
     number_names: tuple[str, ...] | None = None
     named: bool = True
+    schema: Schema | None = None
 
     def __post_init__(self) -> None:
         n = np.size(self.y)
@@ -256,7 +259,7 @@ class ClickDataset:
         bags = {f: column for f, column in enumerate(ids) if isinstance(column, Bags)}
         weighed = tuple(f for f, column in bags.items() if column.weights is not None)
         names = self.names if self.named else None
-        return Columns(self.number_names, names, tuple(bags), weighed)
+        return Columns(self.number_names, names, tuple(bags), weighed, schema=self.schema)
 
     def rows_of(
         self,

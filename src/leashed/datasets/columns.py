@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
+from leashed.datasets.fields import Schema
+
 __all__ = ["UNKNOWN", "Columns", "check_names", "frame_names", "image_shape", "same_image"]
 
 Image = tuple[int, int, int]
@@ -30,6 +32,7 @@ class Columns:
         image: (channels, height, width) of a row; None: rows are no images.
         peak: the largest value of images; None: it is not known.
         divided: whether they are known to be bytes that were divided by 255.
+        schema: what columns of a file or a table became; None: they came as arrays.
     """
 
     numbers: tuple[str, ...] | None = None
@@ -39,6 +42,7 @@ class Columns:
     image: Image | None = None
     peak: float | None = None
     divided: bool = False
+    schema: Schema | None = None
 
     @classmethod
     def of(cls, data: object) -> Columns:
@@ -87,6 +91,8 @@ class Columns:
                 f"{name} has values up to {now.peak:g}, and the images {of} up to {self.peak:g}; scale "
                 "both alike: images of dtype uint8 are divided by 255, others taken as they are"
             )
+        if self.schema is not None and now.schema is not None:
+            _check_made_alike(self.schema, now.schema, name, of, self.ids)
         return Columns(
             now.numbers if self.numbers is None else self.numbers,
             now.ids if self.ids is None else self.ids,
@@ -94,6 +100,7 @@ class Columns:
             tuple(sorted({*self.weighed, *now.weighed})),
             now.image if self.image is None else self.image,
             max((peak for peak in (self.peak, now.peak) if peak is not None), default=None),
+            schema=now.schema if self.schema is None else self.schema,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -103,6 +110,8 @@ class Columns:
             for name, v in vars(self).items()
             if v is not None and v is not False and v != ()
         }
+        if self.schema is not None:
+            told["schema"] = self.schema.to_json()
         return {name: list(v) if isinstance(v, tuple) else v for name, v in told.items()}
 
     @classmethod
@@ -110,6 +119,8 @@ class Columns:
         """Of what ``to_json`` gave."""
         known: dict[str, Any] = {name: told[name] for name in told if name in cls.__annotations__}
         lists = {name: tuple(v) for name, v in known.items() if isinstance(v, list)}
+        if "schema" in known:
+            known["schema"] = Schema.from_json(known["schema"])
         return cls(**{**known, **lists})
 
 
@@ -144,6 +155,18 @@ def _check_same(
         f"{name}'s columns are not those {of}: {kind} {feature}, counted from 0, "
         f"was {_shown(first)} and is {_shown(found)}{more}; {remedy}"
     )
+
+
+def _check_made_alike(
+    was: Schema, now: Schema, name: str, of: str, read: Sequence[str | None] | None
+) -> None:
+    for column in (*was.numbers, *(one for one in read or () if one is not None)):
+        before, here = was.columns.get(column), now.columns.get(column)
+        if before is not None and here is not None and before != here:
+            raise ValueError(
+                f"{name}'s column {column!r} is read as {here}, and as {before} in those {of}; read it "
+                "as it was then"
+            )
 
 
 def _far_beyond(unit: float | None, other: float | None) -> bool:

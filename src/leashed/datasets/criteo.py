@@ -149,5 +149,12 @@ def _dataset(path: Path, taken: Any, skipped: int) -> ClickDataset:
     x, ids, _, y, _ = taken
     schema = CRITEO.schema
     return ClickDataset(
-        x, ids, y, tuple(schema.ids), path.name, skipped=skipped, number_names=schema.numbers
+        x,
+        ids,
+        y,
+        tuple(schema.ids),
+        path.name,
+        skipped=skipped,
+        number_names=schema.numbers,
+        schema=schema,
     )

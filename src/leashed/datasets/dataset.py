@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from leashed.base import checks
 from leashed.datasets.columns import Columns, check_names, frame_names
 from leashed.datasets.columns import image_shape as shape_of
+from leashed.datasets.fields import Schema
 
 _INT32_MAX = 2**31 - 1
 
@@ -37,6 +38,7 @@ class Dataset:
             by the number of examples, not by the sum of their weights. Accuracies do not weigh.
         names: Of the features, one for each, or None: they have none.
         divided: Whether ``x`` is known to be bytes that were divided by 255.
+        schema: What the columns of the file or table that it is of became; None: it is of arrays.
 
     Raises:
         TypeError: An argument is not of the type above.
@@ -51,6 +53,7 @@ class Dataset:
     weights: NDArray[np.float32] | None = None
     names: tuple[str, ...] | None = None
     divided: bool = False
+    schema: Schema | None = None
 
     def __post_init__(self) -> None:
         _check_storage("x", self.x, np.float32)
@@ -167,7 +170,13 @@ class Dataset:
     def columns(self) -> Columns:
         """What models keep of the columns that they were trained on."""
         peak = None if self.image_shape is None else float(self.x.max())
-        return Columns(numbers=self.names, image=self.image_shape, peak=peak, divided=self.divided)
+        return Columns(
+            self.names,
+            image=self.image_shape,
+            peak=peak,
+            divided=self.divided,
+            schema=self.schema,
+        )
 
     @property
     def features(self) -> int:

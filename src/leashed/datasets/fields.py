@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from typing import Any, TypeAlias
 
 from leashed.base import checks
@@ -21,6 +21,8 @@ __all__ = [
 ]
 
 _LARGEST = 2**64 - 1
+PARTS = {"years": None, "month": 12, "weekday": 7, "hour": 24}
+"""Parts of a moment, and how many whole numbers each has."""
 _MOST = (2 - 2**-23) * 2.0**127  # of float32
 
 
@@ -58,15 +60,21 @@ class Number:
     Args:
         log: take ln(1 + max(x, 0)) of it, which brings counts into a range that networks learn from.
         missing: what an empty field is, after ``log``. Default: a bad line.
+        of: the column of dates or timestamps that it is a part of, whatever it is itself called.
+        part: ``"years"`` since 2020, with their fraction, or whole numbers from 0: ``"month"``,
+            ``"weekday"``, from Monday, and ``"hour"``, in the column's time zone.
 
     Raises:
-        TypeError, ValueError: ``missing`` is no finite number.
+        TypeError, ValueError: ``missing`` is no finite number, or ``of`` and ``part`` are not such.
     """
 
     log: bool = False
     missing: float | None = None
+    of: str | None = None
+    part: str | None = None
 
     def __post_init__(self) -> None:
+        _check_part(self.of, self.part, tuple(PARTS))
         if self.missing is not None and abs(checks.real("missing", self.missing)) > _MOST:
             raise ValueError(
                 f"missing must be at most {_MOST:g}, as float32 is, got {self.missing:g}"
@@ -84,6 +92,7 @@ class Id:
         missing: the id of an empty field, as it is. Default: a bad line.
         between: what the ids of one field are apart by; a row then has any number of them, none
             where the field is empty. Default: a field has one.
+        of, part: as of ``Number``, but years. An empty field is then one id more by default.
 
     Raises:
         TypeError, ValueError: an argument is not as above.
@@ -94,8 +103,16 @@ class Id:
     offset: int = 0
     missing: int | None = None
     between: str | None = None
+    of: str | None = None
+    part: str | None = None
 
     def __post_init__(self) -> None:
+        _check_part(self.of, self.part, [part for part, count in PARTS.items() if count])
+        if self.part is not None:
+            if (self.base, self.offset, self.between) != (10, 0, None):
+                raise ValueError("base, offset and between are not for a part; leave them out")
+            if self.missing is None:
+                object.__setattr__(self, "missing", PARTS[self.part])
         if self.base not in (10, 16):
             raise ValueError(f"base must be 10 or 16, got {self.base!r}")
         if self.digits is not None:
@@ -110,7 +127,9 @@ class Id:
     @property
     def bound(self) -> int | None:
         """Ids are below; None: there is no such bound."""
-        return None
+        if self.part is None or self.missing is None:
+            return None
+        return max(PARTS[self.part] or 0, self.missing + 1)
 
     def native(self) -> tuple[Any, ...]:
         """As the core takes it."""
@@ -190,21 +209,25 @@ class Vocabulary:
 
 IdColumn: TypeAlias = "Id | Hashed | Vocabulary"
 Column: TypeAlias = "Label | Target | Weight | Number | Id | Hashed | Vocabulary"
+_KINDS: dict[str, Any] = {
+    kind.__name__.lower(): kind for kind in (Label, Target, Weight, Number, Id, Hashed, Vocabulary)
+}
 
 
 class Schema:
-    """Columns by name, checked: one of them is a label or a target, and one a number or an id."""
+    """Columns by name, checked: one of them is a label or a target, and one a number or an id. Two are
+    the same that have the same columns in the same order.
+    """
 
     def __init__(self, columns: Mapping[str, Column]) -> None:
         if not isinstance(columns, Mapping):
             raise TypeError(
                 f"columns must be a mapping from names to Label(), Number(), …, got {columns!r}"
             )
-        kinds = (Label, Target, Weight, Number, Id, Hashed, Vocabulary)
         for name, column in columns.items():
             if not isinstance(name, str):
                 raise TypeError(f"columns must be named by str, got {name!r}")
-            if not isinstance(column, kinds):
+            if not isinstance(column, tuple(_KINDS.values())):
                 raise TypeError(
                     f"columns[{name!r}] must be Label(), Number() or another of leashed.stream, "
                     f"got {column!r}"
@@ -225,9 +248,67 @@ class Schema:
         if not self.numbers and not ids:
             raise ValueError("columns must have a Number() or an id; got neither")
 
-    def native(self) -> list[tuple[Any, ...]]:
-        """As the core takes them."""
-        return [_native(name, column) for name, column in self.columns.items()]
+    @classmethod
+    def from_json(cls, columns: Mapping[str, Any]) -> Schema:
+        """Of what ``to_json`` gave, or somebody wrote. ValueError where it is no such thing; the message
+        names the column.
+        """
+        return cls({name: _column(name, told) for name, told in columns.items()})
+
+    def to_json(self) -> dict[str, dict[str, Any]]:
+        """By name, as JSON's own types: each column's kind, and what differs from its defaults."""
+        return {name: _told(column) for name, column in self.columns.items()}
+
+    @property
+    def target(self) -> str:
+        """What rows are to give."""
+        return next(n for n, c in self.columns.items() if isinstance(c, (Label, Target)))
+
+    @property
+    def parts(self) -> dict[str, Number | Id]:
+        """Columns that are a part of another one."""
+        return {n: c for n, c in self.columns.items() if getattr(c, "part", None) is not None}  # type: ignore[misc]
+
+    def read(self, *, labelled: bool = True) -> dict[str, Column]:
+        """The columns that are read; not ``labelled``: without what rows are to give and weigh."""
+        told = (Label, Target, Weight)
+        return {n: c for n, c in self.columns.items() if labelled or not isinstance(c, told)}
+
+    def sources(self, *, labelled: bool = True) -> list[str]:
+        """The columns of a file that those of ``read`` are made of."""
+        read = self.read(labelled=labelled)
+        return list(dict.fromkeys(getattr(c, "of", None) or n for n, c in read.items()))
+
+    def native(self, *, labelled: bool = True) -> list[tuple[Any, ...]]:
+        """Those of ``read``, as the core takes them."""
+        return [_native(name, column) for name, column in self.read(labelled=labelled).items()]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Schema) and list(self.columns.items()) == list(
+            other.columns.items()
+        )
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.columns.items()))
+
+
+def _column(name: str, told: object) -> Any:
+    if not isinstance(told, Mapping) or told.get("kind") not in _KINDS:
+        raise ValueError(f'column {name!r} must have a "kind", one of {", ".join(_KINDS)}')
+    settings = {key: value for key, value in told.items() if key != "kind"}
+    try:
+        return _KINDS[told["kind"]](**settings)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"column {name!r}: {error}") from error
+
+
+def _told(column: Column) -> dict[str, Any]:
+    told: dict[str, Any] = {"kind": type(column).__name__.lower()}
+    for one in fields(column):
+        value = getattr(column, one.name)
+        if one.default is MISSING or value != one.default:
+            told[one.name] = list(value) if isinstance(value, tuple) else value
+    return told
 
 
 def _native(name: str, column: Column) -> tuple[Any, ...]:
@@ -237,6 +318,15 @@ def _native(name: str, column: Column) -> tuple[Any, ...]:
         return (name, type(column).__name__.lower(), False, None, None, "")
     kind = "id" if column.between is None else "ids"
     return (name, kind, False, None, column.native(), column.between or "")
+
+
+def _check_part(of: object, part: object, parts: Sequence[str]) -> None:
+    if (of is None) != (part is None):
+        raise ValueError("of and part go together: of which column it is which part")
+    if part is not None and (not isinstance(of, str) or part not in parts):
+        raise ValueError(
+            f"part must be one of {', '.join(parts)}, of a column, got {part!r} of {of!r}"
+        )
 
 
 def _check_between(between: object) -> None:

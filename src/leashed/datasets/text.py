@@ -51,10 +51,13 @@ class Text(NamedTuple):
         shuffle: int = 0,
         seed: int = 0,
         named: Sequence[str] = (),
+        labelled: bool = True,
     ) -> _core.RowStream:
-        """The rows of files, not started yet; messages call these ``named``, by default by their paths."""
+        """The rows of files, not started yet; messages call these ``named``, by default by their paths.
+        Not ``labelled``: without what rows are to give and weigh, which need not be there.
+        """
         return _core.open_delimited(
-            columns=self.schema.native(),
+            columns=self.schema.native(labelled=labelled),
             separators=self.separators,
             header=self.header,
             names=list(self.names),
@@ -70,6 +73,7 @@ class Text(NamedTuple):
             skip_bad=skip,
             window=shuffle,
             seed=seed,
+            target="" if labelled else self.schema.target,
         )
 
 

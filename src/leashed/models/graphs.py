@@ -7,8 +7,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
@@ -459,6 +459,8 @@ class Graph:
         name: what plots and reports call it.
         l2: λ of the penalty λ/2 |w|² over all weights in the parameters that are no biases. It is
             part of what is minimised, not of the losses that are reported.
+        made_by: what makes it for so many dense features, and for ids below such bounds (None: any),
+            where its shape follows from the data. Default: it is as it is.
 
     Raises:
         TypeError: ``output`` is no node, or ``name`` no str.
@@ -471,6 +473,7 @@ class Graph:
     loss: str = "log_loss"
     name: str = "graph"
     l2: float = 0.0
+    made_by: Callable[[int, Sequence[int | None]], Graph] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.output, Node):
@@ -539,6 +542,29 @@ class Graph:
             nodes.append((name, settings, [index[i] for i in node.inputs]))
         tables = [(table.name, table.dim) for table in self.tables]
         return _core.Graph(nodes, tables, isa, loss=self.loss, l2=self.l2)
+
+    def shaped(self, data: object) -> Graph:
+        """This model for the shape of a data set or a stream: itself where it does not follow from it.
+
+        model = lsh.models.dlrm().shaped(rows)
+        """
+        if self.made_by is None:
+            return self
+        bounds: Sequence[int | None]
+        if isinstance(data, Dataset):
+            numbers, bounds = data.features, ()
+        elif isinstance(data, ClickDataset):
+            known = {} if data.schema is None else data.schema.ids
+            bounds = [known[name].bound if name in known else None for name in data.names]
+            numbers = data.numbers
+        elif isinstance(getattr(data, "bounds", None), tuple):
+            numbers, bounds = data.numbers, data.bounds  # type: ignore[attr-defined]
+        else:
+            return self
+        made = self.made_by(numbers, bounds)
+        if (made.features, made.tables) == (self.features, self.tables):
+            return self
+        return replace(made, loss=self.loss, name=self.name, l2=self.l2, made_by=self.made_by)
 
     @property
     def dimension(self) -> int:

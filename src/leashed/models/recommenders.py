@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Literal, NamedTuple
 
 from leashed.base import checks
@@ -34,14 +36,68 @@ Rows = int | Sequence[int | None] | None
 Norm = BatchNorm | DataNorm
 
 
-def _counts(rows: Rows, categories: int) -> list[int | None]:
-    """Rows of each table."""
+_DENSE, _CATEGORIES = 13, 26  # Criteo's
+
+
+class _Shape(NamedTuple):
+    """Dense features, and rows of each category's table."""
+
+    dense: int
+    counts: list[int | None]
+
+
+def _shape(rows: Rows, dense: int | None, categories: int | None) -> _Shape:
+    dense = checks.size("dense", _DENSE if dense is None else dense, 0)
     if rows is None or not isinstance(rows, Iterable):
-        return [rows] * checks.size("categories", categories)
-    counts = list(rows)
-    if not counts:
-        raise ValueError("rows must name at least one table")
-    return counts
+        many = checks.size("categories", _CATEGORIES if categories is None else categories, 0)
+        counts: list[int | None] = [rows] * many
+    else:
+        counts = list(rows)
+        if not counts:
+            raise ValueError("rows must name at least one table; categories=0 is without")
+    if not dense and not counts:
+        raise ValueError("dense and categories must not both be 0: there would be nothing to read")
+    return _Shape(dense, counts)
+
+
+@dataclass(frozen=True)
+class _Open:
+    """What makes a model for the data's shape, of which something was left open.
+
+    Args:
+        build: of rows, dense and categories.
+        rows, dense, categories: as they were given.
+    """
+
+    build: Callable[..., Graph]
+    rows: Rows
+    dense: int | None
+    categories: int | None
+
+    def __call__(self, numbers: int, bounds: Sequence[int | None]) -> Graph:
+        rows, dense = self.rows, numbers if self.dense is None else self.dense
+        if self.categories is None and (rows is None or not isinstance(rows, Iterable)):
+            rows = [bound if rows is None else rows for bound in bounds]
+            return self.build(rows or None, dense=dense, categories=len(bounds))
+        return self.build(rows, dense=dense, categories=self.categories)
+
+
+def _graph(
+    output: Node,
+    name: str,
+    build: Callable[..., Graph],
+    rows: Rows,
+    dense: int | None,
+    categories: int | None,
+) -> Graph:
+    told = categories is not None or (rows is not None and isinstance(rows, Iterable))
+    made_by = None if told and dense is not None else _Open(build, rows, dense, categories)
+    return Graph(output, name=name, made_by=made_by)
+
+
+def _input(shape: _Shape) -> list[Node]:
+    """The dense features, if there are any."""
+    return [Input(shape.dense)] if shape.dense else []
 
 
 def _embeddings(counts: Sequence[int | None], dim: int, prefix: str) -> list[Embedding]:
@@ -63,11 +119,11 @@ def _layers(node: Node, widths: Sequence[int], norm: Norm | None) -> Node:
 def dlrm(
     rows: Rows = None,
     dim: int = 16,
-    dense: int = 13,
-    bottom: Sequence[int] = (64, 16),
+    dense: int | None = None,
+    bottom: Sequence[int] | None = None,
     top: Sequence[int] = (64, 32),
     *,
-    categories: int = 26,
+    categories: int | None = None,
     norm: Norm | None = None,
     name: str = "dlrm",
 ) -> Graph:
@@ -77,34 +133,44 @@ def dlrm(
 
     Args:
         rows: of each category's table, ids being below it; one number for all of them; None: any id
-            may come.
+            may come. By default a column of the data whose ids are known to be below some number has
+            a table of so many.
         dim: floats of a row.
-        dense: dense features.
-        bottom: widths of the MLP of the dense features, the last being ``dim``.
+        dense: dense features; 0: none. Default: as many as the data have that it is trained on, for
+            which ``leashed.train`` makes it anew (``result.model``), and until then Criteo's 13.
+        bottom: widths of the MLP of the dense features, the last being ``dim``. Default: 64 and ``dim``.
         top: widths of the MLP behind the interaction, without the output's 1.
-        categories: features that are ids, where ``rows`` does not tell.
+        categories: features that are ids, where ``rows`` does not tell. Default: as of ``dense``, 26.
         norm: between each dense layer of the MLPs and its ReLU (extreme-scale-asgd, Algorithm 1).
             Default: nothing.
         name: what plots and reports call it.
 
     Raises:
         TypeError: a size is not a whole number.
-        ValueError: a size is below 1, or ``bottom`` does not end in ``dim``.
+        ValueError: a size is below 1, there is nothing to read, or ``bottom`` does not end in ``dim``.
     """
+    bottom = (64, dim) if bottom is None else bottom
     if not bottom or bottom[-1] != dim:
         raise ValueError(f"bottom must end in dim, {dim}, got {tuple(bottom)}")
-    embeddings = _embeddings(_counts(rows, categories), dim, "c")
-    z = _layers(Input(dense), bottom, norm)
-    return Graph(_layers(Concat(z, Dot(z, *embeddings)), top, norm) >> Dense(1), name=name)
+    shape = _shape(rows, dense, categories)
+    vectors: list[Node] = [*_embeddings(shape.counts, dim, "c")]
+    if shape.dense:
+        vectors = [_layers(Input(shape.dense), bottom, norm), *vectors]
+    # Without numbers, rows stand beside their products in place of what is made of these.
+    beside = vectors[:1] if shape.dense else vectors
+    joined = Concat(*beside, Dot(*vectors)) if len(vectors) > 1 else vectors[0]
+    output = _layers(joined, top, norm) >> Dense(1)
+    build = partial(dlrm, dim=dim, bottom=bottom, top=top, norm=norm, name=name)
+    return _graph(output, name, build, rows, dense, categories)
 
 
 def deepfm(
     rows: Rows = None,
     dim: int = 16,
-    dense: int = 13,
+    dense: int | None = None,
     hidden: Sequence[int] = (64, 32),
     *,
-    categories: int = 26,
+    categories: int | None = None,
     norm: Norm | None = None,
     name: str = "deepfm",
 ) -> Graph:
@@ -115,29 +181,31 @@ def deepfm(
     Args:
         rows: as for ``dlrm``.
         dim: floats of a row.
-        dense: dense features.
+        dense: as for ``dlrm``.
         hidden: widths of the MLP, without the output's 1.
         categories, norm: as for ``dlrm``.
         name: what plots and reports call it.
 
     Raises:
-        TypeError, ValueError: a size is not a whole number from 1.
+        TypeError, ValueError: a size is not a whole number from 1, or there is nothing to read.
     """
-    counts = _counts(rows, categories)
-    x = Input(dense)
-    embeddings = _embeddings(counts, dim, "c")
-    linear = Sum(x >> Dense(1), *_embeddings(counts, 1, "w"))
-    deep = _layers(Concat(x, *embeddings), hidden, norm) >> Dense(1)
-    return Graph(Sum(linear, FM(*embeddings), deep), name=name)
+    shape = _shape(rows, dense, categories)
+    x = _input(shape)
+    embeddings = _embeddings(shape.counts, dim, "c")
+    linear = Sum(*(node >> Dense(1) for node in x), *_embeddings(shape.counts, 1, "w"))
+    deep = _layers(Concat(*x, *embeddings), hidden, norm) >> Dense(1)
+    crossed = [FM(*embeddings)] if len(embeddings) > 1 else []
+    build = partial(deepfm, dim=dim, hidden=hidden, norm=norm, name=name)
+    return _graph(Sum(linear, *crossed, deep), name, build, rows, dense, categories)
 
 
 def wide_deep(
     rows: Rows = None,
     dim: int = 16,
-    dense: int = 13,
+    dense: int | None = None,
     hidden: Sequence[int] = (64, 32),
     *,
-    categories: int = 26,
+    categories: int | None = None,
     norm: Norm | None = None,
     name: str = "wide_deep",
 ) -> Graph:
@@ -145,22 +213,23 @@ def wide_deep(
     tables, one of ``dim`` and one of 1 float a row, for the linear model. Arguments as for
     ``deepfm``.
     """
-    counts = _counts(rows, categories)
-    x = Input(dense)
-    wide = Sum(x >> Dense(1), *_embeddings(counts, 1, "w"))
-    deep = _layers(Concat(x, *_embeddings(counts, dim, "c")), hidden, norm) >> Dense(1)
-    return Graph(Sum(wide, deep), name=name)
+    shape = _shape(rows, dense, categories)
+    x = _input(shape)
+    wide = Sum(*(node >> Dense(1) for node in x), *_embeddings(shape.counts, 1, "w"))
+    deep = _layers(Concat(*x, *_embeddings(shape.counts, dim, "c")), hidden, norm) >> Dense(1)
+    build = partial(wide_deep, dim=dim, hidden=hidden, norm=norm, name=name)
+    return _graph(Sum(wide, deep), name, build, rows, dense, categories)
 
 
 def dcn(
     rows: Rows = None,
     dim: int = 16,
-    dense: int = 13,
+    dense: int | None = None,
     cross: int = 3,
     hidden: Sequence[int] = (64, 32),
     *,
     weights: Literal["vector", "matrix"] = "vector",
-    categories: int = 26,
+    categories: int | None = None,
     norm: Norm | None = None,
     name: str = "dcn",
 ) -> Graph:
@@ -170,7 +239,7 @@ def dcn(
     Args:
         rows: as for ``dlrm``.
         dim: floats of a row.
-        dense: dense features.
+        dense: as for ``dlrm``.
         cross: number of cross layers.
         hidden: widths of the MLP, at least one.
         weights: of a cross layer: a ``"vector"`` w, x₀ (x·w) + b + x, or as in DCN-V2 (Wang et al.,
@@ -186,13 +255,15 @@ def dcn(
         raise ValueError("hidden must have at least one width")
     if weights not in ("vector", "matrix"):
         raise ValueError(f'weights must be "vector" or "matrix", got {weights!r}')
-    embeddings = _embeddings(_counts(rows, categories), dim, "c")
-    x0 = Concat(Input(dense), *embeddings)
-    width = dense + dim * len(embeddings)
+    shape = _shape(rows, dense, categories)
+    x0 = Concat(*_input(shape), *_embeddings(shape.counts, dim, "c"))
+    width = shape.dense + dim * len(shape.counts)
     x: Node = x0
     for _ in range(checks.size("cross", cross)):
         x = Cross(x0, x) if weights == "vector" else Sum(Product(x0, x >> Dense(width)), x)
-    return Graph(Concat(x, _layers(x0, hidden, norm)) >> Dense(1), name=name)
+    output = Concat(x, _layers(x0, hidden, norm)) >> Dense(1)
+    build = partial(dcn, dim=dim, cross=cross, hidden=hidden, weights=weights, norm=norm, name=name)
+    return _graph(output, name, build, rows, dense, categories)
 
 
 def youtube_dnn(

@@ -5,6 +5,7 @@
     result.config["reading"]                     # rows, bad lines with their numbers and reasons
 
     rows = leashed.stream.csv("clicks.csv", {"clicked": leashed.stream.Label(), ...})
+    rows = leashed.stream.parquet("logs/*.parquet", label="clicked")
     for part in rows.parts(10_000): ...          # ClickDatasets, in order
     data = rows.read()                           # in memory
 
@@ -24,7 +25,10 @@ if TYPE_CHECKING:
     from leashed.datasets.fields import Target as Target
     from leashed.datasets.fields import Vocabulary as Vocabulary
     from leashed.datasets.fields import Weight as Weight
-    from leashed.stream.arrow import *
+    from leashed.stream.arrow import arrow as arrow
+    from leashed.stream.infer import *
+    from leashed.stream.parquet import parquet as parquet
+    from leashed.stream.parquet import table as table
     from leashed.stream.schema import *
     from leashed.stream.sparse import *
     from leashed.stream.stream import BadLine as BadLine
@@ -37,6 +41,8 @@ offer(
     __name__,
     {
         "arrow": "arrow",
+        "infer": "ID_WORDS Inferred infer",
+        "parquet": "parquet table",
         "columns": "Hashed Id Label Number Target Vocabulary Weight",
         "schema": "schema",
         "sparse": "Scanned SparseStream libffm libsvm scan_libffm scan_libsvm",

@@ -8,6 +8,7 @@ from typing import Any
 from leashed import _core
 from leashed.datasets.fields import Column, Schema
 from leashed.datasets.text import PLACES
+from leashed.stream.batches import with_parts
 from leashed.stream.stream import Options, Stream
 
 __all__ = ["arrow"]
@@ -31,7 +32,9 @@ def arrow(
 
     Whole numbers, booleans, real numbers, text, lists, those of a fixed size and views of them too
     (for features with any number of ids: ``Id``, ``Hashed`` or ``Vocabulary`` with ``between``,
-    whatever it is), dictionaries of them and columns of nulls are read; cast what is something else.
+    whatever it is), decimals, dictionaries of them and columns of nulls are read, and by pyarrow parts
+    of dates and timestamps; cast what is something else. A real number that is whole can be an id, and
+    where ``missing`` stands for it NaN is missing, as in columns of pandas.
     A whole number that is hashed, or looked up among words, is its decimal digits, as it would be in
     a text file. What is null is missing: of ids that are hashed or looked up it is the empty word. A
     row is bad that is null as a whole, or that lies outside of what there is: at a place that its
@@ -57,6 +60,8 @@ def arrow(
 
 
 class _Arrow(Stream):
+    """Of what has ``__arrow_c_stream__``, or of a function that makes it."""
+
     def __init__(self, source: Any, schema: Schema, options: Options, name: str) -> None:
         super().__init__(name, schema, options)
         self._source = source
@@ -69,7 +74,7 @@ class _Arrow(Stream):
     def _open(self, threads: int, passes: int) -> _core.RowStream:
         options = self._options
         return _core.open_arrow(
-            columns=self._schema.native(),
+            columns=self._schema.native(labelled=self._labelled),
             classes=self.classes,
             name=self.name,
             open=self._capsule(),
@@ -83,10 +88,15 @@ class _Arrow(Stream):
         )
 
     def _capsule(self) -> Callable[[], Any]:
-        source = self._source
+        made, parts = self._made(), self._schema.parts
 
         def capsule() -> Any:
-            made = source if hasattr(source, "__arrow_c_stream__") else source()
-            return made.__arrow_c_stream__()
+            given = made()
+            return (with_parts(given, parts) if parts else given).__arrow_c_stream__()
 
         return capsule
+
+    def _made(self) -> Callable[[], Any]:
+        """What makes it, for each pass."""
+        source = self._source
+        return source if not hasattr(source, "__arrow_c_stream__") else lambda: source

@@ -7,13 +7,10 @@ import os
 from typing import Any
 
 from leashed.base import checks
-from leashed.datasets.fields import Hashed, Id, Label, Number, Schema, Target, Vocabulary, Weight
+from leashed.datasets.fields import Schema
 
 __all__ = ["schema"]
 
-_KINDS = {
-    kind.__name__.lower(): kind for kind in (Label, Target, Weight, Number, Id, Hashed, Vocabulary)
-}
 _KEYS = ("columns", "separator", "names")
 
 
@@ -44,18 +41,7 @@ def schema(path: str | os.PathLike[str]) -> dict[str, Any]:
             raise TypeError('it must have {"columns": {name: {"kind": …}, …}}')
         if unknown := [key for key in told if key not in _KEYS]:
             raise ValueError(f"it has {unknown[0]!r}, and may have {', '.join(_KEYS)}")
-        columns = {name: _column(name, told) for name, told in told["columns"].items()}
-        Schema(columns)
+        columns = Schema.from_json(told["columns"]).columns
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"cannot read {path}: {error}") from error
     return {**told, "columns": columns}
-
-
-def _column(name: str, told: object) -> Any:
-    if not isinstance(told, dict) or told.get("kind") not in _KINDS:
-        raise ValueError(f'column {name!r} must have a "kind", one of {", ".join(_KINDS)}')
-    settings = {key: value for key, value in told.items() if key != "kind"}
-    try:
-        return _KINDS[told["kind"]](**settings)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"column {name!r}: {error}") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import copy
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ from leashed.base import checks
 from leashed.base.machine import cores
 from leashed.datasets import Bags, ClickDataset, Dataset, text
 from leashed.datasets.columns import Columns
-from leashed.datasets.fields import Schema
+from leashed.datasets.fields import Column, Schema
 
 __all__ = ["BadLine", "Opened", "Options", "Parts", "ReadCounts", "Stream"]
 
@@ -147,6 +148,7 @@ class Stream(ABC):
         self.bounds = tuple(column.bound for column in schema.ids.values())
         self.classes = schema.classes
         self._schema, self._options = schema, options
+        self._labelled = True
         self._many = tuple(column.between is not None for column in schema.ids.values())
 
     @property
@@ -183,7 +185,22 @@ class Stream(ABC):
     def columns(self) -> Columns:
         """What models keep of the columns that they were trained on."""
         bags = tuple(f for f, many in enumerate(self._many) if many)
-        return Columns(self.number_names, self.names, bags)
+        return Columns(self.number_names, self.names, bags, schema=self._schema)
+
+    @property
+    def schema(self) -> dict[str, Column]:
+        """What each column becomes, by its name: for other files of the same columns."""
+        return dict(self._schema.columns)
+
+    def unlabelled(self) -> Stream:
+        """The same rows without what they are to give, and how much they count: these columns need not
+        be there, and are not read. Labels are 0 then.
+
+            model.predict(result.parameters, rows.unlabelled().read(), result.tables)
+        """
+        found = copy.copy(self)
+        found._labelled = False
+        return found
 
     def single(self, feature: str) -> int:
         """The number of a feature among those that are ids, which has one a row.
@@ -229,7 +246,13 @@ class Stream(ABC):
         x, ids, bags, y, weights = taken
         if not self.names:
             return Dataset(
-                x, y, self.classes, name=self.name, weights=weights, names=self.number_names
+                x,
+                y,
+                self.classes,
+                name=self.name,
+                weights=weights,
+                names=self.number_names,
+                schema=self._schema,
             )
         columns: Any = ids
         if bags:
@@ -247,6 +270,7 @@ class Stream(ABC):
             weights,
             skipped=skipped,
             number_names=self.number_names,
+            schema=self._schema,
         )
 
     def __repr__(self) -> str:

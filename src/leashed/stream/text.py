@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from leashed import _core
 from leashed.base import checks
 from leashed.datasets.fields import Column, Schema
 from leashed.datasets.files import Paths, check_readable, is_repeatable, name_of, paths_of
 from leashed.datasets.text import CRITEO, PART_BYTES, PLACES, Text
+from leashed.stream.arrow import _Arrow
+from leashed.stream.batches import csv_batches
 from leashed.stream.stream import Options, Stream
 
 __all__ = ["PART_BYTES", "PLACES", "criteo", "csv"]
@@ -79,7 +83,8 @@ def csv(
         })
 
     A field may stand in double quotes, with quotes within it doubled; a line ends at every newline.
-    Columns that are not named are passed over. Numbers are read to the nearest float32 of the
+    Columns that are not named are passed over. Where one is a part of a date or a timestamp, which are
+    as ISO 8601 has them, pyarrow reads all of them, and ``bad`` is ``"fail"``. Numbers are read to the nearest float32 of the
     nearest float64.
 
     Args:
@@ -107,6 +112,8 @@ def csv(
         lacking = [name for name in schema.columns if name not in names]
         if lacking:
             raise ValueError(f"names must have every column, and lack {', '.join(lacking)}")
+    if schema.parts:
+        return _Moments(path, schema, separator, names, Options(bad, threads, shuffle, seed))
     header = "present" if names is None else "none"
     text = Text(schema, separator, header, names or (), quotes=True)
     return _Text(path, text, Options(bad, threads, shuffle, seed), part_bytes)
@@ -139,4 +146,34 @@ class _Text(Stream):
             passes=passes,
             shuffle=self._options.shuffle,
             seed=self._options.seed,
+            labelled=self._labelled,
         )
+
+
+class _Moments(_Arrow):
+    """Of which some columns are parts of dates in text."""
+
+    def __init__(
+        self,
+        path: Paths,
+        schema: Schema,
+        separator: str,
+        names: Sequence[str] | None,
+        options: Options,
+    ) -> None:
+        if options.bad != "fail":
+            raise ValueError("bad must be 'fail' where columns are parts of dates in text")
+        if not is_repeatable(files := paths_of(path)):
+            raise ValueError("path must be files where columns are parts of dates in text")
+        others = f" and {len(files) - 1} more" if len(files) > 1 else ""
+        super().__init__(None, schema, options, name_of(files[0]) + others)
+        self._files, self._separator, self._names = files, separator, names
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return tuple(file for file in self._files if isinstance(file, Path))
+
+    def _made(self) -> Callable[[], Any]:
+        check_readable(self._files)
+        columns = self._schema.read(labelled=self._labelled)
+        return partial(csv_batches, self.files, columns, self._separator, self._names)

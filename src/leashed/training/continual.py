@@ -14,9 +14,10 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -130,7 +131,9 @@ def continual(
     ``RuntimeWarning`` names the day: rows that came meanwhile are not trained on.
 
     Args:
-        model: of ``leashed.models``, of one output with the loss ``log_loss``.
+        model: of ``leashed.models``, of one output with the loss ``log_loss``. Where its shape follows
+            from the data, from the state in the folder or the first day; where that is a function, give
+            ``model.shaped(data)``.
         days: streams or data sets, in order, or functions without arguments that make them when
             their turn has come, and are looked at then; each is read twice. Days are known by their
             keys, or where there are none by their number: give the same ones again, and others
@@ -179,6 +182,7 @@ def continual(
         raise ValueError("checkpoint.path must be left out: it is in the run's folder")
     if asked.observe.record is not None:
         raise ValueError("observe.record is of one training, not of days; leave it out")
+    model, days = _shaped(model, days, Path(folder))
     metrics, progress, initial = asked.observe.metrics, asked.observe.progress, init.parameters
     run = _Run(
         model,
@@ -551,6 +555,29 @@ def _check_model(model: object) -> None:
         raise ValueError(
             f"model must have one output and the loss log_loss, which {model.name} has not"
         )
+
+
+def _shaped(
+    model: Graph, days: Iterable[OneDay] | Mapping[str, OneDay], folder: Path
+) -> tuple[Graph, Iterable[OneDay] | Mapping[str, OneDay]]:
+    """A model whose shape follows from data, for those of the run in the folder or else of the first
+    day, where that is no function; and the days.
+    """
+    if not isinstance(model, Graph) or model.made_by is None:
+        return model, days
+    with suppress(OSError, ValueError):  # of which the run tells
+        saved = checkpoint.read_model(folder).model
+        if isinstance(saved, Graph):
+            rows = dict(zip(saved.id_features, saved.embeddings, strict=True))
+            made = model.made_by(saved.features, [rows[f].table.rows for f in sorted(rows)])
+            return replace(made, name=model.name, loss=model.loss, l2=model.l2), days
+    if isinstance(days, (Stream, ClickDataset, Dataset, str)) or not isinstance(days, Iterable):
+        return model, days  # which is refused
+    rest = iter(days.values() if isinstance(days, Mapping) else days)
+    first = next(rest, None)
+    if not isinstance(days, (Mapping, Sequence)):
+        days = () if first is None else chain([first], rest)
+    return model if callable(first) else model.shaped(first), days
 
 
 def _rows_in(tables: Mapping[str, Table]) -> int:

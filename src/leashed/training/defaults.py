@@ -20,8 +20,10 @@ LEAST_UPDATES = 2000
 
 
 def is_of_clicks(model: object) -> bool:
-    """Whether it is a graph over tables that gives one logit of a click."""
-    if not isinstance(model, Graph) or not model.tables:
+    """Whether it is a graph over tables that gives one logit of a click, or could be one over tables
+    of other data.
+    """
+    if not isinstance(model, Graph) or not (model.tables or model.made_by):
         return False
     return model.loss == "log_loss" and model.outputs == 1
 

@@ -45,7 +45,9 @@ from leashed.training.sets import (
     drawn,
     is_sparse,
     mean_batch_of,
+    rows_of,
     sets_of,
+    shaped,
     source_of,
     training_of,
 )
@@ -66,6 +68,7 @@ __all__ = [
     "threads_of",
 ]
 
+_OF_TABLES = ("label", "columns")  # arguments of data that are a table
 MAX_THREADS = 1024
 MAX_SEED = 2**63 - 1
 
@@ -243,6 +246,7 @@ def asked(
     Raises:
         TypeError, ValueError: something is wrong; the message names it.
     """
+    model = shaped(model, data)
     train_set, test_set = sets_of(model, data, validation)
     streamed = isinstance(train_set, Streamed)
     staleness = policies.none() if staleness is None else policies.of("staleness", staleness)
@@ -369,7 +373,9 @@ def of(
         TypeError, ValueError: something is wrong; the message names it.
     """
     names = ("init", "mode", "observe", "checkpoint", "cluster")
-    given = options(init, mode, observe, checkpoint, cluster, old or {}, names)
+    told = dict(old or {})
+    data, validation = rows_of(model, data, validation, *(told.pop(n, None) for n in _OF_TABLES))
+    given = options(init, mode, observe, checkpoint, cluster, told, names)
     observe, checkpoint, cluster = given.observe, given.checkpoint, given.cluster
     sync = getattr(cluster, "sync", None)
     auto = isinstance(threads, str) and threads == "auto"
@@ -400,7 +406,7 @@ def of(
         checks.writable(Path(observe.record))
     counting = None
     if observe.metrics is not None:
-        counting = _counting(observe.metrics, model, data, request.train_set)
+        counting = _counting(observe.metrics, request.model, data, request.train_set)
     if cluster is not None:
         from leashed.sync import check as check_synchronised  # noqa: PLC0415 (seldom asked for)
 
@@ -412,7 +418,7 @@ def of(
         told[resuming.FULL_SIZE] = request.full_size
     if sync is not None:
         told["sync"] = sync.label
-    begun = resuming.begin(resume, model, told, request.tables, request.full_size)
+    begun = resuming.begin(resume, request.model, told, request.tables, request.full_size)
     if begun.folder is not None:
         told["resumed_exact"] = begun.folder.exact
     if begun.training is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
 from typing import Any, TypeAlias
 
@@ -22,6 +23,7 @@ from leashed.models.graphs import Graph
 from leashed.models.network import Model
 from leashed.modes import Mode
 from leashed.stopping import Until, batches_in
+from leashed.stream.batches import is_table
 from leashed.training.recordings import AnyModel
 
 __all__ = [
@@ -36,14 +38,16 @@ __all__ = [
     "head_of",
     "is_sparse",
     "mean_batch_of",
+    "rows_of",
     "sets_of",
+    "shaped",
     "source_of",
     "training_of",
 ]
 
 AnyData: TypeAlias = (
     "Dataset | SparseDataset | ClickDataset | Samples | Split | ClickSplit | AnyStream"
-    " | tuple[Any, ArrayLike]"
+    " | tuple[Any, ArrayLike] | str | os.PathLike[str] | Any"
 )
 AnyStream: TypeAlias = "streams.Stream | streams.SparseStream"
 
@@ -262,6 +266,48 @@ def training_of(
         validation_y=tested[1],
         **given,
     )
+
+
+def rows_of(
+    model: AnyModel, data: Any, validation: Any, label: str | None, columns: Any
+) -> tuple[Any, Any]:
+    """Of a table or the path of one its rows: of files a stream where the model reads ids, else in
+    memory. Other data as they are.
+
+    Raises:
+        ValueError: ``label`` or ``columns`` is given for data that are no table, or neither for one; and
+            what ``stream.table`` raises.
+    """
+    if not is_table(data):
+        for name, value in (("label", label), ("columns", columns)):
+            if value is not None:
+                raise ValueError(
+                    f"{name} goes with data that are a DataFrame, another table or a path; "
+                    f"{type(data).__name__} says itself what its columns are"
+                )
+        if is_table(validation):
+            raise TypeError(
+                "validation must be of what data are, a table or a path only where they are"
+            )
+        return data, validation
+    of_ids = isinstance(model, Graph) and bool(model.tables or model.made_by)
+    if not of_ids and not isinstance(model, (Graph, Model)):
+        raise TypeError(
+            f"data must be read for model {getattr(model, 'name', model)}, which takes no table: "
+            "leashed.stream.table(data, label=...).read()"
+        )
+    rows = streams.table(data, columns, label=label, ids=of_ids)
+    if is_table(validation):
+        validation = streams.table(validation, rows.schema).read()
+    in_files = isinstance(data, (str, os.PathLike))
+    return rows if in_files and of_ids else rows.read(), validation
+
+
+def shaped(model: AnyModel, data: Any) -> AnyModel:
+    """The model for the data's shape, where it follows from it."""
+    if not isinstance(model, Graph):
+        return model
+    return model.shaped(data.train if isinstance(data, (Split, ClickSplit)) else data)
 
 
 def sets_of(model: AnyModel, data: Any, validation: Any) -> tuple[Set, Set | None]:

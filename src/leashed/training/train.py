@@ -58,13 +58,15 @@ def train(
     checkpoint: str | os.PathLike[str] | resuming.Kept | Checkpoint | None = None,
     resume: resuming.Resume | None = None,
     cluster: Cluster | None = None,
-    **old: Any,
+    **more: Any,
 ) -> TrainResult:
     """Train ``model`` on ``data`` with native threads that never take the GIL.
 
         data = lsh.datasets.synthetic_digits()
         result = lsh.train(lsh.models.mlp(784, [128], 10), data, until=lsh.until(epochs=5))
         print(result.final_loss, result.validation_accuracy[-1])
+
+        result = lsh.train(lsh.models.dlrm(), frame, label="clicked")    # a DataFrame, or "logs/*.parquet"
 
     Every batch is a function of ``seed`` and its number alone, so one thread gives the same bits
     under every discipline. Ctrl-C stops all threads and returns the state reached, with
@@ -77,7 +79,10 @@ def train(
         data: the training set. A ``Split`` brings its test set as ``validation``; a pair of arrays
             goes through ``Dataset.from_arrays``, of a matrix in CSR form and an array through
             ``SparseDataset.from_csr``; for ``models.external`` x and y may be any numbers. A
-            ``leashed.stream.Stream`` or ``SparseStream`` is read while it is trained on.
+            ``leashed.stream.Stream`` or ``SparseStream`` is read while it is trained on. A DataFrame, or
+            what else has ``__arrow_c_stream__``, or the path of Parquet or CSV files goes through
+            ``stream.table``, with ``label=`` or ``columns=``: into memory, files for models of clicks as
+            a stream.
         until: ``leashed.until(...)``: when to stop. Default of models of clicks, graphs over tables
             with one output and the loss ``log_loss``: after one epoch. Other models are to be told.
         discipline: how threads share the parameters, of ``leashed.disciplines``. Default:
@@ -121,9 +126,10 @@ def train(
             ``leashed.cluster.join(sync=...)``, which says how parameters are kept in sync
             (docs/cluster.md). Its master hands out the batches of ``until.epochs``, each to one trainer;
             the other stop rules are this trainer's own.
-        **old: arguments of before that are a part of these by now, with a DeprecationWarning:
-            ``tables``, ``term``, ``progress``, ``evaluate_every``, ``metrics``, ``record``,
-            ``checkpoint_every``, ``checkpoint_updates``, ``incremental``, ``sync``.
+        **more: ``label``, the column of a table that is to be predicted, or ``columns``, what each of its
+            columns becomes, as of ``stream.table``. And arguments of before that are a part of these by
+            now, with a DeprecationWarning: ``tables``, ``term``, ``progress``, ``evaluate_every``,
+            ``metrics``, ``record``, ``checkpoint_every``, ``checkpoint_updates``, ``incremental``, ``sync``.
 
     Returns:
         A ``TrainResult``; in a cluster, of this trainer. One ``RuntimeWarning`` with the remedy tells
@@ -156,6 +162,6 @@ def train(
             checkpoint=checkpoint,
             resume=resume,
             cluster=cluster,
-            old=old,
+            old=more,
         )
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from leashed import datasets, models, stream
+from leashed import datasets, models
 from leashed.base.options import option
 from leashed.datasets import ClickDataset, ClickSplit
 from leashed.datasets.fields import Schema
@@ -17,7 +17,8 @@ from leashed.models.tables import Table
 from leashed.rules import Rule
 from leashed.staleness import Policy
 from leashed.stream import Stream
-from leashed.training.problems.files import FileWords, parts_of, stream_of
+from leashed.stream.batches import is_parquet
+from leashed.training.problems.files import FileWords, expanded, parts_of, stream_of
 
 __all__ = [
     "MODELS",
@@ -128,13 +129,22 @@ def read(path: str, words: ClickWords, rows: int | None = None) -> ClickDataset:
     return found
 
 
-def parts(path: str, words: ClickWords, most: int | None) -> Iterator[ClickDataset]:
-    """The rows of files, or the first so many, part after part.
+def parts(
+    path: str,
+    words: ClickWords,
+    most: int | None,
+    known: Schema | None = None,
+    *,
+    labelled: bool = True,
+) -> Iterator[ClickDataset]:
+    """The rows of files, or the first so many, part after part; not ``labelled``: what they are to give
+    need not be there. ``known`` as of ``stream_of``.
 
     Raises:
         OSError, ValueError, TypeError: as ``read``.
     """
-    given = stream_of(path, words)
+    given = stream_of(path, words, known)
+    given = given if labelled else given.unlabelled()
     if not given.features:
         raise TypeError(f"{path} has no ids; the schema must name some for a model of clicks")
     return parts_of(given, most)
@@ -148,9 +158,9 @@ def generate(name: str, rows: int, seed: int, test: int = 20_000) -> ClickSplit:
     return datasets.synthetic_clicks(rows, seed, test=test, cardinalities=_CARDINALITY)
 
 
-def build(name: str, words: ClickWords) -> Graph:
+def build(name: str, words: ClickWords, known: Schema | None = None) -> Graph:
     """The named model. Ids that are generated, or that a schema has below some number, are rows of
-    fixed tables; the tables of others grow.
+    fixed tables; the tables of others grow. ``known`` as of ``stream_of``.
     """
     generated = words.data in (None, WORD) and words.days is None
     growing = (words.table_mib, words.admit_after, words.evict)
@@ -163,19 +173,17 @@ def build(name: str, words: ClickWords) -> Graph:
             f"--model {name} reads histories, which files in Criteo's format have none of; leave "
             "--data out, or train from Python"
         )
-    if words.schema is not None:
-        if generated:
-            raise ValueError("--schema goes with --data FILE, or --days")
-        return _of_schema(name, words.schema)
-    return MODELS[name](_CARDINALITY if generated else None)
-
-
-def _of_schema(name: str, path: str) -> Graph:
-    columns = Schema(stream.schema(path)["columns"])
-    if not (columns.numbers and columns.ids):
-        raise ValueError(f"{path} must have numbers and ids for a model of clicks")
-    bounds = [column.bound for column in columns.ids.values()]
-    return _COLUMNS[name](bounds, dense=len(columns.numbers))
+    if generated:
+        for option in ("schema", "label"):
+            if getattr(words, option) is not None:
+                raise ValueError(f"--{option} goes with --data FILE, or --days")
+        return MODELS[name](_CARDINALITY)
+    files = [*expanded(words.days).values()] if words.days else words.data
+    assert files is not None
+    model = _COLUMNS[name]()
+    if words.schema is None and words.label is None and known is None and not is_parquet(files):
+        return model  # Criteo's
+    return model.shaped(stream_of(files, words, known))
 
 
 def refuse(words: ClickWords, *, files: bool = False) -> None:
@@ -184,7 +192,17 @@ def refuse(words: ClickWords, *, files: bool = False) -> None:
     """
     if words.data == WORD:
         raise ValueError(f"--data {WORD} goes with --model {', '.join(MODELS)}")
-    for name in ("rows", "table_mib", "admit_after", "evict", "schema", "bad", "days", "stream"):
+    for name in (
+        "rows",
+        "table_mib",
+        "admit_after",
+        "evict",
+        "schema",
+        "label",
+        "bad",
+        "days",
+        "stream",
+    ):
         if files and name in ("bad", "schema", "stream"):
             continue
         if getattr(words, name) not in (None, False):

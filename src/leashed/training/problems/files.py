@@ -7,14 +7,18 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from glob import glob, has_magic
 from pathlib import Path
 from typing import Any
 
 from leashed import stream
 from leashed.base.options import option
+from leashed.datasets.fields import Schema
 from leashed.datasets.files import paths_of
+from leashed.datasets.text import CRITEO
 from leashed.stream import SparseStream, Stream
+from leashed.stream.batches import is_parquet, separator_of
 
 __all__ = ["FileWords", "existing", "expanded", "parts_of", "read_for", "stream_of"]
 
@@ -41,6 +45,13 @@ class FileWords:
         "(default: files are in Criteo's format)",
         group=FILES,
         metavar="FILE",
+    )
+    label: str | None = option(
+        None,
+        "the column that is to be predicted, of Parquet or CSV files without --schema: what the others "
+        "become is found in the first rows (see leashed.stream.infer)",
+        group=FILES,
+        metavar="COLUMN",
     )
     bad: str | None = option(
         None,
@@ -80,8 +91,13 @@ def existing(path: str | os.PathLike[str]) -> Path:
     return found
 
 
-def stream_of(paths: str | Path | Sequence[Path], words: FileWords) -> Stream:
-    """The rows of files; a pattern is its files by name.
+def stream_of(
+    paths: str | Path | Sequence[Path], words: FileWords, known: Schema | None = None
+) -> Stream:
+    """The rows of files; a pattern is its files by name, a folder the Parquet files in it.
+
+    Args:
+        known: what columns become where no word says it: of the model that is to read them.
 
     Raises:
         FileNotFoundError: one is not there.
@@ -90,9 +106,39 @@ def stream_of(paths: str | Path | Sequence[Path], words: FileWords) -> Stream:
     if isinstance(paths, (str, Path)) and not has_magic(str(paths)):
         existing(paths)
     bad = "fail" if words.bad is None else words.bad
-    if words.schema is None:
-        return stream.criteo(paths, bad=bad)
-    return stream.csv(paths, **stream.schema(words.schema), bad=bad)
+    if words.schema is not None and words.label is not None:
+        raise ValueError(
+            "--label goes without --schema, which says what the label is; give one of them"
+        )
+    parquet = is_parquet(paths)
+    columns: Any = {} if words.schema is None else stream.schema(words.schema)
+    if not columns and known is not None and known != CRITEO.schema:
+        if words.label not in (None, known.target):
+            raise ValueError(f"--label is {known.target} of the model, got {words.label}")
+        columns = {"columns": known.columns}
+        if not parquet:
+            columns["separator"] = separator_of(paths_of(paths)[0])
+    elif words.label is not None:
+        columns = _inferred(_hashable(words.days or paths), words.label)
+    if parquet:
+        if not columns:
+            raise ValueError(f"{paths} is Parquet; say --label COLUMN, or --schema FILE")
+        return stream.parquet(paths, columns["columns"], bad=bad)
+    return stream.csv(paths, **columns, bad=bad) if columns else stream.criteo(paths, bad=bad)
+
+
+def _hashable(paths: Any) -> str | tuple[str, ...]:
+    return str(paths) if isinstance(paths, (str, Path)) else tuple(map(str, paths))
+
+
+@lru_cache
+def _inferred(paths: str | tuple[str, ...], label: str) -> dict[str, Any]:
+    """What the columns of files become, looked at once."""
+    found = stream.infer(paths if isinstance(paths, str) else list(paths), label=label)
+    return {
+        "columns": found,
+        **({} if found.separator is None else {"separator": found.separator}),
+    }
 
 
 def parts_of(stream: Stream | SparseStream, most: int | None) -> Iterator[Any]:

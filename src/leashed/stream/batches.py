@@ -1,0 +1,197 @@
+"""Record batches that pyarrow makes: of Parquet and CSV files, and with parts of moments as columns."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from leashed.datasets.fields import PARTS, Id, Label, Number, Target, Weight
+from leashed.datasets.files import Paths, paths_of, unpacked
+
+__all__ = [
+    "arrow",
+    "csv_batches",
+    "is_parquet",
+    "is_table",
+    "parquet_batches",
+    "parquet_files",
+    "separator_of",
+    "with_parts",
+]
+
+_BATCH = 65_536  # rows in memory at once
+_YEAR = 365.25 * 86400e6  # microseconds
+_FIRST = 1_577_836_800_000_000  # 2020, in microseconds since 1970
+_PARQUET = (".parquet", ".parq", ".pq")
+_NUMBERS = (Number, Label, Target, Weight)
+
+
+def arrow(what: str, module: str = "pyarrow") -> Any:
+    """pyarrow, or a module of it. ImportError with the remedy where it is not installed."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ImportError(f"{what} takes pyarrow: pip install 'leashed[parquet]'") from error
+
+
+def is_table(source: object) -> bool:
+    """Whether it is a table, or the path of one."""
+    return isinstance(source, (str, os.PathLike)) or hasattr(source, "__arrow_c_stream__")
+
+
+def is_parquet(path: object) -> bool:
+    """Whether that names Parquet files: the first of several, a folder, or a pattern."""
+    if isinstance(path, (list, tuple)) and path:
+        return is_parquet(path[0])
+    if not isinstance(path, (str, os.PathLike)):
+        return False
+    return Path(path).suffix.lower() in _PARQUET or any(Path(path).glob("**/*.parquet"))
+
+
+def parquet_files(path: Paths) -> list[Path]:
+    """The files, in order: of a folder those in it, by name."""
+    several: Any = [path] if isinstance(path, (str, os.PathLike)) else path
+    found: list[Path] = []
+    for each in several:
+        if isinstance(each, (str, os.PathLike)) and Path(each).is_dir():
+            within = sorted(f for kind in _PARQUET for f in Path(each).glob(f"**/*{kind}"))
+            if not within:
+                raise FileNotFoundError(f"there is no Parquet file in {each}")
+            found += within
+            continue
+        for file in paths_of([each] if isinstance(each, (str, os.PathLike)) else each):
+            if not isinstance(file, Path):
+                raise TypeError("path must name Parquet files; pyarrow.parquet reads open ones")
+            found.append(file)
+    return found
+
+
+def separator_of(file: Any) -> str:
+    """What the names in a text file's first line are apart by."""
+    with unpacked(file) as text:
+        header = text.readline().decode(errors="replace")
+    return max(",\t;|", key=header.count)
+
+
+def parquet_batches(files: Sequence[Path], names: Sequence[str]) -> Any:
+    """These columns of files, in order, as the first file has them. Of folders named ``key=value``,
+    as Hive and Spark write them, keys are columns too.
+    """
+    pa, dataset = arrow("Parquet"), arrow("Parquet", "pyarrow.dataset")
+    whole = dataset.dataset([str(file) for file in files], format="parquet", partitioning="hive")
+    if lacking := [name for name in names if name not in whole.schema.names]:
+        raise ValueError(f"{files[0]} has no column {', '.join(lacking)}")
+    fragments = {fragment.path: fragment for fragment in whole.get_fragments()}
+    in_order = [fragments[str(file)] for file in files]
+
+    def batches() -> Iterator[Any]:
+        for fragment in in_order:
+            keys = dataset.get_partition_keys(fragment.partition_expression)
+            there = {*fragment.physical_schema.names, *keys}
+            if lacking := [name for name in names if name not in there]:
+                raise ValueError(f"{fragment.path} has no column {', '.join(lacking)}")
+            yield from fragment.to_batches(
+                schema=whole.schema,
+                columns=list(names),
+                batch_size=_BATCH,
+                batch_readahead=1,
+                use_threads=False,
+            )
+
+    schema = pa.schema([whole.schema.field(name) for name in names])
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def csv_batches(
+    files: Sequence[Path], columns: Mapping[str, Any], separator: str, names: Sequence[str] | None
+) -> Any:
+    """Columns of text: what is a number as such, what another column is a part of as a moment."""
+    pa, csv = arrow("a date in text"), arrow("a date in text", "pyarrow.csv")
+    kinds = {
+        name: pa.float64() if isinstance(column, _NUMBERS) else pa.string()
+        for name, column in columns.items()
+        if getattr(column, "of", None) is None
+    }
+    kinds |= {c.of: pa.timestamp("us") for c in columns.values() if getattr(c, "of", None)}
+
+    def opened(file: Path) -> Any:
+        return csv.open_csv(
+            unpacked(file),
+            csv.ReadOptions(column_names=names),
+            csv.ParseOptions(delimiter=separator),
+            csv.ConvertOptions(
+                column_types=kinds,
+                include_columns=list(kinds),
+                null_values=[""],
+                strings_can_be_null=True,
+            ),
+        )
+
+    apart = {n: c.between for n, c in columns.items() if getattr(c, "between", None)}
+    fields = [(n, pa.list_(kind) if n in apart else kind) for n, kind in kinds.items()]
+
+    def batches() -> Iterator[Any]:
+        pc = arrow("a date in text", "pyarrow.compute")
+        for file in files:
+            for batch in opened(file):
+                made = [
+                    pc.split_pattern(column, apart[name]) if name in apart else column
+                    for name, column in zip(kinds, batch.columns, strict=True)
+                ]
+                yield pa.RecordBatch.from_arrays(made, schema=schema)
+
+    schema = pa.schema(fields)
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def with_parts(given: Any, parts: Mapping[str, Number | Id]) -> Any:
+    """Of what has ``__arrow_c_stream__`` its columns, and behind them parts of some.
+
+    Raises:
+        ValueError: it lacks a column, or one is no date and no timestamp.
+    """
+    pa = arrow("a part of a date")
+    reader = pa.RecordBatchReader.from_stream(given)
+    for name, column in parts.items():
+        if column.of not in reader.schema.names:
+            raise ValueError(f"it has no column {column.of}, of which {name} is the {column.part}")
+        kind = reader.schema.field(column.of).type
+        if not pa.types.is_timestamp(kind) and not pa.types.is_date(kind):
+            raise ValueError(
+                f"column {column.of} is of Arrow's type {kind}, of which {name} cannot be the "
+                f"{column.part}; cast it to a timestamp or a date"
+            )
+    places = {name: reader.schema.get_field_index(column.of) for name, column in parts.items()}
+    fields = [
+        pa.field(n, pa.int32() if PARTS[c.part or ""] else pa.float64()) for n, c in parts.items()
+    ]
+    schema = pa.schema([*reader.schema, *fields])
+
+    def batches() -> Iterator[Any]:
+        for batch in reader:
+            made = [
+                _part(batch.column(places[n]), c.part, f.type)
+                for (n, c), f in zip(parts.items(), fields, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays([*batch.columns, *made], schema=schema)
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def _part(column: Any, part: str | None, kind: Any) -> Any:
+    pa, pc = arrow("a part of a date"), arrow("a part of a date", "pyarrow.compute")
+    if pa.types.is_date(column.type):
+        column = column.cast(pa.timestamp("us" if pa.types.is_date32(column.type) else "ms"))
+    if part == "years":
+        micros = column.cast(pa.timestamp("us", column.type.tz), safe=False).cast(pa.int64())
+        return pc.divide(pc.cast(pc.subtract(micros, _FIRST), kind), _YEAR)
+    if part == "weekday":
+        return pc.day_of_week(column).cast(kind)
+    return (
+        pc.hour(column).cast(kind)
+        if part == "hour"
+        else pc.subtract(pc.month(column), 1).cast(kind)
+    )

@@ -1,0 +1,131 @@
+"""Streams of Parquet files, and of whatever a table comes as."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from leashed.datasets.fields import Column, Schema
+from leashed.datasets.files import Paths, check_readable
+from leashed.stream.arrow import _Arrow, arrow
+from leashed.stream.batches import is_parquet, is_table, parquet_batches, parquet_files
+from leashed.stream.infer import infer
+from leashed.stream.schema import schema
+from leashed.stream.stream import Options, Stream
+from leashed.stream.text import csv
+
+__all__ = ["Given", "parquet", "table"]
+
+Given = Mapping[str, Column] | str | os.PathLike[str] | None
+
+
+def parquet(
+    path: Paths,
+    columns: Given = None,
+    *,
+    label: str | None = None,
+    bad: str = "fail",
+    threads: int | None = None,
+    shuffle: int = 0,
+    seed: int = 0,
+) -> Stream:
+    """Parquet files, by pyarrow (``pip install 'leashed[parquet]'``).
+
+        rows = lsh.stream.parquet("logs/*.parquet", label="clicked")
+        result = lsh.train(lsh.models.dlrm(), rows)
+
+    Files come one after the other, those of a pattern or a folder by name; folders named ``key=value``,
+    as Hive and Spark write them, are columns. A file that lacks a column is an error.
+
+    Args:
+        path: a file, a pattern, a folder, with those in it, or several of them in order.
+        columns: as of :func:`csv`, or the path of a file that :func:`schema` reads. Default: as
+            :func:`infer` finds of the first rows; for days give all the same ones.
+        label: what is to be told of a row, where ``columns`` does not say.
+        bad, threads, shuffle, seed: as of :func:`arrow`.
+
+    Raises:
+        FileNotFoundError: there is no such file; other OSErrors where it cannot be read.
+        ImportError: pyarrow is not installed.
+        TypeError, ValueError: an argument is wrong; and as of :func:`arrow`.
+    """
+    files = parquet_files(path)
+    known = _known(files, columns, label)
+    return _Parquet(files, known, Options(bad, threads, shuffle, seed))
+
+
+def table(
+    source: Any,
+    columns: Given = None,
+    *,
+    label: str | None = None,
+    ids: bool = True,
+    bad: str = "fail",
+    threads: int | None = None,
+    shuffle: int = 0,
+    seed: int = 0,
+) -> Stream:
+    """The rows of whatever there is: a DataFrame of pandas or polars, a table of pyarrow, anything
+    with ``__arrow_c_stream__``, Parquet, CSV.
+
+        rows = lsh.stream.table(frame, label="clicked")
+        data = rows.read()                           # in memory
+
+    Args:
+        source: such a table; or a path, as of :func:`parquet` where it ends in .parquet or is a
+            folder, else of :func:`csv`.
+        columns, label, bad, threads, shuffle, seed: as of :func:`parquet`.
+        ids: as of :func:`infer`.
+
+    Raises:
+        FileNotFoundError, ImportError, TypeError, ValueError: as of :func:`parquet`, or of :func:`csv`.
+    """
+    if not is_table(source):
+        raise TypeError(
+            "source must have __arrow_c_stream__, as tables of pyarrow, polars and pandas do, or be a "
+            f"path, got {type(source).__name__}"
+        )
+    given: dict[str, Any] = {"bad": bad, "threads": threads, "shuffle": shuffle, "seed": seed}
+    if hasattr(source, "__arrow_c_stream__"):
+        return arrow(source, _known(source, columns, label, ids=ids), name="table", **given)
+    if is_parquet(source):
+        files = parquet_files(source)
+        return parquet(files, _known(files, columns, label, ids=ids), **given)
+    if isinstance(columns, (str, os.PathLike)):
+        return csv(source, **schema(columns), **given)
+    found = _known(source, columns, label, ids=ids)
+    return csv(source, found, separator=getattr(found, "separator", None) or ",", **given)
+
+
+def _known(
+    source: Any, columns: Given, label: str | None, *, ids: bool = True
+) -> Mapping[str, Column]:
+    if (columns is None) == (label is None):
+        raise ValueError(
+            "label must name the column that tells what is to be predicted, or columns say what each is"
+            + ("" if columns is None else "; give one of them")
+        )
+    if columns is None:
+        return infer(source, label=str(label), ids=ids)
+    found: Mapping[str, Column] = (
+        schema(columns)["columns"] if isinstance(columns, (str, os.PathLike)) else columns
+    )
+    return found
+
+
+class _Parquet(_Arrow):
+    def __init__(self, files: list[Path], columns: Mapping[str, Column], options: Options) -> None:
+        others = f" and {len(files) - 1} more" if len(files) > 1 else ""
+        super().__init__(None, Schema(columns), options, str(files[0]) + others)
+        self._files = files
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return tuple(self._files)
+
+    def _made(self) -> Callable[[], Any]:
+        check_readable([*self._files])
+        return partial(parquet_batches, self._files, self._schema.sources(labelled=self._labelled))
