@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from leashed.base import checks
 from leashed.datasets import ClickDataset
-from leashed.models._columns import check_columns
+from leashed.models._columns import arranged, check_columns
 from leashed.models.graphs import Graph, SampledLogits
 from leashed.models.tables import Table
 
@@ -107,6 +107,7 @@ def evaluate(
     assert node.table.rows is not None
     k = checks.whole("k", k, 1, node.table.rows)
     feature = model.id_features[model.readers.index(node)]
+    data = arranged(parameters, model, data, "data")
     model.rows(data)  # for its errors, as the next
     check_columns(parameters, model, data, "data")
     column = data.ids[feature] if isinstance(data.ids, tuple) else data.ids[:, feature]

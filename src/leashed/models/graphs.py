@@ -20,7 +20,7 @@ from leashed.base import checks
 from leashed.base.choice import Choice
 from leashed.datasets import ClickDataset, Dataset
 from leashed.models import _parameters
-from leashed.models._columns import check_columns
+from leashed.models._columns import arranged, check_columns
 from leashed.models._fits import check_fits, examples
 from leashed.models._reads import TableSpec, click_rows, distinct
 from leashed.models.layers import NORMS, BatchNorm, Dense, Layer, ReLU
@@ -668,6 +668,7 @@ class Graph:
         native = check_tables(self.tables, {} if tables is None and not self.readers else tables)
         if threads is not None:
             threads = checks.whole("threads", threads)
+        data = arranged(parameters, self, data, "data")
         rows: _core.ClickRows | NDArray[np.float32]
         if isinstance(data, Dataset) and not self.readers:
             check_fits(self, data, "data")
@@ -683,7 +684,7 @@ class Graph:
     def predict(
         self,
         parameters: ArrayLike,
-        x: ClickDataset | ArrayLike,
+        x: ClickDataset | Dataset | ArrayLike,
         tables: Mapping[str, Table] | None = None,
         statistics: ArrayLike | None = None,
     ) -> NDArray[np.float32]:
@@ -692,7 +693,7 @@ class Graph:
 
         Args:
             parameters: [d].
-            x: examples; [n, features] where the model reads no tables.
+            x: examples; a ``Dataset`` or [n, features] where the model reads no tables.
             tables: as for ``evaluate``.
             statistics: likewise.
 
@@ -702,6 +703,10 @@ class Graph:
         theta = checks.vector("parameters", parameters, self.dimension)
         native = check_tables(self.tables, {} if tables is None and not self.readers else tables)
         by = self.running(statistics)
+        x = arranged(parameters, self, x, "x")
+        if isinstance(x, Dataset) and not self.readers:
+            check_fits(self, x, "x")
+            x = x.x
         rows = self.rows(x, "x") if self.readers else examples(x, self)
         check_columns(parameters, self, x, "x", rows if isinstance(rows, np.ndarray) else None)
         return self.native.predict_rows(theta, rows, native, by)

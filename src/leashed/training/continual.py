@@ -313,7 +313,7 @@ class _Run:
         if name in self._checked:
             return
         with _of_day(name):
-            train_set, _ = sets_of(self.model, data, None)
+            train_set, _ = sets_of(self.model, data, None, self._columns)
             now = columns_of(self.model, train_set)
             self._columns = self._columns.agreed(now, "data", "of the days before")
         if turn and not self._checked_state:
