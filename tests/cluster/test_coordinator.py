@@ -272,6 +272,30 @@ def test_who_was_told_to_end_when_all_is_trained_has_not_all_of_it() -> None:
     assert talk.master.standing(talk.now)["state"] == "ended"
 
 
+@pytest.mark.parametrize("there", [True, False])
+def test_who_stood_still_while_others_trained_the_rest_was_not_there_at_the_end(
+    there: bool,
+) -> None:
+    """As where its machine slept: it wakes when all is trained, with parameters of long ago."""
+    talk = Talk()
+    first = talk.join(1)
+    talk.join(2, index=1)
+    if there:
+        talk.train(2)
+    talk.wait(6, 2)
+    talk.train(2)
+    assert [past.why for past in talk.master.state.membership.past] == ["silent for 5 s"]
+    early = {"left_early": 0.0}
+    talk.say(2, Report(left=True, summary=early))
+    (welcome, *_) = talk.say(3, Join("trainer", 0, "", before=Rejoin("run", first)))
+    assert isinstance(welcome, Welcome)
+    talk.say(3, Report(left=True, summary=early))
+    told = talk.master.standing(talk.now)
+    assert told["state"] == "ended"
+    assert told["summaries"]["trainer-1"]["left_early"] == 0
+    assert told["summaries"]["trainer-0"]["left_early"] == (not there)
+
+
 @pytest.mark.parametrize(
     ("trains", "finished", "there", "how"),
     [

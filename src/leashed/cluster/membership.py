@@ -31,6 +31,7 @@ class Member(Struct):
         trouble: what keeps it from being in step with the others, as it tells.
         holds: it has the run's parameters, with which it has begun, or trained in an epoch.
         whole: when it left all batches were complete, and so in its parameters.
+        behind: it has come when all batches were complete, and was away while others trained some.
     """
 
     id: int
@@ -51,6 +52,7 @@ class Member(Struct):
     trouble: str = ""
     holds: bool = False
     whole: bool = False
+    behind: bool = False
 
     @property
     def name(self) -> str:
@@ -73,6 +75,7 @@ class Past(Struct):
         before: the id that its process had until it was taken for dead; 0: the process was new.
         counters: what its process had counted, as it was told last; with its last word.
         counted: when that was; None: it had told nothing.
+        done: whether all batches were complete when it went.
     """
 
     id: int
@@ -86,6 +89,7 @@ class Past(Struct):
     before: int = 0
     counters: dict[str, float] = field(default_factory=dict)
     counted: float | None = None
+    done: bool = False
 
 
 class Membership(Struct):
@@ -179,13 +183,14 @@ class Membership(Struct):
         finished: bool,
         counters: dict[str, float] | None = None,
         counted: float | None = None,
+        done: bool = False,
     ) -> None:
         """It is no member any more."""
         gone = self.members.pop(member)
         self.past.append(
             Past(
                 gone.id, gone.role, gone.index, gone.address, gone.joined, now, why, finished,
-                gone.before, counters or {}, counted,
+                gone.before, counters or {}, counted, done,
             )
         )  # fmt: skip
         if not gone.left:

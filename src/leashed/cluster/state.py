@@ -267,6 +267,8 @@ class State(Struct):
                 summing=entry.summing, kept=entry.kept,
             )  # fmt: skip
             _same("id", member.id, entry.id)
+            away = not any(each.id == entry.before and each.done for each in membership.past)
+            member.behind = ledger.done and away
             self.fingerprint |= entry.fingerprint
         elif isinstance(entry, Removed):
             member = membership.members[entry.id]
@@ -278,6 +280,7 @@ class State(Struct):
                 finished=entry.summary is not None,
                 counters={**entry.counters, **(entry.summary or {})},
                 counted=entry.counted,
+                done=ledger.done,
             )
             if entry.summary is not None:
                 told = self.summaries[member.name] = dict(entry.summary)
@@ -290,7 +293,9 @@ class State(Struct):
                         told["left_early"] = float(ledger.total is not None)
         elif isinstance(entry, LeftRing):
             self._take_back(entry, dead=False, apart=entry.apart)
-            membership.members[entry.id].whole = ledger.done
+            member = membership.members[entry.id]
+            # (Where parameters are summed, who is in step has what others have trained.)
+            member.whole = ledger.done and (member.holds if member.summing else not member.behind)
             membership.leave(entry.id, entry.now)
         elif isinstance(entry, Settled):
             membership.members[entry.id].settled = entry.epoch
