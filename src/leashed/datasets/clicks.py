@@ -266,14 +266,15 @@ class ClickDataset:
         they are so. ValueError where one is not there, or is a number where it was an id.
         """
         names, numbers = self.names if self.named else None, self.number_names
-        of_numbers = places(known.numbers, numbers, name, "a number", names or ())
-        of_ids = places(known.ids, names, name, "ids", numbers or ())
+        of_numbers = places(known.numbers, numbers, name, names or ())
+        of_ids = places(known.ids, names, name, numbers or ())
         made = self
         if of_numbers is not None:
             x = np.ascontiguousarray(self.x[:, of_numbers])
             made = dataclasses.replace(made, x=x, number_names=known.numbers)
         if of_ids is not None:
-            own = self.ids if isinstance(self.ids, tuple) else tuple(self.ids.T)
+            whole = self.ids
+            own = whole if isinstance(whole, tuple) else tuple(np.ascontiguousarray(whole.T))
             unread = np.zeros(len(self), np.uint64)
             ids = tuple(unread if f < 0 else own[f] for f in of_ids)
             called = tuple(

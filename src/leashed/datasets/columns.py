@@ -167,7 +167,6 @@ def places(
     was: Sequence[str | None] | None,
     now: Sequence[str] | None,
     name: str,
-    kind: str = "column",
     others: Collection[str] = (),
 ) -> list[int] | None:
     """Where the columns that a model knows are among those of data; −1: it does not read that one. None:
@@ -177,8 +176,7 @@ def places(
         was: those that it knows.
         now: of the data.
         name: what a message calls the data.
-        kind: and such a column.
-        others: the data's of the other kind.
+        others: the data's columns of another kind, numbers or ids.
 
     Raises:
         ValueError: one is not there.
@@ -189,13 +187,13 @@ def places(
     missing = [column for column in was if column is not None and column not in at]
     if other := [column for column in missing if column in others]:
         raise ValueError(
-            f"{name}'s column {other[0]!r} was {kind} where the parameters were trained, and is of another "
-            "kind; give it as it was then"
+            f"{name}'s column {other[0]!r} is of another kind than it was where the parameters were trained: "
+            "a number or an id; give it as it was then"
         )
     if missing:
         raise ValueError(
-            f"{name} lacks {_listed(missing)}, which the parameters were trained on as {kind}; give each "
-            f"under the name that it had (there are {_listed(now)})"
+            f"{name} lacks {_listed(missing)}, which the parameters were trained on; give each column under "
+            f"the name that it had then (there are {_listed(now)})"
         )
     return [-1 if column is None else at[column] for column in was]
 

@@ -528,8 +528,8 @@ def before(given: Resume | None) -> Before | None:
     if given is None:
         return None
     if isinstance(given, Kept):
-        reached = given.reached is not None and given.batch_size is not None
-        return Before(given.batch_size, UNKNOWN) if reached else None
+        batch_size = None if given.reached is None else given.batch_size
+        return None if batch_size is None else Before(batch_size, UNKNOWN)
     try:
         content = checkpoint.read_model(given.path if isinstance(given, From) else given)
         run = content.run or {}

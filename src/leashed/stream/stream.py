@@ -194,8 +194,8 @@ class Stream(ABC):
             ValueError: one is not there, or is a number where it was an id; the message calls the
                 stream ``name``.
         """
-        of_numbers = places(known.numbers, self.number_names, name, "a number", self.names)
-        of_ids = places(known.ids, self.names, name, "ids", self.number_names)
+        of_numbers = places(known.numbers, self.number_names, name, self.names)
+        of_ids = places(known.ids, self.names, name, self.number_names)
         if of_numbers is None and of_ids is None:
             return self
         numbers = known.numbers if of_numbers is not None else self.number_names

@@ -13,7 +13,9 @@ from typing import Any
 
 from leashed import stream
 from leashed.base.options import option
+from leashed.datasets.fields import Schema
 from leashed.datasets.files import paths_of
+from leashed.datasets.text import CRITEO
 from leashed.stream import SparseStream, Stream
 
 __all__ = ["FileWords", "existing", "expanded", "parts_of", "read_for", "stream_of"]
@@ -80,8 +82,11 @@ def existing(path: str | os.PathLike[str]) -> Path:
     return found
 
 
-def stream_of(paths: str | Path | Sequence[Path], words: FileWords) -> Stream:
-    """The rows of files; a pattern is its files by name.
+def stream_of(
+    paths: str | Path | Sequence[Path], words: FileWords, known: Schema | None = None
+) -> Stream:
+    """The rows of files; a pattern is its files by name. Where words have no schema, ``known`` is taken,
+    by which they were read before.
 
     Raises:
         FileNotFoundError: one is not there.
@@ -90,6 +95,8 @@ def stream_of(paths: str | Path | Sequence[Path], words: FileWords) -> Stream:
     if isinstance(paths, (str, Path)) and not has_magic(str(paths)):
         existing(paths)
     bad = "fail" if words.bad is None else words.bad
+    if words.schema is None and known not in (None, CRITEO.schema):
+        return stream.csv(paths, known.columns, bad=bad)
     if words.schema is None:
         return stream.criteo(paths, bad=bad)
     return stream.csv(paths, **stream.schema(words.schema), bad=bad)
