@@ -53,6 +53,8 @@ __all__ = [
 POOLINGS = ("sum", "mean", "max", "sequence")
 SAMPLINGS = ("log_uniform", "uniform")
 
+_SHOWN = 4  # tables at most where a graph is printed
+
 
 class Evaluated(NamedTuple):
     """What a model comes to over a data set.
@@ -447,7 +449,7 @@ def _ordered(output: Node) -> tuple[Node, ...]:
     return tuple(found)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Graph:
     """A model as a graph of nodes, and a loss on the values of the last one.
 
@@ -479,6 +481,18 @@ class Graph:
             raise TypeError(f"name must be a str, got {self.name!r}")
         object.__setattr__(self, "l2", checks.real("l2", self.l2, 0.0, allow=True))
         _ = self.native, self.id_features
+
+    def __repr__(self) -> str:
+        tables = ", ".join(
+            f"{one.name} [{'grows' if one.rows is None else f'{one.rows:,}'}, {one.dim}]"
+            for one in self.tables[:_SHOWN]
+        )
+        more = f", … {len(self.tables)} of them" if len(self.tables) > _SHOWN else ""
+        told = f", tables={tables}{more}" if tables else ""
+        return (
+            f"Graph({self.name}: {len(self.nodes)} nodes, d={self.dimension:,}, {self.features} numbers, "
+            f"loss={self.loss}{told})"
+        )
 
     def __getstate__(self) -> dict[str, object]:
         return {item.name: getattr(self, item.name) for item in fields(self)}  # no native parts
@@ -704,10 +718,8 @@ class Graph:
         native = check_tables(self.tables, {} if tables is None and not self.readers else tables)
         by = self.running(statistics)
         x = arranged(parameters, self, x, "x")
-        if isinstance(x, Dataset) and not self.readers:
-            check_fits(self, x, "x")
-            x = x.x
-        rows = self.rows(x, "x") if self.readers else examples(x, self)
+        dense = x.x if isinstance(x, Dataset) else x
+        rows = self.rows(x, "x") if self.readers else examples(dense, self)
         check_columns(parameters, self, x, "x", rows if isinstance(rows, np.ndarray) else None)
         return self.native.predict_rows(theta, rows, native, by)
 

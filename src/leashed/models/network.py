@@ -14,7 +14,7 @@ from leashed.base import checks
 from leashed.datasets import Dataset, SparseDataset
 from leashed.models import _parameters, graphs, layers, recommenders
 from leashed.models._columns import arranged, check_columns
-from leashed.models._fits import check_fits, examples
+from leashed.models._fits import check_fits, check_image, examples
 from leashed.models._parameters import INITIALISATIONS
 from leashed.models.external import BatchRows, External, external
 from leashed.models.factorisation import FactorisationMachine
@@ -199,9 +199,9 @@ class Model:
             theta = checks.vector("parameters", parameters, self.dimension)
             return self.sparse.predict(theta, x.rows)
         x = arranged(parameters, self, x, "x")
-        rows = x.x if isinstance(x, Dataset) else examples(x, self)
+        rows = examples(x.x if isinstance(x, Dataset) else x, self)
         if isinstance(x, Dataset):
-            check_fits(self, x, "x")
+            check_image(self, x.image_shape, "x")
         check_columns(parameters, self, x, "x", rows)
         return self.native.predict(checks.vector("parameters", parameters, self.dimension), rows)
 

@@ -275,7 +275,7 @@ class TrainResult:
                 "the result has no model, since it was read from JSON or is a copy of one with a gradient "
                 "of one's own; leashed.load(path) has what result.model.save(path) wrote"
             )
-        return Trained.of(self.architecture, self)
+        return Trained.of(self.architecture, self, self.config)
 
     @property
     def initial_loss(self) -> float:

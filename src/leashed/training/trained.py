@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from leashed import metrics, retrieval
 from leashed.base.table import number, pairs
-from leashed.datasets import ClickDataset
+from leashed.datasets import ClickDataset, Dataset
 from leashed.files import checkpoint
 from leashed.files.checkpoint import AnyModel, Loaded, tables_of
 from leashed.models._columns import kept
@@ -31,6 +31,7 @@ from leashed.models.tables import Table
 from leashed.training.options import Init
 
 if TYPE_CHECKING:
+    from leashed.training.continual import Continual
     from leashed.training.result import TrainResult
 
 __all__ = ["Evaluation", "Trained", "load"]
@@ -104,14 +105,16 @@ class Trained(Loaded[Any]):
     settings: dict[str, Any]
 
     @classmethod
-    def of(cls, model: Any, result: TrainResult) -> Trained:
-        """What a training of that model came to."""
+    def of(
+        cls, model: Any, result: TrainResult | Continual, settings: dict[str, Any] | None = None
+    ) -> Trained:
+        """What a training of that model with these settings came to."""
         made = cls((model, result.parameters))
         made.tables = result.tables
         made.statistics = result.statistics if result.statistics.size else None
         made.columns = kept(result.parameters)
         made.states = np.empty((0, len(result.parameters)), np.float32)
-        made.run, made.exact, made.settings = {}, True, result.config
+        made.run, made.exact, made.settings = {}, True, settings or {}
         return made
 
     @classmethod
@@ -154,6 +157,7 @@ class Trained(Loaded[Any]):
         Raises:
             TypeError, ValueError: the model is another one, or data do not fit it.
         """
+        retrieval.items_of(self.model)  # for its errors
         return np.concatenate(
             [
                 retrieval.retrieve(
@@ -179,7 +183,9 @@ class Trained(Loaded[Any]):
         """Write what programs without leashed read.
 
         Args:
-            path: of an ONNX model where it ends in ``.onnx``; of the rows of the tables as safetensors
+            path: of an ONNX model where it ends in ``.onnx``, whose inputs are called as the columns are
+                where these have names, and may have any number of ids where they had (docs/serving.md);
+                of the rows of the tables as safetensors
                 where it ends in ``.safetensors``; else of a folder of Arrow files with these.
 
         Raises:
@@ -191,7 +197,15 @@ class Trained(Loaded[Any]):
         tables = self.tables or None
         if Path(path).suffix == ".onnx":
             bags = self.columns.read(getattr(self.model, "id_features", ())).bags
-            export.onnx(path, self.model, self.parameters, tables, self.statistics, bags=bags)
+            export.onnx(
+                path,
+                self.model,
+                self.parameters,
+                tables,
+                self.statistics,
+                bags=bags,
+                columns=self.columns,
+            )
         elif tables is None:
             raise ValueError(
                 f"path must end in .onnx for {self.model.name}, which has no tables, got {path}"
@@ -325,7 +339,8 @@ def _logits(trained: Trained, data: Any) -> NDArray[np.float32]:
     if isinstance(model, Graph):
         return model.logits(theta, data, trained.tables or None, statistics=trained.statistics)
     values = replace(model, loss="squared_error")  # which predicts the outputs themselves
-    return cast("NDArray[np.float32]", values.predict(theta, data))[:, 0]
+    x, of = (data.x, values.native) if isinstance(data, Dataset) else (data.rows, values.sparse)
+    return cast("NDArray[np.float32]", of.predict(theta, x))[:, 0]
 
 
 class _Scored:
