@@ -15,7 +15,7 @@ import pytest
 
 import leashed as lsh
 from leashed import datasets, models, stream
-from leashed.datasets import Bags, Dataset
+from leashed.datasets import Bags, ClickDataset, Dataset, SparseDataset
 from leashed.training.result import TrainResult
 
 ROWS = 256
@@ -86,6 +86,11 @@ def test_what_is_saved_is_all_of_it(name: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(on[0].parameters, on[1].parameters)
     np.testing.assert_array_equal(on[0].model.predict(test), on[1].model.predict(test))
     again = lsh.load(path)  # whose tables were trained where they lie
+    if not isinstance(test, SparseDataset):
+        said_elsewhere(path, test, again, tmp_path)
+
+
+def said_elsewhere(path: Path, test: Any, again: Any, tmp_path: Path) -> None:
     pickled = tmp_path / "test"
     pickled.write_bytes(pickle.dumps(test))
     program = (
@@ -253,12 +258,44 @@ def test_what_is_no_data_is_refused(data: Any, message: str) -> None:
         one.train(data, init="he")
 
 
+def test_numbers_of_a_schema_are_as_in_the_data(tmp_path: Path) -> None:
+    """In ONNX too: the logarithm, and what stands for a field that is empty, are in the model."""
+    runtime = pytest.importorskip("onnxruntime")
+    one = of_csv(tmp_path).model
+    one.export(tmp_path / "m.onnx")
+    session = runtime.InferenceSession(tmp_path / "m.onnx")
+    assert {each.name for each in session.get_inputs()} == {"price", "city", "seen", "seen.lengths"}
+    lines = [line.split(",") for line in (tmp_path / "rows.csv").read_text().splitlines()[1:]]
+    rows = stream.csv(tmp_path / "rows.csv", SCHEMA).read()
+    assert isinstance(rows, ClickDataset)
+    city, seen = rows.ids
+    assert isinstance(seen, Bags)
+    lengths = np.diff(seen.offsets)
+    places = np.zeros((len(rows), 4), np.int64)
+    for row, begin, length in zip(places, seen.offsets, lengths, strict=False):
+        row[:length] = seen.ids[begin : begin + length]
+    inputs = {
+        "price": np.array([line[1] for line in lines], np.float32),
+        "city": np.asarray(city).astype(np.int64),
+        "seen": places,
+        "seen.lengths": lengths.astype(np.int64),
+    }
+    (said,) = session.run(None, inputs)
+    np.testing.assert_allclose(said[:, 0], one.predict(rows), atol=1e-5)
+    inputs["price"][:] = np.nan
+    (said,) = session.run(None, inputs)
+    (tmp_path / "rows.csv").write_text(
+        "clicked,price,city,seen\n" + "".join(f"{a},,{c},{d}\n" for a, _, c, d in lines)
+    )
+    np.testing.assert_allclose(said[:, 0], one.predict(tmp_path / "rows.csv"), atol=1e-5)
+
+
 def test_exports(tmp_path: Path) -> None:
     runtime = pytest.importorskip("onnxruntime")
     found, _, test = trained("dlrm")
     found.model.export(tmp_path / "m.onnx")
     session = runtime.InferenceSession(tmp_path / "m.onnx")
-    ids = {f"ids.{f}": test.ids[:, f].astype(np.int64) for f in range(test.features)}
+    ids = {name: test.ids[:, f].astype(np.int64) for f, name in enumerate(test.names)}
     (said,) = session.run(None, {"dense": test.x, **ids})
     np.testing.assert_allclose(said[:, 0], found.model.predict(test), atol=1e-5)
     found.model.export(tmp_path / "rows.safetensors")

@@ -13,8 +13,9 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,10 +30,6 @@ from leashed.models.external import External
 from leashed.models.graphs import Graph
 from leashed.models.tables import Table
 from leashed.training.options import Init
-
-if TYPE_CHECKING:
-    from leashed.training.continual import Continual
-    from leashed.training.result import TrainResult
 
 __all__ = ["Evaluation", "Trained", "load"]
 
@@ -80,6 +77,17 @@ class Evaluation:
         return pairs(rows)
 
 
+class _Result(Protocol):
+    """Of a training, or of days."""
+
+    @property
+    def parameters(self) -> NDArray[np.float32]: ...
+    @property
+    def tables(self) -> dict[str, Table]: ...
+    @property
+    def statistics(self) -> NDArray[np.float32]: ...
+
+
 class Trained(Loaded[Any]):
     """What was trained, whole: ``result.model``, and what ``leashed.load(path)`` gives. It unpacks into
     its architecture and parameters: ``model, theta = leashed.load(path)``.
@@ -105,9 +113,7 @@ class Trained(Loaded[Any]):
     settings: dict[str, Any]
 
     @classmethod
-    def of(
-        cls, model: Any, result: TrainResult | Continual, settings: dict[str, Any] | None = None
-    ) -> Trained:
+    def of(cls, model: Any, result: _Result, settings: dict[str, Any] | None = None) -> Trained:
         """What a training of that model with these settings came to."""
         made = cls((model, result.parameters))
         made.tables = result.tables
@@ -213,7 +219,7 @@ class Trained(Loaded[Any]):
         else:
             export.tables(path, tables)
 
-    def train(self, data: Any, **choices: Any) -> TrainResult:
+    def train(self, data: Any, **choices: Any) -> Any:
         """Train on, from where it is: ``leashed.train(model, data, ...)`` with these parameters, rows and
         statistics, which tables are trained where they lie. The rule's state begins anew; ``resume=``
         goes on with a checkpoint's.
@@ -222,14 +228,20 @@ class Trained(Loaded[Any]):
             data: as of ``leashed.train``; columns are put in the order of before.
             **choices: of ``leashed.train``, but ``init``.
 
+        Returns:
+            A ``TrainResult``.
+
         Raises:
             TypeError, ValueError: as ``leashed.train``.
         """
-        from leashed.training.train import train  # noqa: PLC0415 (it gives what is trained)
-
         if "init" in choices:
             raise TypeError("init is what was trained so far; leave it out")
-        return train(self.model, data, init=Init(self.parameters, self.tables or None), **choices)
+        # By its name, since what it returns has this.
+        train = import_module("leashed.training.train").train
+        return cast(
+            "TrainResult",
+            train(self.model, data, init=Init(self.parameters, self.tables or None), **choices),
+        )
 
     def parts(self, data: Any, *, labels: bool = True) -> Iterator[Any]:
         """Examples as the model takes them, part after part, so that files of any length need no memory.
