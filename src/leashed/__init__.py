@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from leashed.engine.shared import SharedVector as SharedVector
     from leashed.engine.vector import *
     from leashed.files import export as export
-    from leashed.files.checkpoint import load as load
     from leashed.files.checkpoint import load_statistics as load_statistics
     from leashed.files.checkpoint import restore as restore
     from leashed.files.checkpoint import save as save
@@ -56,6 +55,9 @@ if TYPE_CHECKING:
     from leashed.training.result import TimeDistribution as TimeDistribution
     from leashed.training.result import TrainResult as TrainResult
     from leashed.training.train import train as train
+    from leashed.training.trained import Evaluation as Evaluation
+    from leashed.training.trained import Trained as Trained
+    from leashed.training.trained import load as load
 
 moved.install()
 offer(
@@ -66,7 +68,7 @@ offer(
         "engine.engine": "Engine",
         "engine.shared": "SharedVector",
         "engine.vector": "ParameterVector Update",
-        "files.checkpoint": "load load_statistics restore save",
+        "files.checkpoint": "load_statistics restore save",
         "models.external": "get_include",
         "models.network": "Model",
         "models.tables": "Table",
@@ -79,6 +81,7 @@ offer(
         "training.replaying": "Replay replay",
         "training.result": "Histogram TimeDistribution TrainResult",
         "training.train": "train",
+        "training.trained": "Evaluation Trained load",
     },
     modules="analysis datasets export gradients metrics models modes retrieval rules schedules "
     "simulation staleness stream sync tables",

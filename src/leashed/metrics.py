@@ -38,7 +38,8 @@ def auc(scores: ArrayLike, labels: ArrayLike, weights: ArrayLike | None = None) 
     weight, the click has the higher score. A tie counts half.
 
     Args:
-        scores: [n], probabilities, logits or whatever rises with them; infinite ones are allowed.
+        scores: [n] or [n, 1], probabilities, logits or whatever rises with them; infinite ones are
+            allowed.
         labels: [n], 0 or 1.
         weights: [n], finite and not negative. Default: 1 each.
 
@@ -391,6 +392,8 @@ def users_of(users: ArrayLike, rows: int) -> NDArray[np.uint64]:
 
 def _scores(name: str, values: ArrayLike) -> NDArray[np.float64]:
     array = checks.numeric(name, values)
+    if array.ndim == 2 and array.shape[1] == 1:  # as models predict them
+        array = array[:, 0]
     if array.ndim != 1:
         raise ValueError(f"{name} must have shape [n], got {array.shape}; flatten it with .ravel()")
     scores = array.astype(np.float64)

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from leashed.base import checks
 from leashed.datasets import ClickDataset
-from leashed.models._columns import check_columns
+from leashed.models._columns import arranged, check_columns
 from leashed.models.graphs import Graph, SampledLogits
 from leashed.models.tables import Table
 
@@ -58,7 +58,7 @@ def user_vectors(
         TypeError, ValueError: an argument is wrong or does not fit the model.
     """
     # Its outputs are not judged: "hinge" gives them as they are.
-    users = Graph(_sampled(model).user, loss="hinge", name=model.name)
+    users = Graph(items_of(model).user, loss="hinge", name=model.name)
     own = {table.name: tables[table.name] for table in users.tables if table.name in tables}
     return users.predict(parameters, data, own, statistics)
 
@@ -80,7 +80,7 @@ def retrieve(
     Raises:
         TypeError, ValueError: an argument is wrong or does not fit the model.
     """
-    items = _sampled(model).table.rows
+    items = items_of(model).table.rows
     assert items is not None
     k = checks.whole("k", k, 1, items)
     best = []
@@ -103,10 +103,11 @@ def evaluate(
 
     Arguments and errors as for ``retrieve``.
     """
-    node = _sampled(model)
+    node = items_of(model)
     assert node.table.rows is not None
     k = checks.whole("k", k, 1, node.table.rows)
     feature = model.id_features[model.readers.index(node)]
+    data = arranged(parameters, model, data, "data")
     model.rows(data)  # for its errors, as the next
     check_columns(parameters, model, data, "data")
     column = data.ids[feature] if isinstance(data.ids, tuple) else data.ids[:, feature]
@@ -125,7 +126,8 @@ def evaluate(
     )
 
 
-def _sampled(model: Graph) -> SampledLogits:
+def items_of(model: Graph) -> SampledLogits:
+    """The node that judges items. TypeError where the model has none."""
     if not isinstance(model, Graph) or not isinstance(model.output, SampledLogits):
         raise TypeError(
             f"model must be a graph whose output is SampledLogits, such as models.youtube_dnn, got "
@@ -142,7 +144,7 @@ def _logits(
     statistics: ArrayLike | None,
 ) -> Iterator[tuple[int, NDArray[np.float32]]]:
     """The number of an example, and the logits of all items for it and some that follow."""
-    table = _sampled(model).table
+    table = items_of(model).table
     if table.name not in tables:
         raise ValueError(f"tables must have {table.name}")
     users = user_vectors(model, parameters, data, tables, statistics)

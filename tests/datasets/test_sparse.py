@@ -201,7 +201,7 @@ def test_no_text_breaks_the_parser(text: bytes) -> None:
     try:
         rows = stream.libsvm(io.BytesIO(text), 2**31 - 1, zero_based=True, classes=0).read()
     except ValueError as error:
-        assert re.search(r": line \d+: column|no row in it", str(error))  # noqa: PT017
+        assert re.search(r": line \d+: column|no row in it|: corrupt ", str(error))  # noqa: PT017
         return
     assert len(rows.indptr) == len(rows.y) + 1
     assert rows.indptr[-1] == len(rows.indices) == len(rows.data)

@@ -173,7 +173,7 @@ def test_what_was_trained_is_loaded_whole(name: str, tmp_path: Path) -> None:
     assert again.model is model
     np.testing.assert_array_equal(again.parameters, found.parameters)
     assert lsh.load(str(path)).run == found.run
-    assert repr(found).startswith(f"Loaded(model={model.name}, d={model.dimension:,}")
+    assert repr(found).startswith(f"Trained(model={model.name}, d={model.dimension:,}")
 
 
 def test_a_resumed_run_has_what_is_loaded(tmp_path: Path) -> None:

@@ -368,7 +368,7 @@ def few(path: Path) -> lsh.datasets.ClickDataset:
 @pytest.mark.parametrize(
     ("made", "message"),
     [
-        (another_schema, "day last: data has 1 numbers, but the model takes 13"),
+        (another_schema, "day last: data lacks 'I1', 'I2'"),
         (gone, "No such file.*last.tsv"),
         (second_gone, "No such file.*last.tsv"),
         (damaged, "last.tsv: line 1: 1 fields"),
@@ -441,7 +441,7 @@ def test_a_day_made_when_it_is_due_is_looked_at_before_it_is_scored(
         "1": lambda: another_schema(tmp_path / "rows.csv"),
         "2": lsh.stream.criteo(paths[2]),
     }
-    with pytest.raises(ValueError, match="day 1: data has 1 numbers"):
+    with pytest.raises(ValueError, match="day 1: data lacks 'I1', 'I2'"):
         lsh.continual(dlrm(), days, folder=tmp_path / "run", **COMMON)
     journal = Journal(tmp_path / "run" / "days.json")
     assert [day.name for day in journal.done] == ["0"]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from leashed.base import checks
 from leashed.files import export
 from leashed.files.checkpoint import load_whole
+from leashed.training.trained import Trained
 
 if TYPE_CHECKING:
     from leashed.cli.arguments import Commands
@@ -36,8 +37,8 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--bags",
         metavar="F,F",
-        help="features that have any number of ids an example, by number from 0: all that had in "
-        "training (default: none but those that are read as sequences)",
+        help="features that have any number of ids an example, by number from 0 (default: those that had "
+        "in training)",
     )
     parser.set_defaults(command=_export)
 
@@ -53,13 +54,19 @@ def _export(options: argparse.Namespace) -> int:
         export.check_tables_path(options.tables)
         if options.onnx is not None and options.onnx.resolve() == options.tables.resolve():
             raise ValueError(f"--tables {options.tables} is what --onnx writes; name another")
-    found = load_whole(options.model)
+    found = Trained.loaded(load_whole(options.model))
     if options.tables is not None and not found.tables:
         raise ValueError(f"{options.model} has no tables; leave --tables out")
     if options.onnx is not None:
-        tables = found.tables or None
+        known = found.columns.read(getattr(found.model, "id_features", ()))
         export.onnx(
-            options.onnx, found.model, found.parameters, tables, found.statistics, bags=bags
+            options.onnx,
+            found.model,
+            found.parameters,
+            found.tables or None,
+            found.statistics,
+            bags=bags or known.bags,
+            columns=found.columns,
         )
         print(options.onnx)
     if options.tables is not None:

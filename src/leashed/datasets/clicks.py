@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from leashed import _core, metrics
 from leashed.base import checks
-from leashed.datasets.columns import Columns, check_names, frame_names
+from leashed.datasets.columns import Columns, check_names, frame_names, places
 from leashed.datasets.dataset import (
     _check_finite,
     _numeric_array,
@@ -260,6 +260,28 @@ class ClickDataset:
         weighed = tuple(f for f, column in bags.items() if column.weights is not None)
         names = self.names if self.named else None
         return Columns(self.number_names, names, tuple(bags), weighed, schema=self.schema)
+
+    def arranged(self, known: Columns, name: str = "data") -> ClickDataset:
+        """Its columns in the order in which a model knows them by name, others left out; itself where
+        they are so. ValueError where one is not there, or is a number where it was an id.
+        """
+        names, numbers = self.names if self.named else None, self.number_names
+        of_numbers = places(known.numbers, numbers, name, names or ())
+        of_ids = places(known.ids, names, name, numbers or ())
+        made = self
+        if of_numbers is not None:
+            x = np.ascontiguousarray(self.x[:, of_numbers])
+            made = dataclasses.replace(made, x=x, number_names=known.numbers)
+        if of_ids is not None:
+            whole = self.ids
+            own = whole if isinstance(whole, tuple) else tuple(np.ascontiguousarray(whole.T))
+            unread = np.zeros(len(self), np.uint64)
+            ids = tuple(unread if f < 0 else own[f] for f in of_ids)
+            called = tuple(
+                f"(not read: {f})" if of is None else of for f, of in enumerate(known.ids or ())
+            )
+            made = dataclasses.replace(made, ids=ids, names=called)
+        return made
 
     def rows_of(
         self,

@@ -11,7 +11,16 @@ from typing import Any
 
 from leashed.datasets.fields import Schema
 
-__all__ = ["UNKNOWN", "Columns", "check_names", "frame_names", "image_shape", "same_image"]
+__all__ = [
+    "UNKNOWN",
+    "Columns",
+    "arrange",
+    "check_names",
+    "frame_names",
+    "image_shape",
+    "places",
+    "same_image",
+]
 
 Image = tuple[int, int, int]
 _FAR_BEYOND = 10.0  # of images whose values are within 1
@@ -125,6 +134,72 @@ class Columns:
 
 
 UNKNOWN = Columns()
+
+
+def arrange(known: Columns, data: Any, name: str = "data") -> Any:
+    """Data with its columns in the order in which a model knows them, where both have names: of what has
+    others besides, such as a data frame, these are left out. What has no names stays as it is.
+
+    Args:
+        known: of what the model was trained on.
+        data: a data set, a stream, a data frame, several of them in a tuple, or anything else.
+        name: what a message calls it.
+
+    Raises:
+        ValueError: a column is not there, or is a number where it was an id, or the other way round; the
+            message names it.
+    """
+    if known == UNKNOWN:
+        return data
+    if isinstance(data, tuple):
+        first: Any = arrange(known, data[0], name) if data else None
+        if hasattr(data, "_fields"):  # a training set and a test set
+            made: Any = type(data)
+            return made(first, *(arrange(known, part, name) for part in data[1:]))
+        return (first, *data[1:])
+    if callable(getattr(type(data), "arranged", None)):
+        return data.arranged(known, name)
+    found = places(known.numbers, frame_names(data), name)
+    return data if found is None else data[list(known.numbers or ())]
+
+
+def places(
+    was: Sequence[str | None] | None,
+    now: Sequence[str] | None,
+    name: str,
+    others: Collection[str] = (),
+) -> list[int] | None:
+    """Where the columns that a model knows are among those of data; −1: it does not read that one. None:
+    they are as they were, or either have no names.
+
+    Args:
+        was: those that it knows.
+        now: of the data.
+        name: what a message calls the data.
+        others: the data's columns of another kind, numbers or ids.
+
+    Raises:
+        ValueError: one is not there.
+    """
+    if was is None or now is None or tuple(was) == tuple(now):
+        return None
+    at = {column: place for place, column in enumerate(now)}
+    missing = [column for column in was if column is not None and column not in at]
+    if other := [column for column in missing if column in others]:
+        raise ValueError(
+            f"{name}'s column {other[0]!r} is of another kind than it was where the parameters were trained: "
+            "a number or an id; give it as it was then"
+        )
+    if missing:
+        raise ValueError(
+            f"{name} lacks {_listed(missing)}, which the parameters were trained on; give each column under "
+            f"the name that it had then (there are {_listed(now)})"
+        )
+    return [-1 if column is None else at[column] for column in was]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names[:_SHOWN])) + (", …" if len(names) > _SHOWN else "")
 
 
 def _check_same(

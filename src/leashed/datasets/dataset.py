@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from leashed.base import checks
-from leashed.datasets.columns import Columns, check_names, frame_names
+from leashed.datasets.columns import Columns, check_names, frame_names, places
 from leashed.datasets.columns import image_shape as shape_of
 from leashed.datasets.fields import Schema
 
@@ -177,6 +177,16 @@ class Dataset:
             divided=self.divided,
             schema=self.schema,
         )
+
+    def arranged(self, known: Columns, name: str = "data") -> Dataset:
+        """Its columns in the order in which a model knows them by name, others left out; itself where
+        they are so. ValueError where one is not there.
+        """
+        found = places(known.numbers, self.names, name)
+        if found is None:
+            return self
+        x = np.ascontiguousarray(self.x[:, found])
+        return dataclasses.replace(self, x=x, names=known.numbers, image_shape=None)
 
     @property
     def features(self) -> int:

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from leashed.datasets.columns import UNKNOWN, Columns
+from leashed.datasets.fields import Number
 from leashed.models import layers
 from leashed.models.factorisation import FactorisationMachine
 from leashed.models.graphs import (
@@ -59,8 +61,8 @@ class Rows:
 class Net:
     """Operations and constants in the making."""
 
-    def __init__(self, onnx: Any) -> None:
-        self._onnx = onnx
+    def __init__(self, onnx: Any, columns: Columns = UNKNOWN) -> None:
+        self._onnx, self._columns = onnx, columns
         self.nodes: list[Any] = []
         self.constants: dict[str, NDArray[Any]] = {}
         self.inputs: dict[str, Any] = {}
@@ -68,7 +70,7 @@ class Net:
 
     def op(self, kind: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
         """An operation's one output."""
-        name = f"{kind.lower()}_{len(self.nodes)}"
+        name = f"/{kind}_{len(self.nodes)}"  # which no column is called
         made = self._onnx.helper.make_node(kind, inputs, [name], domain=domain, **attributes)
         self.nodes.append(made)
         return name
@@ -85,7 +87,7 @@ class Net:
         array = np.asarray(array, order="C")
         key = name or (array.dtype.str, array.shape, hashlib.sha256(array.data).digest())
         if key not in self._kept:
-            self._kept[key] = name or f"constant_{len(self.constants)}"
+            self._kept[key] = f"/{name or len(self.constants)}"
             self.constants[self._kept[key]] = array
         return self._kept[key]
 
@@ -95,6 +97,39 @@ class Net:
             of = getattr(self._onnx.TensorProto, kind)
             self.inputs[name] = self._onnx.helper.make_tensor_value_info(name, of, shape)
         return name
+
+    def numbers(self, name: str, count: int) -> str:
+        """So many numbers an example, [n, count]: an input of that name, or where the columns have names
+        one for each, [n], which is made of what stands in the data as their schema says.
+        """
+        names = self._columns.numbers
+        if names is None or not names:
+            return self.input(name, ["n", count], "FLOAT")
+        schema = self._columns.schema
+        columns = [self.input(one, ["n"], "FLOAT") for one in names]
+        if schema is not None:
+            made = [schema.columns.get(one) for one in names]
+            columns = [
+                self._number(x, of) if isinstance(of, Number) else x
+                for x, of in zip(columns, made, strict=True)
+            ]
+        return self.op("Concat", *(self.lifted(x, 1) for x in columns), axis=1)
+
+    def _number(self, x: str, of: Number) -> str:
+        missing = self.op("IsNaN", x) if of.missing is not None else ""
+        if of.log:
+            x = self.op(
+                "Log", self.op("Add", self.op("Max", x, self.floats(0.0)), self.floats(1.0))
+            )
+        return x if not missing else self.op("Where", missing, self.floats(of.missing), x)
+
+    def ids(self, feature: int) -> tuple[str, str]:
+        """What the inputs of a feature's ids, and of how many there are, are called."""
+        names = self._columns.ids or ()
+        name = names[feature] if feature < len(names) else None
+        if name is None:
+            return f"ids.{feature}", f"lengths.{feature}"
+        return name, f"{name}.lengths"
 
     def lifted(self, value: str, axis: int) -> str:
         """With one more axis, of length 1."""
@@ -187,16 +222,17 @@ class GraphOperations:
 
     @_value.register
     def _(self, node: Input) -> Value:
-        return Value(self._net.input("dense", ["n", node.features], "FLOAT"))
+        return Value(self._net.numbers("dense", node.features))
 
     @_value.register
     def _(self, node: Embedding) -> Value:
         net, feature = self._net, self._feature[node]
+        name, counted = net.ids(feature)
         if feature not in self._bags:
-            ids = net.input(f"ids.{feature}", ["n"], "INT64")
+            ids = net.input(name, ["n"], "INT64")
             return Value(self._rows(node.table, ids))
-        ids = net.input(f"ids.{feature}", ["n", f"m.{feature}"], "INT64")
-        lengths = net.input(f"lengths.{feature}", ["n"], "INT64")
+        ids = net.input(name, ["n", f"m.{feature}"], "INT64")
+        lengths = net.input(counted, ["n"], "INT64")
         if node.length is not None:
             behind = net.op("Mul", net.lifted(lengths, 1), net.whole([[0] * node.length]))
             ids = net.op("Concat", ids, behind, axis=1)
@@ -393,7 +429,7 @@ class GraphOperations:
 
 def of_network(net: Net, model: Model, parts: Mapping[str, Floats]) -> str:
     """A list of layers, [n, outputs]."""
-    x = net.input("x", ["n", model.features], "FLOAT")
+    x = net.numbers("x", model.features)
     if any(isinstance(layer, (layers.Conv2d, layers.MaxPool)) for layer in model.layers):
         x = net.op("Reshape", x, net.whole([-1, *model.input_shape]))
     for i, layer in enumerate(model.layers):
@@ -414,7 +450,7 @@ def of_network(net: Net, model: Model, parts: Mapping[str, Floats]) -> str:
 
 def of_factors(net: Net, model: FactorisationMachine, parts: Mapping[str, Floats]) -> str:
     """A factorisation machine of dense rows, [n, 1]."""
-    x = net.input("x", ["n", model.features], "FLOAT")
+    x = net.numbers("x", model.features)
     weight, factors = parts["columns"][:, :1], parts["columns"][:, 1:]
     total = net.op("MatMul", x, net.floats(factors))
     squares = net.op("MatMul", net.op("Mul", x, x), net.floats(factors * factors))

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import warnings
 from collections.abc import Callable, Mapping
@@ -42,6 +43,7 @@ def save(
     parameters: ArrayLike,
     tables: Mapping[str, Table] | None = None,
     statistics: ArrayLike | None = None,
+    settings: Mapping[str, Any] | None = None,
 ) -> None:
     """Write a model and its parameters [d] to ``path``, atomically.
 
@@ -56,6 +58,7 @@ def save(
             that reads none they are left out.
         statistics: float32 [s], as ``TrainResult.statistics``, of a model with ``BatchNorm`` or
             ``DataNorm``.
+        settings: what the training was asked for, as ``TrainResult.config``. Default: nobody knows.
 
     Raises:
         TypeError, ValueError: ``parameters``, ``tables`` or ``statistics`` does not fit the model,
@@ -70,6 +73,8 @@ def save(
             raise ValueError(f"statistics must be left out, since model {model.name} has none")
         tensors[STATISTICS] = checks.vector("statistics", statistics, wanted)
     told = model_file.columns_told(_columns.kept(parameters))
+    if settings:
+        told["settings"] = json.dumps(settings)
     if tables is None and tables_of(model):
         raise ValueError(
             f"tables must be given, since model {model.name} reads their rows: leashed.save(folder, "
@@ -100,6 +105,7 @@ class Loaded(tuple[M_co, _Array], Generic[M_co]):
             ``updates`` and ``batches`` ("docs/checkpoints.md" has all); empty of what ``save`` wrote.
         exact: whether nobody changed the tables while they were written.
         columns: what is known of the data's columns.
+        settings: what the training was asked for, as far as ``save`` was told.
     """
 
     tables: dict[str, Table]
@@ -108,6 +114,7 @@ class Loaded(tuple[M_co, _Array], Generic[M_co]):
     run: dict[str, Any]
     exact: bool
     columns: Columns
+    settings: dict[str, Any]
 
     @property
     def model(self) -> M_co:
@@ -146,35 +153,7 @@ def load(
     model: BuiltIn | External | None = None,
     tables: Mapping[str, Table] | None = None,
 ) -> Loaded[Any]:
-    """Read what was trained, whole: what ``save`` or a checkpoint has written, with tables that have
-    its rows.
-
-        found = lsh.load("run")
-        found.model.predict(found.parameters, data, found.tables, found.statistics)
-        model, theta = lsh.load("model.safetensors")
-
-    A run may go on writing checkpoints there: what is read is one of them. To go on with a run give
-    its path to ``resume=``.
-
-    Args:
-        path: the file; of a model with tables the folder. Also the folder of ``continual``, of which
-            this is the state that the last day has led to, and that of a cluster's run, of which it
-            is what that came to.
-        model: what the file must be of. An external model has to be given, since no file holds its
-            gradient; others are in the file.
-        tables: by name, all that the model reads: get the folder's rows and states in place of what
-            is there. ``leashed.tables.of(model.tables, ...)`` makes new ones; nobody may use them
-            meanwhile. Default: new ones with the rule that the folder tells, but without its schedule
-            and staleness policy, to evaluate, predict and serve.
-
-    Raises:
-        FileNotFoundError: there is no such file; IsADirectoryError: it is a folder without a model.
-        ValueError: the file is truncated, altered, of another kind, of a newer version, of another
-            model or other tables than those given, or of an external model and none was given; the
-            message has its description. No table has changed.
-        OSError: of a folder in which a run writes checkpoints, the next one came each time before one
-            was read; tables may have changed.
-    """
+    """What ``leashed.load`` reads, which see: what is in the file or the folder, as it is."""
 
     def take(content: Content, folder: folders.Opened | None) -> Loaded[Any]:
         own, given = _model(path, content, model), {}
@@ -230,6 +209,7 @@ def _loaded(
     found.statistics = content.statistics
     try:
         found.states, found.run = content.states, content.run or {}
+        found.settings = json.loads(content.metadata.get("settings", "{}"))
         found.columns = content.columns
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"cannot load {path}: its run lacks or has a wrong {error}") from error

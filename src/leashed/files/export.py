@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from leashed.base import atomic, checks
 from leashed.base.warning import warn
-from leashed.datasets.columns import Columns
+from leashed.datasets.columns import UNKNOWN, Columns
 from leashed.files import _onnx_graph, model_file
 from leashed.files._onnx_graph import GraphOperations, Net, Rows
 from leashed.files.model_file import BuiltIn
@@ -56,6 +56,7 @@ def onnx(
     statistics: ArrayLike | None = None,
     *,
     bags: Collection[int] = (),
+    columns: Columns = UNKNOWN,
 ) -> None:
     """Write what ``predict`` computes as an ONNX model (operators of version 17).
 
@@ -84,6 +85,10 @@ def onnx(
         statistics: [s], as ``TrainResult.statistics``, of a model that normalises.
         bags: features that have any number of ids an example; all that had when ``parameters`` were
             trained.
+        columns: what the data's are called, as ``Trained.columns``: inputs have these names then, ids
+            ``NAME``, and ``NAME.lengths`` where there may be any number, and numbers ``NAME`` [n], each
+            as it stands in the data, of which the model makes what the schema says (a logarithm, what
+            stands for NaN). Default: they have none.
 
     Raises:
         ImportError: onnx is not installed.
@@ -99,7 +104,7 @@ def onnx(
         raise TypeError(f"model must be one of leashed.models but external, got {model!r}")
     theta = checks.vector("parameters", parameters, model.dimension)
     parts = model_file.parts(model, theta)
-    net = Net(library)
+    net = Net(library, _inputs(model, columns))
     if isinstance(model, Graph):
         _check_bags(model, kept(parameters), bags)
         found = _graph(net, model, parts, tables, statistics, bags)
@@ -117,6 +122,22 @@ def onnx(
     if model.loss in _onnx_graph.PREDICTIONS:
         found = _onnx_graph.PREDICTIONS[model.loss](net, found)
     _write(to, library, net, found, "user" if sampled else "prediction", model.name)
+
+
+def _inputs(model: BuiltIn, columns: Columns) -> Columns:
+    """What inputs are called, if there is a name for each; of sparse rows nobody knows which is which."""
+    if isinstance(model, Graph):
+        columns = columns.read(model.id_features)
+    elif columns.ids is not None or len(columns.numbers or ()) != model.features:
+        return UNKNOWN
+    names = [*(columns.numbers or ()), *(one for one in columns.ids or () if one is not None)]
+    if taken := {"prediction", "user"} & {*names}:
+        raise ValueError(f"a column is called {taken.pop()!r}, as the model's output is; rename it")
+    if twice := [name for name in {*names} if names.count(name) > 1]:
+        raise ValueError(
+            f"columns has {twice[0]!r} twice, and inputs of ONNX are apart by their names"
+        )
+    return columns
 
 
 def _features(bags: object) -> set[int]:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from leashed import _core
 from leashed.base import checks
 from leashed.base.warning import warn
-from leashed.datasets.columns import Columns
+from leashed.datasets.columns import UNKNOWN, Columns
 from leashed.files import checkpoint, folders, model_file
 from leashed.files.model_file import BEHIND, LAST_UPDATES, MODE, Content
 from leashed.models._running import Running, averaged
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FULL_SIZE",
     "AnyFiles",
+    "Before",
     "Begun",
     "Checkpointer",
     "From",
@@ -46,7 +47,7 @@ __all__ = [
     "Reached",
     "Resume",
     "TableCheckpointer",
-    "batch_size_of",
+    "before",
     "begin",
     "contents",
     "resume",
@@ -510,16 +511,29 @@ def updates_in(path: str | os.PathLike[str]) -> int:
     return int(run["updates"])
 
 
-def batch_size_of(given: Resume | None) -> int | None:
-    """With which a run goes on that is told none; None: it begins, or ``begin`` tells what is wrong."""
+class Before(NamedTuple):
+    """What a run was that goes on.
+
+    Attributes:
+        batch_size: with which it goes on that is told none.
+        columns: of its data.
+    """
+
+    batch_size: int
+    columns: Columns
+
+
+def before(given: Resume | None) -> Before | None:
+    """None: a run begins, or ``begin`` tells what is wrong."""
     if given is None:
         return None
     if isinstance(given, Kept):
-        return None if given.reached is None else given.batch_size
+        batch_size = None if given.reached is None else given.batch_size
+        return None if batch_size is None else Before(batch_size, UNKNOWN)
     try:
-        path = given.path if isinstance(given, From) else given
-        run = checkpoint.read_model(path).run or {}
-        return int(run.get(FULL_SIZE, run["batch_size"]))
+        content = checkpoint.read_model(given.path if isinstance(given, From) else given)
+        run = content.run or {}
+        return Before(int(run.get(FULL_SIZE, run["batch_size"])), content.columns)
     except (OSError, KeyError, TypeError, ValueError):
         return None
 

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leashed.datasets import SparseDataset
-from leashed.datasets.columns import UNKNOWN, Columns
+from leashed.datasets.columns import UNKNOWN, Columns, arrange
 
-__all__ = ["check_columns", "columns_of", "keep", "kept"]
+__all__ = ["arranged", "check_columns", "columns_of", "keep", "kept"]
 
 # By the id of the array, of which the weak reference tells whether it is still that one.
 _kept: dict[int, tuple[weakref.ref[Any], Columns]] = {}
@@ -42,6 +42,16 @@ def columns_of(model: Any, data: object) -> Columns:
     """
     known = Columns.of(data)
     return known if isinstance(data, SparseDataset) else known.read(_read(model))
+
+
+def arranged(parameters: Any, model: Any, data: Any, name: str) -> Any:
+    """Data with the columns in the order in which the parameters were trained on them, where both know
+    names (``leashed.datasets.columns.arrange``); of what has sparse rows as they are.
+    """
+    known = kept(parameters)
+    if known == UNKNOWN or isinstance(data, SparseDataset):
+        return data
+    return arrange(known.read(_read(model)), data, name)
 
 
 def check_columns(

@@ -17,7 +17,7 @@ from leashed import _core, gradients
 from leashed.base import checks
 from leashed.datasets import ClickDataset, Dataset
 from leashed.datasets.columns import UNKNOWN, Columns
-from leashed.models._columns import check_columns
+from leashed.models._columns import arranged, check_columns
 from leashed.models._reads import TableSpec, click_rows, distinct
 from leashed.models.tables import Table
 from leashed.models.tables import check as check_tables
@@ -234,6 +234,7 @@ class External:
             return _core.mean_loss(self.native, theta, samples.x, samples.y)
         given: Any = tables  # None is told as what is no mapping
         native = check_tables(self.tables, given)
+        data = arranged(parameters, self, data, "data")
         rows = self.rows(data)
         check_columns(parameters, self, data, "data")
         return _core.mean_loss(self.native, theta, rows, data.y, native)
@@ -253,6 +254,7 @@ class External:
             )
         theta = checks.vector("parameters", parameters, self.dimension)
         native = check_tables(self.tables, tables)
+        data = arranged(parameters, self, data, "data")
         rows = self.rows(data)
         check_columns(parameters, self, data, "data")
         logits = self.native.logits(theta, rows, native)

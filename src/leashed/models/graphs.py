@@ -20,7 +20,7 @@ from leashed.base import checks
 from leashed.base.choice import Choice
 from leashed.datasets import ClickDataset, Dataset
 from leashed.models import _parameters
-from leashed.models._columns import check_columns
+from leashed.models._columns import arranged, check_columns
 from leashed.models._fits import check_fits, examples
 from leashed.models._reads import TableSpec, click_rows, distinct
 from leashed.models.layers import NORMS, BatchNorm, Dense, Layer, ReLU
@@ -52,6 +52,8 @@ __all__ = [
 
 POOLINGS = ("sum", "mean", "max", "sequence")
 SAMPLINGS = ("log_uniform", "uniform")
+
+_SHOWN = 4  # tables at most where a graph is printed
 
 
 class Evaluated(NamedTuple):
@@ -447,7 +449,7 @@ def _ordered(output: Node) -> tuple[Node, ...]:
     return tuple(found)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Graph:
     """A model as a graph of nodes, and a loss on the values of the last one.
 
@@ -482,6 +484,18 @@ class Graph:
             raise TypeError(f"name must be a str, got {self.name!r}")
         object.__setattr__(self, "l2", checks.real("l2", self.l2, 0.0, allow=True))
         _ = self.native, self.id_features
+
+    def __repr__(self) -> str:
+        tables = ", ".join(
+            f"{one.name} [{'grows' if one.rows is None else f'{one.rows:,}'}, {one.dim}]"
+            for one in self.tables[:_SHOWN]
+        )
+        more = f", … {len(self.tables)} of them" if len(self.tables) > _SHOWN else ""
+        told = f", tables={tables}{more}" if tables else ""
+        return (
+            f"Graph({self.name}: {len(self.nodes)} nodes, d={self.dimension:,}, {self.features} numbers, "
+            f"loss={self.loss}{told})"
+        )
 
     def __getstate__(self) -> dict[str, object]:
         return {item.name: getattr(self, item.name) for item in fields(self)}  # no native parts
@@ -694,6 +708,7 @@ class Graph:
         native = check_tables(self.tables, {} if tables is None and not self.readers else tables)
         if threads is not None:
             threads = checks.whole("threads", threads)
+        data = arranged(parameters, self, data, "data")
         rows: _core.ClickRows | NDArray[np.float32]
         if isinstance(data, Dataset) and not self.readers:
             check_fits(self, data, "data")
@@ -709,7 +724,7 @@ class Graph:
     def predict(
         self,
         parameters: ArrayLike,
-        x: ClickDataset | ArrayLike,
+        x: ClickDataset | Dataset | ArrayLike,
         tables: Mapping[str, Table] | None = None,
         statistics: ArrayLike | None = None,
     ) -> NDArray[np.float32]:
@@ -718,7 +733,7 @@ class Graph:
 
         Args:
             parameters: [d].
-            x: examples; [n, features] where the model reads no tables.
+            x: examples; a ``Dataset`` or [n, features] where the model reads no tables.
             tables: as for ``evaluate``.
             statistics: likewise.
 
@@ -728,7 +743,9 @@ class Graph:
         theta = checks.vector("parameters", parameters, self.dimension)
         native = check_tables(self.tables, {} if tables is None and not self.readers else tables)
         by = self.running(statistics)
-        rows = self.rows(x, "x") if self.readers else examples(x, self)
+        x = arranged(parameters, self, x, "x")
+        dense = x.x if isinstance(x, Dataset) else x
+        rows = self.rows(x, "x") if self.readers else examples(dense, self)
         check_columns(parameters, self, x, "x", rows if isinstance(rows, np.ndarray) else None)
         return self.native.predict_rows(theta, rows, native, by)
 

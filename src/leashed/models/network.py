@@ -13,8 +13,8 @@ from leashed import _core
 from leashed.base import checks
 from leashed.datasets import Dataset, SparseDataset
 from leashed.models import _parameters, graphs, layers, recommenders
-from leashed.models._columns import check_columns
-from leashed.models._fits import check_fits, examples
+from leashed.models._columns import arranged, check_columns
+from leashed.models._fits import check_fits, check_image, examples
 from leashed.models._parameters import INITIALISATIONS
 from leashed.models.external import BatchRows, External, external
 from leashed.models.factorisation import FactorisationMachine
@@ -176,14 +176,16 @@ class Model:
         """
         return _parameters.unflatten(self.native, parameters)
 
-    def predict(self, parameters: ArrayLike, x: ArrayLike | SparseDataset) -> NDArray[np.float32]:
+    def predict(
+        self, parameters: ArrayLike, x: ArrayLike | Dataset | SparseDataset
+    ) -> NDArray[np.float32]:
         """What the model says of examples ``x``, float32 [n, outputs]: the classes' probabilities
         with the losses ``"softmax"`` and ``"log_loss"`` (one output: that of class 1; several: each
         against the rest), the outputs themselves with the others.
 
         Args:
             parameters: float32 [d].
-            x: [n, features], images (of dtype uint8 they are divided by 255), or a
+            x: [n, features], images (of dtype uint8 they are divided by 255), a ``Dataset`` or a
                 ``SparseDataset``.
 
         Raises:
@@ -196,7 +198,10 @@ class Model:
             check_columns(parameters, self, x, "x")
             theta = checks.vector("parameters", parameters, self.dimension)
             return self.sparse.predict(theta, x.rows)
-        rows = examples(x, self)
+        x = arranged(parameters, self, x, "x")
+        rows = examples(x.x if isinstance(x, Dataset) else x, self)
+        if isinstance(x, Dataset):
+            check_image(self, x.image_shape, "x")
         check_columns(parameters, self, x, "x", rows)
         return self.native.predict(checks.vector("parameters", parameters, self.dimension), rows)
 
@@ -209,6 +214,7 @@ class Model:
             ValueError: ``parameters`` or ``data`` does not fit the model, or ``data`` has other
                 columns than the parameters were trained on.
         """
+        data = arranged(parameters, self, data, "data")
         check_fits(self, data, "data")
         check_columns(parameters, self, data, "data")
         theta = checks.vector("parameters", parameters, self.dimension)

@@ -722,7 +722,13 @@ def simulate(
     if streamed is not None:
         config["reading"] = streamed.counts.config()
     result = result_of(
-        outcome, asked.mean_batch, config, asked.tables, running(source), streamed=streamed
+        outcome,
+        asked.mean_batch,
+        config,
+        asked.tables,
+        running(source),
+        streamed=streamed,
+        architecture=model,
     )
     warn_of_end(result, model, asked.train_set, examples[2])
     return Simulation(

@@ -17,7 +17,7 @@ from leashed import _core
 from leashed.base import checks
 from leashed.base.machine import cores
 from leashed.datasets import Bags, ClickDataset, Dataset, text
-from leashed.datasets.columns import Columns
+from leashed.datasets.columns import Columns, places
 from leashed.datasets.fields import Column, Schema
 
 __all__ = ["BadLine", "Opened", "Options", "Parts", "ReadCounts", "Stream"]
@@ -201,6 +201,38 @@ class Stream(ABC):
         found = copy.copy(self)
         found._labelled = False
         return found
+
+    def arranged(self, known: Columns, name: str = "data") -> Stream:
+        """The same rows, their columns in the order in which a model knows them by name, others left out;
+        itself where they are so.
+
+        Raises:
+            ValueError: one is not there, or is a number where it was an id; the message calls the
+                stream ``name``.
+        """
+        of_numbers = places(known.numbers, self.number_names, name, self.names)
+        of_ids = places(known.ids, self.names, name, self.number_names)
+        if of_numbers is None and of_ids is None:
+            return self
+        numbers = known.numbers if of_numbers is not None else self.number_names
+        ids = known.ids if of_ids is not None else self.names
+        unread = iter([one for one in self.names if one not in (ids or ())])
+        order = [*(numbers or ()), *(next(unread, "") if one is None else one for one in ids or ())]
+        if "" in order:
+            raise ValueError(
+                f"{name} lacks columns that the model does not read and counts its ids by; give all that "
+                "it was trained on"
+            )
+        columns = self._schema.columns
+        kept = {n: c for n, c in columns.items() if n not in (*self.number_names, *self.names)}
+        return self._of(Schema({**kept, **{one: columns[one] for one in order}}))
+
+    def _of(self, schema: Schema) -> Stream:
+        """The same rows by another schema."""
+        made = copy.copy(self)
+        Stream.__init__(made, self.name, schema, self._options)
+        made._labelled = self._labelled
+        return made
 
     def single(self, feature: str) -> int:
         """The number of a feature among those that are ids, which has one a row.

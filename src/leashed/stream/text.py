@@ -136,6 +136,12 @@ class _Text(Stream):
     def files(self) -> tuple[Path, ...]:
         return tuple(file for file in self._files if isinstance(file, Path))
 
+    def _of(self, schema: Schema) -> Stream:
+        made = super()._of(schema)
+        assert isinstance(made, _Text)
+        made._text = self._text._replace(schema=schema)
+        return made
+
     def _open(self, threads: int, passes: int) -> _core.RowStream:
         check_readable(self._files)
         return self._text.open(

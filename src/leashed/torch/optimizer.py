@@ -342,7 +342,7 @@ class Optimizer(torch.optim.Optimizer):
         self._link()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FitResult:
     """What ``fit`` did.
 
@@ -371,6 +371,17 @@ class FitResult:
     def eps(self) -> float:
         """Examples per second."""
         return self.examples / self.seconds if self.seconds > 0 else float("nan")
+
+    def __repr__(self) -> str:
+        loss = (
+            "" if not len(self.losses) else f"loss {self.losses[0]:.4g} to {self.losses[-1]:.4g}, "
+        )
+        cut = "" if self.cut_short is None else f", cut short: {self.cut_short}"
+        staleness = f"{self.staleness.mean():.3g}" if len(self.staleness) else "none"
+        return (
+            f"FitResult({loss}{self.updates:,} updates in {self.seconds:.3g} s, {self.eps:,.0f} examples/s, "
+            f"mean staleness {staleness}, {self.dropped:,} dropped{cut})"
+        )
 
 
 def fit(

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,9 @@ from leashed.training.result import TrainResult, refused_share
 from leashed.training.sets import sets_of
 from leashed.training.train import train
 
+if TYPE_CHECKING:
+    from leashed.training.trained import Trained
+
 __all__ = ["Continual", "Day", "continual"]
 
 OneDay: TypeAlias = (
@@ -60,7 +63,7 @@ _UNFINISHED = re.compile(rf"\.(?:{re.escape(_JOURNAL)}|{re.escape(_STATE)}\.safe
 _SCORED = 65_536  # rows that are predicted at once
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Continual:
     """What ``continual`` returns.
 
@@ -72,6 +75,7 @@ class Continual:
         parameters: float32 [d].
         tables: those that the model reads, by name.
         statistics: float32 [s], as ``TrainResult.statistics``.
+        architecture: the model without what it learned, which ``model`` has too.
     """
 
     outcome: str
@@ -79,6 +83,21 @@ class Continual:
     parameters: NDArray[np.float32]
     tables: dict[str, Table]
     statistics: NDArray[np.float32]
+    architecture: Graph
+
+    @property
+    def model(self) -> Trained:
+        """What was trained, as one object: it predicts, is judged, saved, exported and trained further."""
+        from leashed.training.trained import Trained  # noqa: PLC0415 (seldom asked for)
+
+        return Trained.of(self.architecture, self)
+
+    def __repr__(self) -> str:
+        last = self.days[-1] if self.days else None
+        told = f": the last {last.name}" if last else ""
+        if last is not None and last.yesterday is not None:
+            told += f", AUC {last.yesterday.auc:.4f} by the model of the day before"
+        return f"Continual({self.outcome}, {len(self.days)} days{told}; {self.model!r})"
 
     def config(self) -> dict[str, Any]:
         """Outcome and days as JSON's own types."""
@@ -317,7 +336,7 @@ class _Run:
         if name in self._checked:
             return
         with _of_day(name):
-            train_set, _ = sets_of(self.model, data, None)
+            train_set, _ = sets_of(self.model, data, None, self._columns)
             now = columns_of(self.model, train_set)
             self._columns = self._columns.agreed(now, "data", "of the days before")
         if turn and not self._checked_state:
@@ -502,7 +521,12 @@ class _Run:
         if self._parameters is None:
             raise ValueError("days must be one at least")
         return Continual(
-            outcome, tuple(self.journal.done), self._parameters, self.tables, self._statistics
+            outcome,
+            tuple(self.journal.done),
+            self._parameters,
+            self.tables,
+            self._statistics,
+            self.model,
         )
 
     def _is_there(self) -> bool:

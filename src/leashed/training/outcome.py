@@ -146,6 +146,7 @@ def result_of(
     statistics: Running | None = None,
     scored: bool = False,
     streamed: Streamed | None = None,
+    architecture: Any = None,
 ) -> TrainResult:
     """Of what the core tells at the end."""
     evaluations = outcome["evaluations"]
@@ -214,4 +215,5 @@ def result_of(
         mode=mode,
         metrics=Scored.of(outcome["scored"]) if scored else None,
         observed=outcome["observed"],
+        architecture=architecture,
     )

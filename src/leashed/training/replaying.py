@@ -311,8 +311,8 @@ def _data(found: recordings.Header, model: AnyModel, data: Any) -> Any:
             raise ValueError(
                 f"its data was {then['name']}, {then['examples']} examples; give the same as data"
             )
-    given, _ = sets_of(model, data, None)
     columns = Columns.from_json(found.config.get("columns", {}))
+    given, _ = sets_of(model, data, None, columns)
     columns.agreed(columns_of(model, given), "data", "of the run")
     now = recordings.fingerprint(given)
     if now == then["fingerprint"]:

@@ -17,11 +17,11 @@ from leashed.base import checks
 from leashed.base.choice import Choice
 from leashed.base.machine import cores, cpu_model
 from leashed.datasets import ClickDataset, ClickSplit, Split
-from leashed.datasets.columns import Columns
+from leashed.datasets.columns import Columns, arrange
 from leashed.disciplines import Discipline, Leashed, Sequential
 from leashed.files import resuming
 from leashed.metrics import Progressive, users_of
-from leashed.models._columns import check_columns
+from leashed.models._columns import check_columns, kept
 from leashed.models._running import check_batch, tracked
 from leashed.models.external import External
 from leashed.models.graphs import Graph
@@ -246,6 +246,11 @@ def asked(
     Raises:
         TypeError, ValueError: something is wrong; the message names it.
     """
+    before = resuming.before(resume)
+    known = kept(init.parameters) if before is None else before.columns
+    if not getattr(model, "made_by", None):  # which reads all that there are
+        known = known.read(getattr(model, "id_features", ()))
+    data = arrange(known, data)
     model = shaped(model, data)
     train_set, test_set = sets_of(model, data, validation)
     streamed = isinstance(train_set, Streamed)
@@ -270,7 +275,7 @@ def asked(
     examples = len(train_set)  # 0 of a stream
     full_size = batch_size
     if full_size is None:
-        begun_with = resuming.batch_size_of(resume)
+        begun_with = None if before is None else before.batch_size
         full_size = begun_with or defaults.batch_size(model, examples, until)
     full_size = checks.whole("batch_size", full_size)
     batch_size = min(full_size, examples or full_size) if batch_size is None else full_size

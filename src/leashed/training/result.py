@@ -22,6 +22,8 @@ from leashed.training.histogram import Histogram, TimeDistribution
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from leashed.training.trained import Trained
+
 __all__ = ["OUTCOMES", "REASONS", "Histogram", "TimeDistribution", "TrainResult"]
 
 OUTCOMES = ("converged", "unfinished", "diverged", "crashed", "stopped")
@@ -56,7 +58,7 @@ _LATER = (
     "observed",
     *QUALITY,
 )
-_NOT_WRITTEN = ("tables",)
+_NOT_WRITTEN = ("tables", "architecture")
 _INT_TOTALS = (
     "examples",
     "total_updates",
@@ -174,6 +176,8 @@ class TrainResult:
         metrics: what ``Observe.metrics`` counted of rows before they were trained on; else None.
         observed: what those found that ``Observe.counting`` names, by name.
         tables: the tables that the model read, by name, as they are now; not written to JSON.
+        architecture: the model without what it learned, which ``model`` has too; None where the result
+            was read from JSON.
 
     Raises:
         ValueError: ``outcome`` or ``reason`` is unknown, or a series has another length than
@@ -221,6 +225,7 @@ class TrainResult:
     metrics: Scored | None = None
     observed: dict[str, float] = field(default_factory=dict)
     tables: dict[str, Table] = field(default_factory=dict)
+    architecture: Any = None
 
     def __post_init__(self) -> None:
         self._keep_columns()
@@ -241,11 +246,36 @@ class TrainResult:
                 )
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update({"observed": {}, **state})  # which what was pickled before has not
+        # (What was pickled before has not all.)
+        vars(self).update({"observed": {}, "architecture": None, **state})
         self._keep_columns()
+
+    def __getstate__(self) -> dict[str, Any]:
+        from leashed.models.external import External  # noqa: PLC0415 (seldom asked for)
+
+        # What holds a function of the user's is left out, as it is of files.
+        external = isinstance(self.architecture, External)
+        return {**vars(self), "architecture": None if external else self.architecture}
 
     def _keep_columns(self) -> None:
         keep(self.parameters, Columns.from_json(self.config.get("columns", {})))
+
+    @property
+    def model(self) -> Trained:
+        """What was trained, as one object: it predicts, is judged, saved, exported and trained further.
+
+        Raises:
+            ValueError: the result was read from JSON, or copied by pickle from a model whose gradient is
+                one's own, and has no model.
+        """
+        from leashed.training.trained import Trained  # noqa: PLC0415 (seldom asked for)
+
+        if self.architecture is None:
+            raise ValueError(
+                "the result has no model, since it was read from JSON or is a copy of one with a gradient "
+                "of one's own; leashed.load(path) has what result.model.save(path) wrote"
+            )
+        return Trained.of(self.architecture, self, self.config)
 
     @property
     def initial_loss(self) -> float:

@@ -112,7 +112,7 @@ def run(asked: ThreadRequest) -> TrainResult:
         warn(f"the record in {asked.observe.record} ends before the run: {failure}")
     scored = asked.counting is not None
     result = result_of(
-        outcome, asked.mean_batch, told, asked.tables, running(source), scored, streamed
+        outcome, asked.mean_batch, told, asked.tables, running(source), scored, streamed, model
     )
     return warn_of_end(result, model, asked.train_set, examples[2])
 

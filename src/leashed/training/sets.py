@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from leashed import _core
 from leashed import stream as streams
 from leashed.datasets import Bags, ClickDataset, ClickSplit, Dataset, SparseDataset, Split
-from leashed.datasets.columns import Columns
+from leashed.datasets.columns import UNKNOWN, Columns, arrange
 from leashed.datasets.sparse import is_csr
 from leashed.models._columns import columns_of
 from leashed.models._fits import check_fits, check_labels
@@ -310,8 +310,16 @@ def shaped(model: AnyModel, data: Any) -> AnyModel:
     return model.shaped(data.train if isinstance(data, (Split, ClickSplit)) else data)
 
 
-def sets_of(model: AnyModel, data: Any, validation: Any) -> tuple[Set, Set | None]:
-    """The training and validation sets, as ``model`` reads them, of the same columns."""
+def sets_of(
+    model: AnyModel, data: Any, validation: Any, known: Columns = UNKNOWN
+) -> tuple[Set, Set | None]:
+    """The training and validation sets, as ``model`` reads them, of the same columns in the order in
+    which they are known, or in that of data.
+    """
+    data = arrange(known, data)
+    if validation is not None:
+        first = data[0] if isinstance(data, tuple) and data else data
+        validation = arrange(columns_of(model, first), validation, "validation")
     train_set, test_set = _sets_of(model, data, validation)
     if test_set is not None:
         known = columns_of(model, train_set)

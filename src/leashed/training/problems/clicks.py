@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from leashed.rules import Rule
 from leashed.staleness import Policy
 from leashed.stream import Stream
 from leashed.stream.batches import is_parquet
-from leashed.training.problems.files import FileWords, expanded, parts_of, stream_of
+from leashed.training.problems.files import FileWords, expanded, stream_of
 
 __all__ = [
     "MODELS",
@@ -29,7 +29,6 @@ __all__ = [
     "generate",
     "load",
     "make_tables",
-    "parts",
     "read",
     "refuse",
     "streamed",
@@ -127,27 +126,6 @@ def read(path: str, words: ClickWords, rows: int | None = None) -> ClickDataset:
     if not isinstance(found, ClickDataset):
         raise TypeError(f"{path} has no ids; the schema must name some for a model of clicks")
     return found
-
-
-def parts(
-    path: str,
-    words: ClickWords,
-    most: int | None,
-    known: Schema | None = None,
-    *,
-    labelled: bool = True,
-) -> Iterator[ClickDataset]:
-    """The rows of files, or the first so many, part after part; not ``labelled``: what they are to give
-    need not be there. ``known`` as of ``stream_of``.
-
-    Raises:
-        OSError, ValueError, TypeError: as ``read``.
-    """
-    given = stream_of(path, words, known)
-    given = given if labelled else given.unlabelled()
-    if not given.features:
-        raise TypeError(f"{path} has no ids; the schema must name some for a model of clicks")
-    return parts_of(given, most)
 
 
 def generate(name: str, rows: int, seed: int, test: int = 20_000) -> ClickSplit:

@@ -1,0 +1,170 @@
+"""Examples in whatever form people have them, as a model that was trained takes them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from leashed import stream
+from leashed.datasets import ClickDataset, Dataset, SparseDataset
+from leashed.datasets.columns import arrange, frame_names
+from leashed.datasets.fields import Number, Schema, Target
+from leashed.datasets.sparse import is_csr
+from leashed.files.checkpoint import Loaded
+from leashed.models.external import External
+from leashed.models.factorisation import FactorisationMachine
+from leashed.models.graphs import Graph
+from leashed.training.problems import files, sparse
+from leashed.training.problems.files import parts_of as parts_of_stream
+from leashed.training.problems.problem import ProblemWords
+from leashed.training.spelled import data_of
+
+__all__ = ["by_schema", "of_files", "parts_of"]
+
+
+def parts_of(found: Loaded[Any], data: Any, *, labels: bool = True) -> Iterator[Any]:
+    """Examples part after part, so that no length needs memory, each as ``found.model`` takes it.
+
+    Args:
+        found: what was trained.
+        data: as ``Trained`` tells.
+        labels: whether they have to be there.
+
+    Raises:
+        OSError: a file cannot be read.
+        TypeError, ValueError: they are of no such form, or lack a column; the message names it.
+    """
+    if isinstance(data, (str, os.PathLike)):
+        return of_files(found, os.fspath(data), labels=labels)
+    if isinstance(data, stream.SparseStream):
+        return parts_of_stream(data, None)
+    if isinstance(data, stream.Stream):
+        return parts_of_stream(_arranged(found, data), None)
+    if isinstance(data, Mapping):
+        data = _table(data)
+    if hasattr(data, "__arrow_c_stream__") and (columns := _schema(found, data, labels=labels)):
+        rows = stream.table(data, columns.columns)
+        return parts_of_stream(rows if labels else rows.unlabelled(), None)
+    return iter([_in_memory(found, data, labels=labels)])
+
+
+def _arranged(found: Loaded[Any], data: Any) -> Any:
+    known = found.columns.read(getattr(found.model, "id_features", ()))
+    return arrange(known, data)
+
+
+def _in_memory(found: Loaded[Any], data: Any, *, labels: bool) -> Any:
+    model: Any = found.model
+    if isinstance(data, (Dataset, SparseDataset, ClickDataset)):
+        return data if isinstance(data, SparseDataset) else _arranged(found, data)
+    if isinstance(model, External):
+        return data
+    if isinstance(model, Graph) and model.readers:
+        raise TypeError(
+            f"data must be a ClickDataset for model {model.name}, a stream, a data frame or a path, got "
+            f"{type(data).__name__}; what was trained on arrays takes ClickDataset.from_arrays(x, ids, y)"
+        )
+    if labels:
+        if not (isinstance(data, tuple) and len(data) == 2):
+            raise TypeError(
+                "data must be a Dataset or a pair (x, y) to evaluate, a stream or a path, got "
+                f"{type(data).__name__}"
+            )
+        x, y = _arranged(found, data)
+        if is_csr(x):
+            return SparseDataset.from_csr(x, y)
+        made = Dataset.regression if model.classes == 0 else Dataset.from_arrays
+        return made(x, y)
+    if is_csr(data):
+        return SparseDataset.from_csr(data, np.zeros(data.shape[0]))
+    return _arranged(found, data)
+
+
+def _table(columns: Mapping[str, Any]) -> Any:
+    try:
+        import pyarrow  # noqa: ICN001, PLC0415 (an extra)
+    except ImportError as error:
+        raise ImportError(
+            "a dict of columns is read by pyarrow, which is not installed; pip install pyarrow, or give "
+            "a ClickDataset or an array"
+        ) from error
+    return pyarrow.table(dict(columns))
+
+
+def _schema(found: Loaded[Any], data: Any, *, labels: bool) -> Schema | None:
+    """What the columns of a frame become; None: they are numbers, which NumPy reads."""
+    known = found.columns
+    if known.schema is not None:
+        whole, read = known.schema.columns, known.read(getattr(found.model, "id_features", ()))
+        ids = list(known.schema.ids)[: len(read.ids or ())]  # also those between that are not read
+        targets = {
+            n: c for n, c in whole.items() if n not in (*known.schema.ids, *known.schema.numbers)
+        }
+        return Schema({**targets, **{n: whole[n] for n in (*known.schema.numbers, *ids)}})
+    if known.numbers is None or labels or frame_names(data) is not None:
+        return None
+    return Schema({"": Target(), **{name: Number() for name in known.numbers}})
+
+
+def of_files(
+    found: Loaded[Any],
+    path: str | None,
+    words: ProblemWords | None = None,
+    most: int | None = None,
+    *,
+    labels: bool = True,
+) -> Iterator[Any]:
+    """The rows of files, or the first so many, part after part.
+
+    Args:
+        found: what was trained.
+        path: of a file, a pattern, or a folder of MNIST's, whose test set is taken; None: the test set
+            of the digits that ``leashed train`` has by default.
+        words: how they are read. Default: as those that the model was trained on.
+        most: rows at most.
+        labels: whether they have to be there.
+    """
+    model: Any = found.model
+    words = ProblemWords() if words is None else words
+    if path is not None and by_schema(found):
+        rows = _rows(found, path, words)
+        return parts_of_stream(_arranged(found, rows if labels else rows.unlabelled()), most)
+    if path is not None and (
+        isinstance(model, FactorisationMachine) or not sparse.named(path).is_dir()
+    ):
+        return _sparse(found, path, words, most)
+    data = data_of(path).test
+    return iter([data if most is None else data.head(most)])
+
+
+def by_schema(found: Loaded[Any]) -> bool:
+    """Whether the model reads files by a schema, its own or Criteo's: of clicks, and those of numbers that
+    were trained so.
+    """
+    model, schema = found.model, found.columns.schema
+    of_numbers = schema is not None and not schema.ids
+    return (isinstance(model, Graph) and bool(model.readers)) or of_numbers
+
+
+def _rows(found: Loaded[Any], path: str, words: ProblemWords) -> stream.Stream:
+    rows = files.stream_of(path, words, found.columns.schema)
+    if not rows.features and getattr(found.model, "readers", ()):
+        raise TypeError(f"{path} has no ids; the schema must name some for a model of clicks")
+    return rows
+
+
+def _sparse(
+    found: Loaded[Any], path: str, words: ProblemWords, most: int | None
+) -> Iterator[SparseDataset]:
+    model: Any = found.model
+    file = sparse.named(path)
+    fmt = sparse.format_of(file, words.format, words.schema)
+    if fmt in ("criteo", "csv"):
+        return sparse.hashed_parts(file, words, model.features, most)
+    _ = model.sparse
+    fields = model.fields if isinstance(model, FactorisationMachine) else None
+    rows = sparse.stream_of(str(file), fmt, words, model.features, model.classes, fields)
+    return parts_of_stream(rows, most)

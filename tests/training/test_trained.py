@@ -1,0 +1,305 @@
+"""What was trained, as one object: it predicts, is judged, saved, exported and trained further."""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import leashed as lsh
+from leashed import datasets, models, stream
+from leashed.datasets import Bags, ClickDataset, Dataset, SparseDataset
+from leashed.training.result import TrainResult
+
+ROWS = 256
+
+
+def made(name: str) -> tuple[Any, Any, Any]:
+    """A small model of each kind, what it is trained on, and what is predicted."""
+    random = np.random.default_rng(1)
+    x, y = random.normal(size=(ROWS, 6)).astype(np.float32), random.integers(0, 2, ROWS)
+    data = Dataset.from_arrays(x, y, names=[f"n{j}" for j in range(6)])
+    clicks = datasets.synthetic_clicks(ROWS, test=ROWS, cardinalities=50)
+    if name == "mlp":
+        return models.mlp(6, [8], 2), data, data
+    if name == "linear_regression":
+        numbers = Dataset.regression(x, x.sum(1))
+        return models.linear_regression(6), numbers, numbers
+    if name == "cnn":
+        images = datasets.synthetic_digits(ROWS, test=ROWS)
+        return models.lenet(images.train.image_shape, 10), images.train, images.test
+    if name == "fm":
+        rows = datasets.hashed(clicks.train, 6)
+        return models.fm(rows.features, 2), rows, datasets.hashed(clicks.test, 6)
+    if name == "logistic_regression":
+        rows = datasets.hashed(clicks.train, 6)
+        return models.logistic_regression(rows.features), rows, datasets.hashed(clicks.test, 6)
+    if name in ("din", "dien"):
+        histories = datasets.synthetic_histories(ROWS, test=ROWS, users=50, items=100)
+        return getattr(models, name)(50, 100, 100), histories.train, histories.test
+    if name == "youtube_dnn":
+        lengths = random.integers(3, 6, 60)
+        items = Bags(random.integers(0, 20, lengths.sum()), np.append(0, np.cumsum(lengths)))
+        split = datasets.next_items(items)
+        return models.youtube_dnn(20, 4, (), negatives=5), split.train, split.test
+    if name == "normalised":
+        norm = models.BatchNorm()
+        return models.dlrm(50, norm=norm), clicks.train, clicks.test
+    return getattr(models, name)(50), clicks.train, clicks.test
+
+
+ZOO = (
+    "mlp", "linear_regression", "cnn", "logistic_regression", "fm", "dlrm", "deepfm", "dcn", "wide_deep",
+    "din", "dien", "youtube_dnn", "normalised",
+)  # fmt: skip
+
+
+def trained(name: str) -> tuple[TrainResult, Any, Any]:
+    model, data, test = made(name)
+    found = lsh.train(
+        model, data, until=lsh.until(epochs=1), threads=1, batch_size=32, rule=lsh.Adagrad(0.02)
+    )
+    return found, data, test
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_what_is_saved_is_all_of_it(name: str, tmp_path: Path) -> None:
+    """Predictions, figures and what training on leads to, the same in a process of its own."""
+    found, data, test = trained(name)
+    one = found.model
+    path = tmp_path / "kept"
+    one.save(path)
+    again = lsh.load(path)
+    assert again.settings["rule"] == found.config["rule"]
+    assert again.columns == one.columns
+    np.testing.assert_array_equal(again.predict(test), one.predict(test))
+    assert again.evaluate(test) == one.evaluate(test)
+    choices = {"until": lsh.until(epochs=1), "threads": 1, "batch_size": 32}
+    on = [each.train(data, rule=lsh.Adagrad(0.02), **choices) for each in (again, one)]
+    np.testing.assert_array_equal(on[0].parameters, on[1].parameters)
+    np.testing.assert_array_equal(on[0].model.predict(test), on[1].model.predict(test))
+    again = lsh.load(path)  # whose tables were trained where they lie
+    if not isinstance(test, SparseDataset):
+        said_elsewhere(path, test, again, tmp_path)
+
+
+def said_elsewhere(path: Path, test: Any, again: Any, tmp_path: Path) -> None:
+    pickled = tmp_path / "test"
+    pickled.write_bytes(pickle.dumps(test))
+    program = (
+        "import pickle, sys, leashed as lsh, numpy as np\n"
+        "test = pickle.loads(open(sys.argv[2], 'rb').read())\n"
+        "np.save(sys.argv[3], lsh.load(sys.argv[1]).predict(test))\n"
+    )
+    out = tmp_path / "said.npy"
+    subprocess.run([sys.executable, "-c", program, path, pickled, out], check=True, timeout=120)
+    np.testing.assert_array_equal(np.load(out), again.predict(test))
+
+
+def test_one_number_is_told_flat_and_several_are_not() -> None:
+    found, _, test = trained("dlrm")
+    said = found.model.predict(test)
+    assert said.shape == (len(test),)
+    of_model = made("dlrm")[0].predict(found.parameters, test, found.tables)
+    np.testing.assert_array_equal(said, of_model[:, 0])
+    assert lsh.metrics.auc(said, test.y) == lsh.metrics.auc(of_model, test.y)
+    images, _, test = trained("cnn")
+    assert images.model.predict(test).shape == (len(test), 10)
+
+
+def test_networks_take_what_they_are_judged_on() -> None:
+    found, _, test = trained("mlp")
+    model = made("mlp")[0]
+    said = model.predict(found.parameters, test)
+    np.testing.assert_array_equal(said, model.predict(found.parameters, test.x))
+    np.testing.assert_array_equal(said, found.model.predict(test.x))
+
+
+def test_it_is_judged_as_on_the_command_line() -> None:
+    found, _, test = trained("dlrm")
+    told = found.model.evaluate(test)
+    assert told.examples == len(test)
+    assert told.auc == lsh.metrics.auc(found.model.predict(test), test.y)
+    assert told.accuracy is not None
+    assert math.isclose(told.hidden_auc or 0.0, test.hidden_auc)
+    assert "AUC" in str(told)
+    assert told.to_json()["examples"] == len(test)
+    found, _, test = trained("linear_regression")
+    assert found.model.evaluate(test).accuracy is None
+    assert found.model.evaluate((test.x, test.y)) == found.model.evaluate(test)
+
+
+def test_the_best_items() -> None:
+    found, _, test = trained("youtube_dnn")
+    best = found.model.top_items(test, 3)
+    expected = lsh.retrieval.retrieve(
+        made("youtube_dnn")[0], found.parameters, test, found.tables, 3
+    )
+    np.testing.assert_array_equal(best, expected)
+    with pytest.raises(TypeError, match="SampledLogits"):
+        trained("dlrm")[0].model.top_items(test)
+
+
+def csv(folder: Path) -> Path:
+    random = np.random.default_rng(2)
+    lines = ["clicked,price,city,seen"]
+    for _ in range(ROWS):
+        seen = " ".join(map(str, random.integers(0, 9, random.integers(0, 4))))
+        city = random.choice(["Lund", "Kiruna", "Malmö"])
+        lines.append(f"{random.integers(0, 2)},{random.normal():.3f},{city},{seen}")
+    path = folder / "rows.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+SCHEMA: dict[str, Any] = {
+    "clicked": stream.Label(),
+    "price": stream.Number(log=True, missing=0.0),
+    "city": stream.Hashed(buckets=50),
+    "seen": stream.Id(between=" "),
+}
+
+
+def of_csv(folder: Path, **given: Any) -> TrainResult:
+    model = models.dlrm([50, None], 4, 1, bottom=(4,), top=(4,), categories=2)
+    rows = stream.csv(csv(folder), SCHEMA)
+    return lsh.train(model, rows, until=lsh.until(epochs=1), threads=1, batch_size=32, **given)
+
+
+def test_a_stream_and_its_files_in_any_form(tmp_path: Path) -> None:
+    one = of_csv(tmp_path).model
+    path = tmp_path / "rows.csv"
+    said = one.predict(path)
+    assert said.shape == (ROWS,)
+    np.testing.assert_array_equal(one.predict(stream.csv(path, SCHEMA)), said)
+    np.testing.assert_array_equal(one.predict(stream.csv(path, SCHEMA).read()), said)
+    one.save(tmp_path / "kept")
+    again = lsh.load(tmp_path / "kept")
+    assert again.columns.schema == stream.csv(path, SCHEMA).columns.schema
+    np.testing.assert_array_equal(again.predict(str(path)), said)
+    assert again.evaluate(path) == one.evaluate(stream.csv(path, SCHEMA))
+
+
+def test_a_checkpoint_knows_how_columns_were_read(tmp_path: Path) -> None:
+    one = of_csv(tmp_path, checkpoint=tmp_path / "run").model
+    again = lsh.load(tmp_path / "run")
+    path = tmp_path / "rows.csv"
+    np.testing.assert_array_equal(again.predict(path), one.predict(path))
+    assert again.updates == ROWS // 32
+
+
+def test_frames_in_any_order_with_others_and_without_a_label(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    reader = pytest.importorskip("pyarrow.csv")
+    one = of_csv(tmp_path).model
+    table = reader.read_csv(tmp_path / "rows.csv")
+    said = one.predict(tmp_path / "rows.csv")
+    np.testing.assert_array_equal(one.predict(table), said)
+    other = table.select(["seen", "city", "price"]).append_column("more", [[0] * ROWS])
+    np.testing.assert_array_equal(one.predict(other), said)
+    np.testing.assert_array_equal(
+        one.predict({n: other[n].to_numpy() for n in other.column_names}), said
+    )
+    assert one.evaluate(table.select(["seen", "clicked", "city", "price"])) == one.evaluate(table)
+    with pytest.raises(ValueError, match="'city'"):
+        one.predict(table.rename_columns(["clicked", "price", "town", "seen"]))
+    with pytest.raises(ValueError, match="'price'"):
+        one.predict(table.set_column(1, "price", pyarrow.array(["dear"] * ROWS)))
+    with pytest.raises(ValueError, match="'clicked'"):
+        one.evaluate(other)
+
+
+def test_a_result_without_a_model_says_so() -> None:
+    found, _, test = trained("mlp")
+    read = TrainResult.from_json(found.to_json(parameters=True))
+    with pytest.raises(ValueError, match="was read from JSON"):
+        _ = read.model
+    for copied in (pickle.loads(pickle.dumps(found)), copy.deepcopy(found)):
+        np.testing.assert_array_equal(copied.model.predict(test), found.model.predict(test))
+
+
+def test_a_gradient_of_ones_own(tmp_path: Path) -> None:
+    def gradient(*given: Any) -> float:
+        given[-1][:] = 0
+        return 1.0
+
+    model = models.external(gradient, dimension=6, features=6)
+    data = (np.eye(6, dtype=np.float32), np.arange(6))
+    found = lsh.train(model, data, until=lsh.until(epochs=1), threads=1, batch_size=2)
+    assert found.model.model is model
+    found.model.save(tmp_path / "kept.safetensors")
+    again = lsh.load(tmp_path / "kept.safetensors", model)
+    np.testing.assert_array_equal(again.parameters, found.parameters)
+    assert found.model.evaluate(data).loss == 1.0
+    with pytest.raises(ValueError, match="is a copy of one with a gradient"):
+        _ = pickle.loads(pickle.dumps(found)).model
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (3, "data must be a ClickDataset"),
+        (np.zeros((2, 3)), "data must be a ClickDataset"),
+        ("nowhere.csv", "nowhere.csv"),
+    ],
+)
+def test_what_is_no_data_is_refused(data: Any, message: str) -> None:
+    one = trained("dlrm")[0].model
+    with pytest.raises((TypeError, ValueError, OSError), match=message):
+        one.predict(data)
+    with pytest.raises(TypeError, match="init is what was trained so far"):
+        one.train(data, init="he")
+
+
+def test_numbers_of_a_schema_are_as_in_the_data(tmp_path: Path) -> None:
+    """In ONNX too: the logarithm, and what stands for a field that is empty, are in the model."""
+    runtime = pytest.importorskip("onnxruntime")
+    one = of_csv(tmp_path).model
+    one.export(tmp_path / "m.onnx")
+    session = runtime.InferenceSession(tmp_path / "m.onnx")
+    assert {each.name for each in session.get_inputs()} == {"price", "city", "seen", "seen.lengths"}
+    lines = [line.split(",") for line in (tmp_path / "rows.csv").read_text().splitlines()[1:]]
+    rows = stream.csv(tmp_path / "rows.csv", SCHEMA).read()
+    assert isinstance(rows, ClickDataset)
+    city, seen = rows.ids
+    assert isinstance(seen, Bags)
+    lengths = np.diff(seen.offsets)
+    places = np.zeros((len(rows), 4), np.int64)
+    for row, begin, length in zip(places, seen.offsets, lengths, strict=False):
+        row[:length] = seen.ids[begin : begin + length]
+    inputs = {
+        "price": np.array([line[1] for line in lines], np.float32),
+        "city": np.asarray(city).astype(np.int64),
+        "seen": places,
+        "seen.lengths": lengths.astype(np.int64),
+    }
+    (said,) = session.run(None, inputs)
+    np.testing.assert_allclose(said[:, 0], one.predict(rows), atol=1e-5)
+    inputs["price"][:] = np.nan
+    (said,) = session.run(None, inputs)
+    (tmp_path / "rows.csv").write_text(
+        "clicked,price,city,seen\n" + "".join(f"{a},,{c},{d}\n" for a, _, c, d in lines)
+    )
+    np.testing.assert_allclose(said[:, 0], one.predict(tmp_path / "rows.csv"), atol=1e-5)
+
+
+def test_exports(tmp_path: Path) -> None:
+    runtime = pytest.importorskip("onnxruntime")
+    found, _, test = trained("dlrm")
+    found.model.export(tmp_path / "m.onnx")
+    session = runtime.InferenceSession(tmp_path / "m.onnx")
+    ids = {name: test.ids[:, f].astype(np.int64) for f, name in enumerate(test.names)}
+    (said,) = session.run(None, {"dense": test.x, **ids})
+    np.testing.assert_allclose(said[:, 0], found.model.predict(test), atol=1e-5)
+    found.model.export(tmp_path / "rows.safetensors")
+    found.model.export(tmp_path / "rows")
+    assert list((tmp_path / "rows").iterdir())
+    with pytest.raises(ValueError, match=r"must end in \.onnx"):
+        trained("mlp")[0].model.export(tmp_path / "m.bin")
