@@ -200,6 +200,8 @@ def test_frames_in_any_order_with_others_and_without_a_label(tmp_path: Path) -> 
     reader = pytest.importorskip("pyarrow.csv")
     one = of_csv(tmp_path).model
     table = reader.read_csv(tmp_path / "rows.csv")
+    seen = [[int(one) for one in row.as_py().split()] for row in table["seen"]]
+    table = table.set_column(3, "seen", pyarrow.array(seen, pyarrow.list_(pyarrow.int64())))
     said = one.predict(tmp_path / "rows.csv")
     np.testing.assert_array_equal(one.predict(table), said)
     other = table.select(["seen", "city", "price"]).append_column("more", [[0] * ROWS])

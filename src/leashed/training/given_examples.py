@@ -17,6 +17,7 @@ from leashed.files.checkpoint import Loaded
 from leashed.models.external import External
 from leashed.models.factorisation import FactorisationMachine
 from leashed.models.graphs import Graph
+from leashed.stream.batches import arrow
 from leashed.training.problems import files, sparse
 from leashed.training.problems.files import parts_of as parts_of_stream
 from leashed.training.problems.problem import ProblemWords
@@ -44,7 +45,7 @@ def parts_of(found: Loaded[Any], data: Any, *, labels: bool = True) -> Iterator[
     if isinstance(data, stream.Stream):
         return parts_of_stream(_arranged(found, data), None)
     if isinstance(data, Mapping):
-        data = _table(data)
+        data = arrow("a dict of columns").table(dict(data))
     if hasattr(data, "__arrow_c_stream__") and (columns := _schema(found, data, labels=labels)):
         rows = stream.table(data, columns.columns)
         return parts_of_stream(rows if labels else rows.unlabelled(), None)
@@ -81,17 +82,6 @@ def _in_memory(found: Loaded[Any], data: Any, *, labels: bool) -> Any:
     if is_csr(data):
         return SparseDataset.from_csr(data, np.zeros(data.shape[0]))
     return _arranged(found, data)
-
-
-def _table(columns: Mapping[str, Any]) -> Any:
-    try:
-        import pyarrow  # noqa: ICN001, PLC0415 (an extra)
-    except ImportError as error:
-        raise ImportError(
-            "a dict of columns is read by pyarrow, which is not installed; pip install pyarrow, or give "
-            "a ClickDataset or an array"
-        ) from error
-    return pyarrow.table(dict(columns))
 
 
 def _schema(found: Loaded[Any], data: Any, *, labels: bool) -> Schema | None:
@@ -151,7 +141,8 @@ def by_schema(found: Loaded[Any]) -> bool:
 
 def _rows(found: Loaded[Any], path: str, words: ProblemWords) -> stream.Stream:
     rows = files.stream_of(path, words, found.columns.schema)
-    if not rows.features and getattr(found.model, "readers", ()):
+    of_ids = isinstance(found.model, Graph) and bool(found.model.readers)
+    if of_ids and not rows.features:
         raise TypeError(f"{path} has no ids; the schema must name some for a model of clicks")
     return rows
 
