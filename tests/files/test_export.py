@@ -193,7 +193,7 @@ def test_what_was_trained_on_bags_is_exported_with_them(tmp_path, capsys):
     assert main(["export", str(folder), "--onnx", str(path)]) == 0  # as they had been
     read = {}
     for name, value in inputs.items():
-        kind, feature = name.split("_")
+        kind, _, feature = name.partition("_")
         if feature in ("1", "3", "4"):
             column = data.names[int(feature)]
             read[column if kind == "ids" else f"{column}.lengths"] = value

@@ -210,11 +210,11 @@ def test_frames_in_any_order_with_others_and_without_a_label(tmp_path: Path) -> 
         one.predict({n: other[n].to_numpy() for n in other.column_names}), said
     )
     assert one.evaluate(table.select(["seen", "clicked", "city", "price"])) == one.evaluate(table)
-    with pytest.raises(ValueError, match="'city'"):
+    with pytest.raises(ValueError, match="city"):
         one.predict(table.rename_columns(["clicked", "price", "town", "seen"]))
-    with pytest.raises(ValueError, match="'price'"):
+    with pytest.raises(ValueError, match="price"):
         one.predict(table.set_column(1, "price", pyarrow.array(["dear"] * ROWS)))
-    with pytest.raises(ValueError, match="'clicked'"):
+    with pytest.raises(ValueError, match="clicked"):
         one.evaluate(other)
 
 
