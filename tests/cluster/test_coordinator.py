@@ -378,6 +378,23 @@ def test_a_sole_trainer_has_everything(how: str) -> None:
     assert talk.master.over == "all trainers have finished"
 
 
+def test_trainers_with_sync_servers_that_die_when_all_is_trained_begin_anew_with_it() -> None:
+    talk = Talk()
+    for k in (1, 2):
+        talk.join(k, index=k - 1)
+    talk.train(1)
+    for k in (1, 2):
+        talk.say(k, Report(left=True))
+        talk.master.closed(k, talk.now)
+    for k in (3, 4):
+        talk.say(k, Join("trainer", k - 3, "", kept=Kept("run", 9, [(3, 1)])))
+    for k in (3, 4):
+        talk.say(k, Report(left=True, summary={"left_early": 0.0}))
+    told = talk.master.standing(talk.now)
+    assert (told["state"], told["reason"]) == ("ended", "all trainers have finished")
+    assert [told["summaries"][f"trainer-{k}"]["left_early"] for k in (0, 1)] == [0.0, 0.0]
+
+
 def test_a_run_is_incomplete_whose_last_trainer_has_crashed_when_all_is_trained() -> None:
     talk = Talk()
     for k in (1, 2):
