@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -49,8 +51,8 @@ class Talk:
     def closed(self) -> list[int]:
         return [a.connection for a in self.master.take().actions if isinstance(a, Close)]
 
-    def join(self, connection: int, index: int = 0) -> int:
-        (welcome, *_) = self.say(connection, Join("trainer", index, ""))
+    def join(self, connection: int, index: int = 0, **told: Any) -> int:
+        (welcome, *_) = self.say(connection, Join("trainer", index, "", **told))
         assert isinstance(welcome, Welcome)
         return welcome.id
 
@@ -253,7 +255,7 @@ def test_who_was_told_to_end_when_all_is_trained_has_not_all_of_it() -> None:
     """The others die before they hand anything in: the run goes back, and is trained again."""
     talk = Talk()
     for k in (1, 2):
-        talk.say(k, Join("trainer", k - 1, "", summing=True))
+        talk.join(k, index=k - 1, summing=True)
     talk.wait(20, 1, 2)
     epoch = talk.master.state.membership.epoch.number
     for k in (1, 2):
@@ -261,7 +263,7 @@ def test_who_was_told_to_end_when_all_is_trained_has_not_all_of_it() -> None:
     talk.train(1)
     talk.say(1, Report(left=True, summary={"interrupted": 1.0}))
     talk.master.closed(2, talk.now)
-    talk.say(3, Join("trainer", 1, "", summing=True))
+    talk.join(3, index=1, summing=True)
     talk.wait(20, 3)
     ledger = talk.master.state.ledger
     assert (ledger.restored, ledger.lost, ledger.complete) == (1, 10, 0)
@@ -279,10 +281,8 @@ def test_who_stood_still_while_others_trained_the_rest_was_not_there_at_the_end(
 ) -> None:
     """As where its machine slept: it wakes when all is trained, with parameters of long ago."""
     talk = Talk()
-    (joined, *_) = talk.say(1, Join("trainer", 0, "", summing=summing))
-    assert isinstance(joined, Welcome)
-    first = joined.id
-    talk.say(2, Join("trainer", 1, "", summing=summing))
+    first = talk.join(1, summing=summing)
+    talk.join(2, index=1, summing=summing)
     if there:
         talk.train(2)
     talk.wait(6, 2)
@@ -290,9 +290,7 @@ def test_who_stood_still_while_others_trained_the_rest_was_not_there_at_the_end(
     assert [past.why for past in talk.master.state.membership.past] == ["silent for 5 s"]
     early = {"left_early": 0.0}
     talk.say(2, Report(left=True, summary=early))
-    again = Join("trainer", 0, "", before=Rejoin("run", first), summing=summing)
-    (welcome, *_) = talk.say(3, again)
-    assert isinstance(welcome, Welcome)
+    talk.join(3, before=Rejoin("run", first), summing=summing)
     talk.wait(2, 3)
     talk.say(3, Report(settled=talk.master.state.membership.epoch.number))  # it is alone in it
     talk.say(3, Report(left=True, summary=early))
@@ -305,18 +303,13 @@ def test_who_stood_still_while_others_trained_the_rest_was_not_there_at_the_end(
 @pytest.mark.parametrize("summing", [True, False])
 def test_who_is_behind_is_so_whenever_it_comes_back(summing: bool) -> None:
     talk = Talk()
-    (joined, *_) = talk.say(1, Join("trainer", 0, "", summing=summing))
-    assert isinstance(joined, Welcome)
-    talk.say(2, Join("trainer", 1, "", summing=summing))
+    first = talk.join(1, summing=summing)
+    talk.join(2, index=1, summing=summing)
     talk.wait(6, 2)
     talk.train(2)
     talk.say(2, Report(left=True, summary={"left_early": 0.0}))
-    was = joined.id
     for connection in (3, 4):  # its connection breaks once more
-        back = Join("trainer", 0, "", before=Rejoin("run", was), summing=summing)
-        (joined, *_) = talk.say(connection, back)
-        assert isinstance(joined, Welcome)
-        was = joined.id
+        first = talk.join(connection, before=Rejoin("run", first), summing=summing)
         if connection == 3:
             talk.wait(6)
     talk.say(4, Report(left=True, summary={"left_early": 0.0}))
@@ -328,9 +321,8 @@ def test_who_is_behind_is_so_whenever_it_comes_back(summing: bool) -> None:
 def test_who_comes_back_before_the_last_batch_has_not_what_others_trained() -> None:
     """Where parameters are summed: it has not summed since."""
     talk = Talk()
-    (joined, *_) = talk.say(1, Join("trainer", 0, "", summing=True))
-    assert isinstance(joined, Welcome)
-    talk.say(2, Join("trainer", 1, "", summing=True))
+    first = talk.join(1, summing=True)
+    talk.join(2, index=1, summing=True)
     talk.wait(20, 1, 2)
     for k in (1, 2):
         talk.say(k, Report(settled=1))
@@ -338,7 +330,7 @@ def test_who_comes_back_before_the_last_batch_has_not_what_others_trained() -> N
     (lease,) = [each for each in said if isinstance(each, Lease)]
     talk.say(2, Report(used=[(lease.ticket, lease.count)]))
     talk.wait(6, 2)
-    talk.say(3, Join("trainer", 0, "", before=Rejoin("run", joined.id), summing=True))
+    talk.join(3, before=Rejoin("run", first), summing=True)
     talk.train(2)
     talk.master.closed(2, talk.now)
     talk.say(3, Report(left=True, summary={}))
@@ -348,15 +340,14 @@ def test_who_comes_back_before_the_last_batch_has_not_what_others_trained() -> N
 
 def test_what_is_settled_counts_in_the_report_in_which_it_is_left() -> None:
     talk = Talk()
-    (joined, *_) = talk.say(1, Join("trainer", 0, "", summing=True))
-    assert isinstance(joined, Welcome)
-    talk.say(2, Join("trainer", 1, "", summing=True))
+    first = talk.join(1, summing=True)
+    talk.join(2, index=1, summing=True)
     talk.wait(20, 1, 2)
     for k in (1, 2):
         talk.say(k, Report(settled=1))
     talk.wait(6, 2)
     talk.train(2)
-    talk.say(3, Join("trainer", 0, "", before=Rejoin("run", joined.id), summing=True))
+    talk.join(3, before=Rejoin("run", first), summing=True)
     talk.wait(2, 2, 3)
     epoch = talk.master.state.membership.epoch.number
     talk.say(2, Report(settled=epoch))
@@ -371,11 +362,28 @@ def test_a_sole_trainer_has_everything(how: str) -> None:
     talk.train(1)
     if how == "its file":
         talk.master.closed(1, talk.now)
-        talk.say(2, Join("trainer", 0, "", kept=Kept("run", 10, [])))
+        talk.join(2, kept=Kept("run", 10, []))
     at, told = (2, 0.0) if how == "its file" else (1, 1.0)
     talk.say(at, Report(left=True, summary={"interrupted": told}))
     assert talk.master.standing(talk.now)["state"] == "ended"
     assert talk.master.over == "all trainers have finished"
+
+
+def test_trainers_with_sync_servers_that_die_when_all_is_trained_begin_anew_with_it() -> None:
+    talk = Talk()
+    for k in (1, 2):
+        talk.join(k, index=k - 1)
+    talk.train(1)
+    for k in (1, 2):
+        talk.say(k, Report(left=True))
+        talk.master.closed(k, talk.now)
+    for k in (3, 4):
+        talk.join(k, index=k - 3, kept=Kept("run", 9, [(3, 1)]))
+    for k in (3, 4):
+        talk.say(k, Report(left=True, summary={"left_early": 0.0}))
+    told = talk.master.standing(talk.now)
+    assert (told["state"], told["reason"]) == ("ended", "all trainers have finished")
+    assert [told["summaries"][f"trainer-{k}"]["left_early"] for k in (0, 1)] == [0.0, 0.0]
 
 
 def test_a_run_is_incomplete_whose_last_trainer_has_crashed_when_all_is_trained() -> None:

@@ -77,7 +77,7 @@ def test_trainers_that_are_never_synchronised(required):
         talk.join(index + 1, index)
     talk.train(1)
     last = {"batches_used": 10.0, "syncs": 0.0}
-    assert Bye("finished") in talk.say(1, Report(summary=last))
+    assert Bye("finished") in talk.say(1, Report(left=True, summary=last))
     talk.say(2, Report(summary={"batches_used": 0.0, "syncs": 0.0}))
     over = talk.master.over
     assert over is not None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError, fields
-from typing import Any, NoReturn, cast
+from dataclasses import fields
+from typing import Any, cast
 
 __all__ = ["Value"]
 
@@ -27,12 +27,6 @@ class Value:
         names = (one.name for one in fields(cast("Any", self)) if one.repr)
         told = (f"{name}={getattr(self, name)!r}" for name in names)
         return f"{type(self).__qualname__}({', '.join(told)})"
-
-    def __setattr__(self, name: str, value: NoReturn) -> NoReturn:
-        raise FrozenInstanceError(f"cannot assign to field {name!r}")
-
-    def __delattr__(self, name: str) -> NoReturn:
-        raise FrozenInstanceError(f"cannot delete field {name!r}")
 
 
 def _values(of: object) -> tuple[Any, ...]:

@@ -32,7 +32,7 @@ class Member(Struct):
         holds: it has the run's parameters, with which it has begun, or trained in an epoch.
         whole: when it left all batches were complete, and so in its parameters.
         behind: it was away while others trained, and has not what these have: of those who sum until it
-            has with one that is not, of others where it has come when all batches were complete.
+            has with one that is not, of others a process that is back when all batches are complete.
     """
 
     id: int

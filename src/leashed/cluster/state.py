@@ -271,9 +271,10 @@ class State(Struct):
             kept = (
                 entry.kept is not None and entry.kept.next == ledger.total and not entry.kept.open
             )
-            # (Who sums is so until it has done so; of others nothing tells when they have caught up.)
-            some = ledger.complete > ledger.resumed if member.summing else ledger.done
-            member.behind = some and not (there or kept)
+            if member.summing:  # until it has summed
+                member.behind = ledger.complete > ledger.resumed and not (there or kept)
+            else:  # with sync servers a new process begins with what these have
+                member.behind = ledger.done and entry.before > 0 and not there
             self.fingerprint |= entry.fingerprint
         elif isinstance(entry, Removed):
             member = membership.members[entry.id]
