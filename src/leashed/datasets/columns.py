@@ -159,8 +159,16 @@ def arrange(known: Columns, data: Any, name: str = "data") -> Any:
         return (first, *data[1:])
     if callable(getattr(type(data), "arranged", None)):
         return data.arranged(known, name)
-    found = places(known.numbers, frame_names(data), name)
-    return data if found is None else data[list(known.numbers or ())]
+    names = frame_names(data)
+    if names is not None and known.schema is not None:
+        raise ValueError(
+            f"{name} is a table as it is, and the parameters were trained on what a schema made of one; "
+            "leashed.stream.table(table, result.model.columns.schema.columns).read() makes it"
+        )
+    if places(known.numbers, names, name) is None:
+        return data
+    taken = list(known.numbers or ())
+    return data.select(taken) if hasattr(type(data), "column_names") else data[taken]
 
 
 def places(
@@ -276,7 +284,9 @@ def image_shape(shape: Sequence[int]) -> Image | None:
 def frame_names(x: object) -> tuple[str, ...] | None:
     """The names of a data frame's columns; None: it is none, or not each is a str of its own."""
     try:
-        names = tuple(getattr(x, "columns", ()))
+        names = tuple(
+            getattr(x, "column_names" if hasattr(type(x), "column_names") else "columns", ())
+        )
     except TypeError:
         return None
     if not names or not all(isinstance(name, str) for name in names):
