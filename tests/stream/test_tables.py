@@ -142,6 +142,25 @@ def test_hours_are_of_the_columns_time_zone():
     assert stream.arrow(rows, columns).read().ids.tolist() == [[14]]
 
 
+def test_hours_stay_in_the_zone_that_was_found():
+    begin = dt.datetime(2024, 1, 1, tzinfo=dt.timezone.utc)
+    when = [begin + dt.timedelta(hours=i) for i in range(30)]
+
+    def table(kind: Any) -> Any:
+        return pa.table({"y": [0, 1] * 15, "t": pa.array(when, kind)})
+
+    stockholm = table(pa.timestamp("us", "Europe/Stockholm"))
+    rows = stream.table(stockholm, label="y")
+    assert stream.Id(of="t", part="hour", zone="Europe/Stockholm") in rows.schema.values()
+    assert rows.read().ids[:2, -1].tolist() == [1, 2]
+    other = stream.table(table(pa.timestamp("ns", "America/Lima")), rows.schema)
+    same(other.read(), rows.read())
+    with pytest.raises(ValueError, match="column t has no time zone"):
+        stream.table(table(pa.timestamp("us")), rows.schema).read()
+    with pytest.raises(ValueError, match="zone must be the name of a time zone, and goes with"):
+        stream.Number(zone="UTC")
+
+
 def test_parts_that_cannot_be_are_refused_by_name():
     for wrong in ({"of": "t"}, {"part": "hour"}, {"of": "t", "part": "minute"}):
         with pytest.raises(ValueError, match="part"):

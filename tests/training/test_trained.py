@@ -325,6 +325,10 @@ def test_a_frame_is_read_as_then_or_refused() -> None:
     said = plain.model.predict(np.stack([columns["b"], columns["a"]], 1))
     for given in (table, x, columns, x.to_batches()[0]):
         np.testing.assert_array_equal(plain.model.predict(given), said)
+    with pytest.raises(ValueError, match="has column 'a' more than once"):
+        plain.model.predict(x.rename_columns(["a", "a"]))
+    with pytest.raises(TypeError, match="got Split"):
+        plain.model.evaluate(datasets.synthetic_digits(20, test=20))
 
 
 def test_training_on_keeps_shape_and_schema() -> None:

@@ -180,6 +180,11 @@ def with_parts(given: Any, parts: Mapping[str, Number | Id]) -> Any:
                 f"column {column.of} is of Arrow's type {kind}, of which {name} cannot be the "
                 f"{column.part}; cast it to a timestamp or a date"
             )
+        if column.zone is not None and getattr(kind, "tz", None) is None:
+            raise ValueError(
+                f"column {column.of} has no time zone, and {name} is the {column.part} in {column.zone}; "
+                "give it its own"
+            )
     places = {name: reader.schema.get_field_index(column.of) for name, column in parts.items()}
     fields = [
         pa.field(n, pa.int32() if PARTS[c.part or ""] else pa.float64()) for n, c in parts.items()
@@ -189,7 +194,7 @@ def with_parts(given: Any, parts: Mapping[str, Number | Id]) -> Any:
     def batches() -> Iterator[Any]:
         for batch in reader:
             made = [
-                _part(batch.column(places[n]), c.part, f.type)
+                _part(batch.column(places[n]), c, f.type)
                 for (n, c), f in zip(parts.items(), fields, strict=True)
             ]
             yield pa.RecordBatch.from_arrays([*batch.columns, *made], schema=schema)
@@ -197,8 +202,11 @@ def with_parts(given: Any, parts: Mapping[str, Number | Id]) -> Any:
     return pa.RecordBatchReader.from_batches(schema, batches())
 
 
-def _part(column: Any, part: str | None, kind: Any) -> Any:
+def _part(column: Any, asked: Number | Id, kind: Any) -> Any:
     pa, pc = arrow("a part of a date"), arrow("a part of a date", "pyarrow.compute")
+    part = asked.part
+    if asked.zone is not None:
+        column = column.cast(pa.timestamp(column.type.unit, asked.zone))
     if pa.types.is_date(column.type):
         column = column.cast(pa.timestamp("us" if pa.types.is_date32(column.type) else "ms"))
     if part == "years":

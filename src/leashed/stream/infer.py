@@ -375,7 +375,7 @@ def _moment(values: _Values, *, ids: bool) -> dict[str, Column] | str:
         ("hour", Id if ids else Number),
     ]
     for part, kind in asked:
-        column = kind(of=name, part=part)
+        column = kind(of=name, part=part, zone=getattr(values.type, "tz", None))
         one = pa.table({name: values.there})
         made = with_parts(one, {part: column}).read_all().column(part).to_numpy()
         if (made == made[0]).all():

@@ -78,7 +78,7 @@ def _in_memory(found: Loaded[Any], data: Any, *, labels: bool) -> Any:
             f"{type(data).__name__}; what was trained on arrays takes ClickDataset.from_arrays(x, ids, y)"
         )
     if labels:
-        if not (isinstance(data, tuple) and len(data) == 2):
+        if not isinstance(data, tuple) or len(data) != 2 or hasattr(data, "_fields"):
             raise TypeError(
                 "data must be a Dataset or a pair (x, y) to evaluate, a stream or a path, got "
                 f"{type(data).__name__}"
