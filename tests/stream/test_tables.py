@@ -142,6 +142,25 @@ def test_hours_are_of_the_columns_time_zone():
     assert stream.arrow(rows, columns).read().ids.tolist() == [[14]]
 
 
+def test_hours_stay_in_the_zone_that_was_found():
+    begin = dt.datetime(2024, 1, 1, tzinfo=dt.timezone.utc)
+    when = [begin + dt.timedelta(hours=i) for i in range(30)]
+
+    def table(kind: Any) -> Any:
+        return pa.table({"y": [0, 1] * 15, "t": pa.array(when, kind)})
+
+    stockholm = table(pa.timestamp("us", "Europe/Stockholm"))
+    rows = stream.table(stockholm, label="y")
+    assert stream.Id(of="t", part="hour", zone="Europe/Stockholm") in rows.schema.values()
+    assert rows.read().ids[:2, -1].tolist() == [1, 2]
+    other = stream.table(table(pa.timestamp("ns", "America/Lima")), rows.schema)
+    same(other.read(), rows.read())
+    with pytest.raises(ValueError, match="column t has no time zone"):
+        stream.table(table(pa.timestamp("us")), rows.schema).read()
+    with pytest.raises(ValueError, match="zone must be the name of a time zone, and goes with"):
+        stream.Number(zone="UTC")
+
+
 def test_parts_that_cannot_be_are_refused_by_name():
     for wrong in ({"of": "t"}, {"part": "hour"}, {"of": "t", "part": "minute"}):
         with pytest.raises(ValueError, match="part"):
@@ -264,6 +283,73 @@ def test_csv_is_looked_at_too(tmp_path: Path):
         ours = column[name]
         a, b = (ids.ids, ours.ids) if isinstance(ids, lsh.datasets.Bags) else (ids, ours)
         np.testing.assert_array_equal(a, b)
+
+
+def written(path: Path, lines: list[str]) -> Path:
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+SPELLED = {
+    "whole numbers as real ones": (["user_id"], lambda i: "" if i % 9 == 0 else f"{i % 50}.0"),
+    "zeros before": (["kind"], lambda i: f"{i % 5:02}"),
+    "truth of Python": (["member"], lambda i: str(i % 3 == 0)),
+    "truth of others": (["member"], lambda i: str(i % 3 == 0).lower()),
+    "times with a zone": (["when"], lambda i: f"2024-01-{1 + i % 28:02}T{i % 24:02}:00:00+02:00"),
+}
+
+
+@pytest.mark.parametrize("kind", SPELLED)
+def test_text_and_what_pyarrow_reads_of_it_are_the_same(kind: str, tmp_path: Path):
+    csv = pytest.importorskip("pyarrow.csv")
+    (name,), value = SPELLED[kind]
+    lines = [f"clicked;{name}", *(f"{i % 2};{value(i)}" for i in range(200))]
+    rows = stream.table(written(tmp_path / "a.csv", lines), label="clicked")
+    read = rows.read()
+    assert len(np.unique(read.ids[:, 0])) > 1
+    table = csv.read_csv(tmp_path / "a.csv", parse_options=csv.ParseOptions(delimiter=";"))
+    same(stream.table(table, rows.schema).read(), read)
+
+
+def test_a_number_that_is_real_only_far_behind(tmp_path: Path):
+    lines = [f"{i % 2},{i % 97}{'.5' * (i == 50_000)},{'text' * 9}{i % 40}" for i in range(60_000)]
+    file = written(tmp_path / "a.csv", ["clicked,price,word", *lines])
+    assert isinstance(stream.infer(file, label="clicked")["price"], stream.Number)
+
+
+def test_files_of_other_types_are_read_together(tmp_path: Path):
+    y, n = [0, 1] * 100, 200
+    first = {"y": y, "city": pa.nulls(n), "a": np.arange(n), "b": pa.array(y, pa.int32())}
+    other = {"y": y, "city": ["Lund", "Umeå"] * 100, "a": np.arange(n) + 0.5, "b": y}
+    for name, columns in (("0.pq", first), ("1.pq", other)):
+        pq.write_table(pa.table(columns), tmp_path / name)
+    rows = stream.table(tmp_path, label="y")
+    assert isinstance(rows.schema["city"], stream.Vocabulary)
+    read = rows.read()
+    np.testing.assert_array_equal(np.expm1(read.x[-2:, 0]).round(3), [198.5, 199.5])
+    assert read.ids[-2:, 0].tolist() == [0, 1]
+
+
+def test_separators_are_those_of_the_file(tmp_path: Path):
+    lines = ["y;a", *(f"{i % 2};{i / 4}" for i in range(200))]
+    files = [str(written(tmp_path / name, lines)) for name in ("a.csv", "b.csv")]
+    result = lsh.train(
+        lsh.models.dlrm(), files[0], label="y", validation=files[1], threads=1, batch_size=32
+    )
+    assert len(result.validation_auc)
+    columns = {"y": stream.Label(), "a": stream.Number()}
+    assert len(stream.table(files[0], columns).read()) == 200
+
+
+def test_rows_without_labels_are_not_learned_from():
+    rows = stream.table(plain(), label="clicked")
+    result = lsh.train(lsh.models.dlrm(dim=4), rows, threads=1)
+    with pytest.raises(ValueError, match="must have labels to be trained on"):
+        lsh.train(lsh.models.dlrm(dim=4), rows.unlabelled(), threads=1)
+    with pytest.raises(ValueError, match="must have labels to be judged by"):
+        result.model.evaluate(rows.unlabelled())
+    bare = stream.table(plain().drop_columns(["clicked"]), rows.schema)
+    np.testing.assert_array_equal(result.model.predict(bare), result.model.predict(rows))
 
 
 def test_rows_without_labels(tmp_path: Path):

@@ -103,6 +103,18 @@ def said_elsewhere(path: Path, test: Any, again: Any, tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.load(out), again.predict(test))
 
 
+def test_running_statistics_go_on(tmp_path: Path) -> None:
+    found, data, _ = trained("normalised")
+    found.model.save(tmp_path / "kept")
+    for one in (found.model, lsh.load(tmp_path / "kept")):
+        begun = np.array(one.statistics)
+        on = one.train(data, until=lsh.until(updates=1), threads=1, batch_size=32)
+        assert on.config["statistics"]["batches"] == found.config["statistics"]["batches"] + 1
+        # The last of n batches has the share 0.01 / (1 - 0.99^n).
+        share = 0.01 / (1 - 0.99 ** on.config["statistics"]["batches"])
+        assert np.median(np.abs(on.statistics - begun) / np.abs(begun)) < 2 * share
+
+
 def test_one_number_is_told_flat_and_several_are_not() -> None:
     found, _, test = trained("dlrm")
     said = found.model.predict(test)
@@ -290,6 +302,68 @@ def test_numbers_of_a_schema_are_as_in_the_data(tmp_path: Path) -> None:
         "clicked,price,city,seen\n" + "".join(f"{a},,{c},{d}\n" for a, _, c, d in lines)
     )
     np.testing.assert_allclose(said[:, 0], one.predict(tmp_path / "rows.csv"), atol=1e-5)
+
+
+def test_a_frame_is_read_as_then_or_refused() -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    random = np.random.default_rng(3)
+    columns = {name: random.normal(20, 9, ROWS) for name in ("a", "b")}
+    table = pyarrow.table({**columns, "y": random.integers(0, 2, ROWS)})
+    found = lsh.train(
+        models.mlp(2, [3], 2), table, label="y", threads=1, batch_size=8, until=lsh.until(epochs=1)
+    )
+    x, y = table.select(["b", "a"]), table["y"].to_numpy()
+    with pytest.raises(ValueError, match="is a table as it is"):
+        found.model.evaluate((x, y))
+    with pytest.raises(ValueError, match="is a table as it is"):
+        found.model.model.predict(found.parameters, x)
+    # Without a schema tables are of numbers, and known by name.
+    plain = lsh.train(
+        models.mlp(2, [3], 2), (x, y), threads=1, batch_size=8, until=lsh.until(epochs=1)
+    )
+    assert plain.config["columns"]["numbers"] == ["b", "a"]
+    said = plain.model.predict(np.stack([columns["b"], columns["a"]], 1))
+    for given in (table, x, columns, x.to_batches()[0]):
+        np.testing.assert_array_equal(plain.model.predict(given), said)
+    with pytest.raises(ValueError, match="has column 'a' more than once"):
+        plain.model.predict(x.rename_columns(["a", "a"]))
+    with pytest.raises(TypeError, match="got Split"):
+        plain.model.evaluate(datasets.synthetic_digits(20, test=20))
+
+
+def test_training_on_keeps_shape_and_schema() -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+
+    def table(seed: int) -> Any:
+        random = np.random.default_rng(seed)
+        words, price = random.choice(["x", "z"], ROWS), random.normal(30, 9, ROWS)
+        return pyarrow.table({"y": random.integers(0, 2, ROWS), "word": words, "price": price})
+
+    one = lsh.train(models.dlrm(dim=4), table(0), label="y", threads=1, batch_size=32).model
+    choices = {"threads": 1, "batch_size": 32}
+    on = one.train(table(1), label="y", validation=table(2), **choices)
+    assert on.config["columns"]["schema"] == one.settings["columns"]["schema"]
+    with pytest.raises(ValueError, match="label was 'y' and is 'price'"):
+        one.train(table(1), label="price", **choices)
+    rows = stream.table(table(1), one.columns.schema.columns).read()
+    assert isinstance(rows, ClickDataset)
+    bare = ClickDataset.from_arrays(rows.x, {"word": rows.ids[:, 0]}, rows.y)
+    assert one.train(bare, **choices).architecture.tables == one.model.tables
+
+
+@pytest.mark.parametrize("name", ["user", "prediction", "dense"])
+def test_columns_of_any_name_are_exported_or_refused(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("onnx")
+    random = np.random.default_rng(0)
+    ids = {name: random.integers(0, 9, ROWS)}
+    x, y = random.normal(size=(ROWS, 2)), random.integers(0, 2, ROWS)
+    data = ClickDataset.from_arrays(x, ids, y)
+    one = lsh.train(models.dlrm(10, dim=4), data, threads=1, batch_size=32).model
+    if name == "user":
+        one.export(tmp_path / "m.onnx")
+        return
+    with pytest.raises(ValueError, match=f"called '{name}'.*rename"):
+        one.export(tmp_path / "m.onnx")
 
 
 def test_exports(tmp_path: Path) -> None:

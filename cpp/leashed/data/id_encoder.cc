@@ -1,9 +1,11 @@
 #include "leashed/data/id_encoder.h"
 
 #include <charconv>
+#include <cmath>
 #include <utility>
 
 #include "leashed/data/eight_digits.h"
+#include "leashed/data/parse_number.h"
 
 namespace leashed {
 namespace {
@@ -16,6 +18,13 @@ std::optional<std::uint64_t> whole(std::string_view text, int base) {
   return value;
 }
 
+// A whole number in another spelling, "7.0" or "07": so libraries write some that are ids.
+std::optional<std::int64_t> respelled(std::string_view text) {
+  double x = 0;
+  if (!parse_number(text, x) || x != std::trunc(x) || std::abs(x) >= 0x1p53) return std::nullopt;
+  return static_cast<std::int64_t>(x);
+}
+
 }  // namespace
 
 Vocabulary::Vocabulary(std::vector<std::string> words) : words_(std::move(words)) {
@@ -23,7 +32,14 @@ Vocabulary::Vocabulary(std::vector<std::string> words) : words_(std::move(words)
 }
 
 std::uint64_t Vocabulary::find(std::string_view word) const {
-  const auto found = places_.find(word);
+  auto found = places_.find(word);
+  const auto number = found == places_.end() ? respelled(word) : std::nullopt;
+  if (number) found = places_.find(std::to_string(*number));
+  if (number && (*number == 0 || *number == 1)) {  // also a truth value
+    for (const auto& [no, yes] : {std::pair{"False", "True"}, {"false", "true"}}) {
+      if (found == places_.end()) found = places_.find(*number ? yes : no);
+    }
+  }
   return found == places_.end() ? words_.size() : found->second;
 }
 
@@ -47,6 +63,7 @@ std::optional<std::uint64_t> IdEncoder::operator()(std::string_view text) const 
     } else {
       value = whole(text, 10);
     }
+    if (!value) value = respelled(text);
   } else if (digits == 8 || (digits == 0 && text.size() == 8)) {
     std::uint64_t number = 0;
     if (text.size() == 8 && hexadecimal_digits(text.data(), number)) value = number;

@@ -32,7 +32,8 @@ class Vocabulary {
   explicit Vocabulary(std::vector<std::string> words);
   Vocabulary(const Vocabulary&) = delete;
 
-  // The word's place; words.size() for every other.
+  // The word's place, of 07 and 7.0 that of 7, of 1 that of True where it is none; words.size() for
+  // every other.
   std::uint64_t find(std::string_view word) const;
 
  private:

@@ -159,8 +159,19 @@ def arrange(known: Columns, data: Any, name: str = "data") -> Any:
         return (first, *data[1:])
     if callable(getattr(type(data), "arranged", None)):
         return data.arranged(known, name)
-    found = places(known.numbers, frame_names(data), name)
-    return data if found is None else data[list(known.numbers or ())]
+    told, names = _told(data), frame_names(data)
+    if known.numbers is not None and told and names is None:
+        twice = next(one for one in told if told.count(one) > 1)
+        raise ValueError(f"{name} has column {twice!r} more than once; rename one")
+    if names is not None and known.schema is not None:
+        raise ValueError(
+            f"{name} is a table as it is, and the parameters were trained on what a schema made of one; "
+            "leashed.stream.table(table, result.model.columns.schema.columns).read() makes it"
+        )
+    if places(known.numbers, names, name) is None:
+        return data
+    taken = list(known.numbers or ())
+    return data.select(taken) if hasattr(type(data), "column_names") else data[taken]
 
 
 def places(
@@ -275,13 +286,18 @@ def image_shape(shape: Sequence[int]) -> Image | None:
 
 def frame_names(x: object) -> tuple[str, ...] | None:
     """The names of a data frame's columns; None: it is none, or not each is a str of its own."""
+    names = _told(x)
+    return names if names and len(set(names)) == len(names) else None
+
+
+def _told(x: object) -> tuple[str, ...]:
+    """What a data frame, or a table of pyarrow's, calls its columns, each by a str; else nothing."""
+    of_arrow = hasattr(type(x), "column_names")
     try:
-        names = tuple(getattr(x, "columns", ()))
+        names = tuple(getattr(x, "column_names" if of_arrow else "columns", ()))
     except TypeError:
-        return None
-    if not names or not all(isinstance(name, str) for name in names):
-        return None
-    return names if len(set(names)) == len(names) else None
+        return ()
+    return names if all(isinstance(name, str) for name in names) else ()
 
 
 def check_names(argument: str, names: object, count: int) -> tuple[str, ...] | None:

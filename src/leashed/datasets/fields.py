@@ -63,6 +63,7 @@ class Number:
         of: the column of dates or timestamps that it is a part of, whatever it is itself called.
         part: ``"years"`` since 2020, with their fraction, or whole numbers from 0: ``"month"``,
             ``"weekday"``, from Monday, and ``"hour"``, in the column's time zone.
+        zone: the time zone in which parts are taken of moments that have one. Default: theirs.
 
     Raises:
         TypeError, ValueError: ``missing`` is no finite number, or ``of`` and ``part`` are not such.
@@ -72,9 +73,10 @@ class Number:
     missing: float | None = None
     of: str | None = None
     part: str | None = None
+    zone: str | None = None
 
     def __post_init__(self) -> None:
-        _check_part(self.of, self.part, tuple(PARTS))
+        _check_part(self.of, self.part, self.zone, tuple(PARTS))
         if self.missing is not None and abs(checks.real("missing", self.missing)) > _MOST:
             raise ValueError(
                 f"missing must be at most {_MOST:g}, as float32 is, got {self.missing:g}"
@@ -92,7 +94,7 @@ class Id:
         missing: the id of an empty field, as it is. Default: a bad line.
         between: what the ids of one field are apart by; a row then has any number of them, none
             where the field is empty. Default: a field has one.
-        of, part: as of ``Number``, but years. An empty field is then one id more by default.
+        of, part, zone: as of ``Number``, but years. An empty field is then one id more by default.
 
     Raises:
         TypeError, ValueError: an argument is not as above.
@@ -105,9 +107,11 @@ class Id:
     between: str | None = None
     of: str | None = None
     part: str | None = None
+    zone: str | None = None
 
     def __post_init__(self) -> None:
-        _check_part(self.of, self.part, [part for part, count in PARTS.items() if count])
+        whole = [part for part, count in PARTS.items() if count]
+        _check_part(self.of, self.part, self.zone, whole)
         if self.part is not None:
             if (self.base, self.offset, self.between) != (10, 0, None):
                 raise ValueError("base, offset and between are not for a part; leave them out")
@@ -320,7 +324,9 @@ def _native(name: str, column: Column) -> tuple[Any, ...]:
     return (name, kind, False, None, column.native(), column.between or "")
 
 
-def _check_part(of: object, part: object, parts: Sequence[str]) -> None:
+def _check_part(of: object, part: object, zone: object, parts: Sequence[str]) -> None:
+    if zone is not None and (part is None or not isinstance(zone, str)):
+        raise ValueError(f"zone must be the name of a time zone, and goes with part, got {zone!r}")
     if (of is None) != (part is None):
         raise ValueError("of and part go together: of which column it is which part")
     if part is not None and (not isinstance(of, str) or part not in parts):

@@ -92,10 +92,13 @@ class Net:
         return self._kept[key]
 
     def input(self, name: str, shape: list[int | str], kind: str) -> str:
-        """An input of the model."""
-        if name not in self.inputs:
-            of = getattr(self._onnx.TensorProto, kind)
-            self.inputs[name] = self._onnx.helper.make_tensor_value_info(name, of, shape)
+        """An input of the model. ValueError where another one is called so."""
+        of = getattr(self._onnx.TensorProto, kind)
+        made = self._onnx.helper.make_tensor_value_info(name, of, shape)
+        if self.inputs.setdefault(name, made) != made:
+            raise ValueError(
+                f"two inputs would be called {name!r}, and ONNX knows them by name; rename that column"
+            )
         return name
 
     def numbers(self, name: str, count: int) -> str:

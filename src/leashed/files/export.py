@@ -130,13 +130,6 @@ def _inputs(model: BuiltIn, columns: Columns) -> Columns:
         columns = columns.read(model.id_features)
     elif columns.ids is not None or len(columns.numbers or ()) != model.features:
         return UNKNOWN
-    names = [*(columns.numbers or ()), *(one for one in columns.ids or () if one is not None)]
-    if taken := {"prediction", "user"} & {*names}:
-        raise ValueError(f"a column is called {taken.pop()!r}, as the model's output is; rename it")
-    if twice := [name for name in {*names} if names.count(name) > 1]:
-        raise ValueError(
-            f"columns has {twice[0]!r} twice, and inputs of ONNX are apart by their names"
-        )
     return columns
 
 
@@ -205,6 +198,8 @@ def _graph(
 
 
 def _write(path: Path, library: Any, net: Net, found: str, name: str, model: str) -> None:
+    if name in net.inputs:
+        raise ValueError(f"a column is called {name!r}, as the model's output is; rename it")
     helper, proto = library.helper, library.TensorProto
     net.nodes.append(helper.make_node("Identity", [found], [name]))
     output = helper.make_tensor_value_info(name, proto.FLOAT, ["n", None])

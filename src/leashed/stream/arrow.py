@@ -74,7 +74,7 @@ class _Arrow(Stream):
     def _open(self, threads: int, passes: int) -> _core.RowStream:
         options = self._options
         return _core.open_arrow(
-            columns=self._schema.native(labelled=self._labelled),
+            columns=self._schema.native(labelled=self.labelled),
             classes=self.classes,
             name=self.name,
             open=self._capsule(),

@@ -18,6 +18,7 @@ __all__ = [
     "is_table",
     "parquet_batches",
     "parquet_files",
+    "parquet_whole",
     "separator_of",
     "with_parts",
 ]
@@ -48,7 +49,8 @@ def is_parquet(path: object) -> bool:
         return is_parquet(path[0])
     if not isinstance(path, (str, os.PathLike)):
         return False
-    return Path(path).suffix.lower() in _PARQUET or any(Path(path).glob("**/*.parquet"))
+    within = (file for kind in _PARQUET for file in Path(path).glob(f"**/*{kind}"))
+    return Path(path).suffix.lower() in _PARQUET or any(within)
 
 
 def parquet_files(path: Paths) -> list[Path]:
@@ -70,18 +72,30 @@ def parquet_files(path: Paths) -> list[Path]:
 
 
 def separator_of(file: Any) -> str:
-    """What the names in a text file's first line are apart by."""
+    """What the names in a text file's first line are apart by; of what can be read once only, commas."""
+    if not Path(file).is_file():
+        return ","
     with unpacked(file) as text:
         header = text.readline().decode(errors="replace")
     return max(",\t;|", key=header.count)
 
 
-def parquet_batches(files: Sequence[Path], names: Sequence[str]) -> Any:
-    """These columns of files, in order, as the first file has them. Of folders named ``key=value``,
-    as Hive and Spark write them, keys are columns too.
+def parquet_whole(files: Sequence[Path]) -> Any:
+    """Files as one data set of pyarrow's, of columns whose types hold what any file has. Of folders
+    named ``key=value``, as Hive and Spark write them, keys are columns too.
     """
     pa, dataset = arrow("Parquet"), arrow("Parquet", "pyarrow.dataset")
-    whole = dataset.dataset([str(file) for file in files], format="parquet", partitioning="hive")
+    paths, how = [str(file) for file in files], {"format": "parquet", "partitioning": "hive"}
+    whole = dataset.dataset(paths, **how)
+    schemas = [whole.schema, *(fragment.physical_schema for fragment in whole.get_fragments())]
+    together = pa.unify_schemas(schemas, promote_options="permissive")
+    return dataset.dataset(paths, schema=together, **how)
+
+
+def parquet_batches(files: Sequence[Path], names: Sequence[str]) -> Any:
+    """These columns of files, in order."""
+    pa, dataset = arrow("Parquet"), arrow("Parquet", "pyarrow.dataset")
+    whole = parquet_whole(files)
     if lacking := [name for name in names if name not in whole.schema.names]:
         raise ValueError(f"{files[0]} has no column {', '.join(lacking)}")
     fragments = {fragment.path: fragment for fragment in whole.get_fragments()}
@@ -115,7 +129,7 @@ def csv_batches(
         for name, column in columns.items()
         if getattr(column, "of", None) is None
     }
-    kinds |= {c.of: pa.timestamp("us") for c in columns.values() if getattr(c, "of", None)}
+    moments = {c.of for c in columns.values() if getattr(c, "of", None)}
 
     def opened(file: Path) -> Any:
         return csv.open_csv(
@@ -124,12 +138,14 @@ def csv_batches(
             csv.ParseOptions(delimiter=separator),
             csv.ConvertOptions(
                 column_types=kinds,
-                include_columns=list(kinds),
+                include_columns=[*{**kinds, **dict.fromkeys(moments)}],
                 null_values=[""],
                 strings_can_be_null=True,
             ),
         )
 
+    first = opened(files[0]).schema  # which tells whether moments have a time zone
+    kinds |= {n: pa.timestamp("us", getattr(first.field(n).type, "tz", None)) for n in moments}
     apart = {n: c.between for n, c in columns.items() if getattr(c, "between", None)}
     fields = [(n, pa.list_(kind) if n in apart else kind) for n, kind in kinds.items()]
 
@@ -164,6 +180,11 @@ def with_parts(given: Any, parts: Mapping[str, Number | Id]) -> Any:
                 f"column {column.of} is of Arrow's type {kind}, of which {name} cannot be the "
                 f"{column.part}; cast it to a timestamp or a date"
             )
+        if column.zone is not None and getattr(kind, "tz", None) is None:
+            raise ValueError(
+                f"column {column.of} has no time zone, and {name} is the {column.part} in {column.zone}; "
+                "give it its own"
+            )
     places = {name: reader.schema.get_field_index(column.of) for name, column in parts.items()}
     fields = [
         pa.field(n, pa.int32() if PARTS[c.part or ""] else pa.float64()) for n, c in parts.items()
@@ -173,7 +194,7 @@ def with_parts(given: Any, parts: Mapping[str, Number | Id]) -> Any:
     def batches() -> Iterator[Any]:
         for batch in reader:
             made = [
-                _part(batch.column(places[n]), c.part, f.type)
+                _part(batch.column(places[n]), c, f.type)
                 for (n, c), f in zip(parts.items(), fields, strict=True)
             ]
             yield pa.RecordBatch.from_arrays([*batch.columns, *made], schema=schema)
@@ -181,8 +202,11 @@ def with_parts(given: Any, parts: Mapping[str, Number | Id]) -> Any:
     return pa.RecordBatchReader.from_batches(schema, batches())
 
 
-def _part(column: Any, part: str | None, kind: Any) -> Any:
+def _part(column: Any, asked: Number | Id, kind: Any) -> Any:
     pa, pc = arrow("a part of a date"), arrow("a part of a date", "pyarrow.compute")
+    part = asked.part
+    if asked.zone is not None:
+        column = column.cast(pa.timestamp(column.type.unit, asked.zone))
     if pa.types.is_date(column.type):
         column = column.cast(pa.timestamp("us" if pa.types.is_date32(column.type) else "ms"))
     if part == "years":

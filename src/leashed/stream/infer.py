@@ -16,7 +16,14 @@ from leashed.base import atomic, checks
 from leashed.base.warning import warn
 from leashed.datasets.fields import Column, Hashed, Id, Label, Number, Schema, Target, Vocabulary
 from leashed.datasets.files import paths_of, unpacked
-from leashed.stream.batches import arrow, is_parquet, parquet_files, separator_of, with_parts
+from leashed.stream.batches import (
+    arrow,
+    is_parquet,
+    parquet_files,
+    parquet_whole,
+    separator_of,
+    with_parts,
+)
 
 __all__ = ["ID_WORDS", "Inferred", "infer"]
 
@@ -31,6 +38,7 @@ ID_WORDS = frozenset(
 """A column of whole numbers is of ids whose name ends in one of these words."""
 
 _ROWS = 100_000
+_BLOCK = 1 << 26  # bytes of text whose types are found
 _FEW_WORDS = 32  # distinct texts that are a vocabulary
 _FEW_NUMBERS = 12  # distinct whole numbers that are one
 _LEAST = 100  # rows from which few are few
@@ -172,9 +180,7 @@ def _sample(source: Any, rows: int) -> tuple[Any, str | None]:
         made = source if hasattr(source, "__arrow_c_stream__") else source()
         return _first(pa, pa.RecordBatchReader.from_stream(made), rows), None
     if is_parquet(source):
-        dataset = arrow("infer", "pyarrow.dataset")
-        files = [str(file) for file in parquet_files(source)]
-        whole = dataset.dataset(files, format="parquet", partitioning="hive")
+        whole = parquet_whole(parquet_files(source))
         return whole.head(rows, batch_readahead=1, fragment_readahead=1), None
     return _of_text(pa, paths_of(source), rows)
 
@@ -195,6 +201,7 @@ def _of_text(pa: Any, files: list[Any], rows: int) -> tuple[Any, str]:
     csv, separator = arrow("infer", "pyarrow.csv"), separator_of(files[0])
     reader = csv.open_csv(
         unpacked(files[0]),
+        csv.ReadOptions(block_size=_BLOCK),
         parse_options=csv.ParseOptions(delimiter=separator),
         convert_options=csv.ConvertOptions(
             null_values=[""], strings_can_be_null=True, true_values=[], false_values=[]
@@ -307,16 +314,12 @@ def _column(values: _Values, *, ids: bool) -> dict[str, Column] | str:
         return {name: _words(values, different)}
     numbers = values.numbers()
     named = _last_word(name) in ID_WORDS
-    whole = values.is_whole or (
-        named and not values.of_text and bool((numbers == np.trunc(numbers)).all())
-    )
+    whole = values.is_whole or (named and bool((numbers == np.trunc(numbers)).all()))
     if ids and whole:
         if named or (values.is_whole and float(np.abs(numbers).max()) > _LARGE):
             return "has another value in each row" if own else {name: Id(missing=_MISSING)}
         if values.rows >= _LEAST and len(different) <= _FEW_NUMBERS and values.is_whole:
             return {name: Vocabulary([str(v) for v in sorted(different.to_pylist())])}
-    if ids and named and values.of_text:  # 7.0 is no whole number in text
-        return {name: Hashed()}
     return {name: _number(numbers)}
 
 
@@ -372,7 +375,7 @@ def _moment(values: _Values, *, ids: bool) -> dict[str, Column] | str:
         ("hour", Id if ids else Number),
     ]
     for part, kind in asked:
-        column = kind(of=name, part=part)
+        column = kind(of=name, part=part, zone=getattr(values.type, "tz", None))
         one = pa.table({name: values.there})
         made = with_parts(one, {part: column}).read_all().column(part).to_numpy()
         if (made == made[0]).all():

@@ -9,13 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from leashed.datasets.fields import Column, Schema
-from leashed.datasets.files import Paths, check_readable
+from leashed.datasets.files import Paths, check_readable, paths_of
+from leashed.datasets.text import CRITEO
 from leashed.stream.arrow import _Arrow, arrow
-from leashed.stream.batches import is_parquet, is_table, parquet_batches, parquet_files
+from leashed.stream.batches import (
+    is_parquet,
+    is_table,
+    parquet_batches,
+    parquet_files,
+    separator_of,
+)
 from leashed.stream.infer import infer
 from leashed.stream.schema import schema
 from leashed.stream.stream import Options, Stream
-from leashed.stream.text import csv
+from leashed.stream.text import criteo, csv
 
 __all__ = ["Given", "parquet", "table"]
 
@@ -76,7 +83,7 @@ def table(
 
     Args:
         source: such a table; or a path, as of :func:`parquet` where it ends in .parquet or is a
-            folder, else of :func:`csv`.
+            folder, else of :func:`csv`, its header telling what is between fields.
         columns, label, bad, threads, shuffle, seed: as of :func:`parquet`.
         ids: as of :func:`infer`.
 
@@ -97,7 +104,9 @@ def table(
     if isinstance(columns, (str, os.PathLike)):
         return csv(source, **schema(columns), **given)
     found = _known(source, columns, label, ids=ids)
-    return csv(source, found, separator=getattr(found, "separator", None) or ",", **given)
+    if Schema(found) == CRITEO.schema:
+        return criteo(source, **given)
+    return csv(source, found, separator=separator_of(paths_of(source)[0]), **given)
 
 
 def _known(
@@ -128,4 +137,4 @@ class _Parquet(_Arrow):
 
     def _made(self) -> Callable[[], Any]:
         check_readable([*self._files])
-        return partial(parquet_batches, self._files, self._schema.sources(labelled=self._labelled))
+        return partial(parquet_batches, self._files, self._schema.sources(labelled=self.labelled))

@@ -138,6 +138,7 @@ class Stream(ABC):
         repeatable: whether it can be read more than once.
         files: that it reads, in order; empty where it is of no files.
         order: ``shuffle``, and where there is any its ``seed``.
+        labelled: whether what rows are to give is read.
     """
 
     def __init__(self, name: str, schema: Schema, options: Options) -> None:
@@ -148,7 +149,7 @@ class Stream(ABC):
         self.bounds = tuple(column.bound for column in schema.ids.values())
         self.classes = schema.classes
         self._schema, self._options = schema, options
-        self._labelled = True
+        self.labelled = True
         self._many = tuple(column.between is not None for column in schema.ids.values())
 
     @property
@@ -199,7 +200,7 @@ class Stream(ABC):
             model.predict(result.parameters, rows.unlabelled().read(), result.tables)
         """
         found = copy.copy(self)
-        found._labelled = False
+        found.labelled = False
         return found
 
     def arranged(self, known: Columns, name: str = "data") -> Stream:
@@ -231,7 +232,7 @@ class Stream(ABC):
         """The same rows by another schema."""
         made = copy.copy(self)
         Stream.__init__(made, self.name, schema, self._options)
-        made._labelled = self._labelled
+        made.labelled = self.labelled
         return made
 
     def single(self, feature: str) -> int:

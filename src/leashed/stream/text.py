@@ -152,7 +152,7 @@ class _Text(Stream):
             passes=passes,
             shuffle=self._options.shuffle,
             seed=self._options.seed,
-            labelled=self._labelled,
+            labelled=self.labelled,
         )
 
 
@@ -181,5 +181,5 @@ class _Moments(_Arrow):
 
     def _made(self) -> Callable[[], Any]:
         check_readable(self._files)
-        columns = self._schema.read(labelled=self._labelled)
+        columns = self._schema.read(labelled=self.labelled)
         return partial(csv_batches, self.files, columns, self._separator, self._names)

@@ -10,8 +10,8 @@ import numpy as np
 
 from leashed import stream
 from leashed.datasets import ClickDataset, Dataset, SparseDataset
-from leashed.datasets.columns import arrange, frame_names
-from leashed.datasets.fields import Number, Schema, Target
+from leashed.datasets.columns import arrange
+from leashed.datasets.fields import Schema
 from leashed.datasets.sparse import is_csr
 from leashed.files.checkpoint import Loaded
 from leashed.models.external import External
@@ -43,12 +43,21 @@ def parts_of(found: Loaded[Any], data: Any, *, labels: bool = True) -> Iterator[
     if isinstance(data, stream.SparseStream):
         return parts_of_stream(data, None)
     if isinstance(data, stream.Stream):
-        return parts_of_stream(_arranged(found, data), None)
+        if labels and not data.labelled:
+            raise ValueError(
+                "data must have labels to be judged by; give the stream, not .unlabelled()"
+            )
+        rows = _arranged(found, data)
+        return parts_of_stream(rows if labels else rows.unlabelled(), None)
     if isinstance(data, Mapping):
         data = arrow("a dict of columns").table(dict(data))
-    if hasattr(data, "__arrow_c_stream__") and (columns := _schema(found, data, labels=labels)):
-        rows = stream.table(data, columns.columns)
-        return parts_of_stream(rows if labels else rows.unlabelled(), None)
+    if hasattr(data, "__arrow_c_stream__"):
+        if (columns := _schema(found)) is not None:
+            rows = stream.table(data, columns.columns)
+            rows = rows if labels else rows.unlabelled()
+            return (_arranged(found, part) for part in parts_of_stream(rows, None))
+        if not hasattr(data, "__array__"):
+            data = arrow("a table").table(data)
     return iter([_in_memory(found, data, labels=labels)])
 
 
@@ -69,7 +78,7 @@ def _in_memory(found: Loaded[Any], data: Any, *, labels: bool) -> Any:
             f"{type(data).__name__}; what was trained on arrays takes ClickDataset.from_arrays(x, ids, y)"
         )
     if labels:
-        if not (isinstance(data, tuple) and len(data) == 2):
+        if not isinstance(data, tuple) or len(data) != 2 or hasattr(data, "_fields"):
             raise TypeError(
                 "data must be a Dataset or a pair (x, y) to evaluate, a stream or a path, got "
                 f"{type(data).__name__}"
@@ -84,19 +93,15 @@ def _in_memory(found: Loaded[Any], data: Any, *, labels: bool) -> Any:
     return _arranged(found, data)
 
 
-def _schema(found: Loaded[Any], data: Any, *, labels: bool) -> Schema | None:
+def _schema(found: Loaded[Any]) -> Schema | None:
     """What the columns of a frame become; None: they are numbers, which NumPy reads."""
     known = found.columns
-    if known.schema is not None:
-        whole, read = known.schema.columns, known.read(getattr(found.model, "id_features", ()))
-        ids = list(known.schema.ids)[: len(read.ids or ())]  # also those between that are not read
-        targets = {
-            n: c for n, c in whole.items() if n not in (*known.schema.ids, *known.schema.numbers)
-        }
-        return Schema({**targets, **{n: whole[n] for n in (*known.schema.numbers, *ids)}})
-    if known.numbers is None or labels or frame_names(data) is not None:
+    if known.schema is None:
         return None
-    return Schema({"": Target(), **{name: Number() for name in known.numbers}})
+    unread = {*known.schema.ids} - {
+        *(known.read(getattr(found.model, "id_features", ())).ids or ())
+    }
+    return Schema({n: c for n, c in known.schema.columns.items() if n not in unread})
 
 
 def of_files(

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from leashed.files.resuming import Kept
     from leashed.metrics import Progressive
+    from leashed.models._running import Running
     from leashed.models.tables import Table
     from leashed.modes import Mode
     from leashed.sync import Cluster
@@ -112,10 +113,13 @@ class Init:
             Where one refuses ids for want of room, a RuntimeWarning says so, once and as soon as it is
             seen. Default: ``leashed.tables.of(model.tables, rule=rule, staleness=staleness,
             seed=seed)``; give tables where rows take no such rule or policy.
+        statistics: running ones that go on, of a model that normalises, as ``Trained.train`` gives them.
+            Default: they begin with the first batch.
     """
 
     parameters: str | ArrayLike = "he"
     tables: Mapping[str, Table] | None = None
+    statistics: Running | None = None
 
 
 class Options(NamedTuple):

@@ -22,7 +22,7 @@ from leashed.disciplines import Discipline, Leashed, Sequential
 from leashed.files import resuming
 from leashed.metrics import Progressive, users_of
 from leashed.models._columns import check_columns, kept
-from leashed.models._running import check_batch, tracked
+from leashed.models._running import Running, check_batch, tracked
 from leashed.models.external import External
 from leashed.models.graphs import Graph
 from leashed.models.tables import Refusals, Table, refusals_of
@@ -83,6 +83,7 @@ class Request:
         full_size: the batch size that data of enough examples would have.
         tables: those that the model reads, by name.
         columns: of the data that the model was made for, as far as is known.
+        statistics: running ones that go on, unless a checkpoint's do.
         observers: who looks on at its steps, for the core.
     """
 
@@ -102,6 +103,7 @@ class Request:
     theta: NDArray[np.float32]
     tables: dict[str, Table]
     columns: Columns
+    statistics: Running | None
     observe: Observe
     observers: list[Choice]
 
@@ -175,6 +177,7 @@ class Request:
 
     def source(self, workers: int, begun: Any = None) -> _core.GradientSource:
         """That so many workers train, whose running statistics go on from those."""
+        begun = self.statistics if begun is None else begun
         return tracked(source_of(self.model, self.train_set), workers, begun)
 
     def training(
@@ -320,6 +323,7 @@ def asked(
             else checks.vector("init", init.parameters, model.dimension)
         ),
         columns=check_columns(init.parameters, model, train_set, "data"),
+        statistics=init.statistics,
         observe=observe,
         observers=_observers_of(observe.counting),
     )

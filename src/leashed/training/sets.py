@@ -103,6 +103,10 @@ class Streamed:
         self.passes = 1
         if isinstance(stream, streams.SparseStream):
             _check_columns(model, stream)
+        elif not stream.labelled:
+            raise ValueError(
+                "data must have labels to be trained on; give the stream, not .unlabelled()"
+            )
         else:
             self._read(model, stream)
         _check_classes(model, stream)

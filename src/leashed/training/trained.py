@@ -26,9 +26,11 @@ from leashed.datasets import ClickDataset, Dataset
 from leashed.files import checkpoint
 from leashed.files.checkpoint import AnyModel, Loaded, tables_of
 from leashed.models._columns import kept
+from leashed.models._running import Running
 from leashed.models.external import External
 from leashed.models.graphs import Graph
 from leashed.models.tables import Table
+from leashed.stream.batches import is_table
 from leashed.training.options import Init
 
 __all__ = ["Evaluation", "Trained", "load"]
@@ -225,7 +227,8 @@ class Trained(Loaded[Any]):
         goes on with a checkpoint's.
 
         Args:
-            data: as of ``leashed.train``; columns are put in the order of before.
+            data: as of ``leashed.train``; columns are put in the order of before, and tables and files read
+                as then, without ``label=`` or ``columns=``.
             **choices: of ``leashed.train``, but ``init``.
 
         Returns:
@@ -238,7 +241,23 @@ class Trained(Loaded[Any]):
             raise TypeError("init is what was trained so far; leave it out")
         # By its name, since what it returns has this.
         train = import_module("leashed.training.train").train
-        return train(self.model, data, init=Init(self.parameters, self.tables or None), **choices)
+        model, known = self.model, self.columns.schema
+        if isinstance(model, Graph):
+            model = replace(model, made_by=None)  # its shape is what it is
+        if known is not None and is_table(data) and "columns" not in choices:
+            if (label := choices.pop("label", known.target)) != known.target:
+                raise ValueError(
+                    f"label was {known.target!r} and is {label!r}; give columns= to say otherwise"
+                )
+            choices["columns"] = known.columns
+        init = Init(self.parameters, self.tables or None, self._running)
+        return train(model, data, init=init, **choices)
+
+    @property
+    def _running(self) -> Running | None:
+        """The statistics, to go on with; of how many batches, where nobody knows, of many."""
+        told = {"batches": 1000, "near_zero": 0, **self.settings.get("statistics", {})}
+        return None if self.statistics is None else Running(self.statistics, **told)
 
     def parts(self, data: Any, *, labels: bool = True) -> Iterator[Any]:
         """Examples as the model takes them, part after part, so that files of any length need no memory.
@@ -267,7 +286,8 @@ class Trained(Loaded[Any]):
 
     def __repr__(self) -> str:
         tables = f", tables={', '.join(self.tables)}" if self.tables else ""
-        return f"Trained(model={self.model.name}, d={len(self.parameters):,}{tables}, updates={self.updates:,})"
+        updates = f", updates={self.updates:,}" if self.run else ""
+        return f"Trained(model={self.model.name}, d={len(self.parameters):,}{tables}{updates})"
 
 
 def load(
