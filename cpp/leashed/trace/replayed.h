@@ -55,6 +55,7 @@ struct Replayed {
   // tables do, of which it has digests.
   bool ended = false;
   double difference = 0;
+  std::vector<std::uint64_t> end_rows = {};  // and the tables' digests there, as the trace has them
 };
 
 // `last` is the last update in the trace. Throws Error where it is before options.until.
@@ -63,7 +64,7 @@ void require_recorded(const ReplayOptions& options, std::uint64_t last);
 // Says how the result stands to the training's end. Throws Error where records are missing.
 void compare_with_end(Replayed& result, const Trace& trace, const ReplayOptions& options);
 // And the tables' rows, by their digests; after that, where the end was reached.
-void compare_rows(Replayed& result, const Trace& trace, const std::vector<std::uint64_t>& rows);
+void compare_rows(Replayed& result, const std::vector<std::uint64_t>& rows);
 
 // Asks whether to stop, now and then.
 class Interruption {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -233,7 +232,7 @@ def replay(
         OSError: the file cannot be read.
     """
     until = _MOST if until is None else checks.whole("until", until, 0, _MOST)
-    native, found = _opened(trace)
+    native, found = recordings.opened(trace)
     try:
         _check_isa(found)
         model = _model(found, model)
@@ -241,6 +240,7 @@ def replay(
         if inspect is not None:
             _chosen(model, inspect)
         theta, resumed = _start(native.start, model.dimension, found)
+        _check_tables(model, found)
         tables = recordings.new_tables(found.tables)
     except ValueError as error:
         raise ValueError(f"cannot replay {os.fspath(trace)}: {error}") from error
@@ -278,16 +278,6 @@ def replay(
     return _replay(made, model, found, tables)
 
 
-def _opened(trace: str | os.PathLike[str]) -> tuple[_core.Trace, recordings.Header]:
-    path = os.fspath(trace)
-    Path(path).open("rb").close()  # for its errors
-    try:
-        native = _core.Trace(path)
-        return native, recordings.header(native.header)
-    except ValueError as error:
-        raise ValueError(f"cannot replay {path}: {error}") from error
-
-
 def _model(found: recordings.Header, given: AnyModel | None) -> AnyModel:
     if given is None:
         if isinstance(found.model, Description):
@@ -301,6 +291,15 @@ def _model(found: recordings.Header, given: AnyModel | None) -> AnyModel:
     if wrong := model_file.mismatch(found.model, given):
         raise ValueError(wrong)
     return given
+
+
+def _check_tables(model: AnyModel, found: recordings.Header) -> None:
+    reads = [spec.name for spec in model.tables] if isinstance(model, (Graph, External)) else []
+    if reads != list(found.tables):
+        raise ValueError(
+            f"its tables are {', '.join(found.tables) or 'none'}, but model {model.name} reads "
+            f"{', '.join(reads) or 'none'}; use an unaltered copy, and give the model of then"
+        )
 
 
 def _data(found: recordings.Header, model: AnyModel, data: Any) -> Any:
