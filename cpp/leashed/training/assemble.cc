@@ -213,6 +213,8 @@ Replayed replay(const Assembly& parts, const Trace& trace, const ReplayOptions& 
     }
     asked.stream = ordered.stream;
     asked.used = from ? from->position.batches : 0;
+    const auto observers = make_observers(parts.observers, options.workers);
+    asked.observers = pointers(observers);
     std::optional<LocalRows> rows;
     if (!parts.tables.empty()) {
       asked.rows = &rows.emplace(parts.tables, ordered.source.features_of_tables(), options.workers,
@@ -232,6 +234,8 @@ Replayed replay_mode(const Assembly& given, const Trace& trace, const ReplayOpti
     begin.context.readers += 2;
     ReplayOptions asked = options;
     asked.stream = parts.stream;
+    const auto observers = make_observers(parts.observers, options.workers);
+    asked.observers = pointers(observers);
     Replayed result = replay(parts.source, parts.data, modes::make_server_policy(parts.discipline),
                              begin.context, given.tables, trace, asked);
     compare_tables(result, given.tables, options);

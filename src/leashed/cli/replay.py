@@ -7,10 +7,11 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from leashed.base.table import number, pairs
-from leashed.cli.arguments import add_fields, given
+from leashed.base.table import found, number, pairs
+from leashed.cli.arguments import add_counting, add_fields, given
 from leashed.training import recordings
 from leashed.training.job import GROUPS
+from leashed.training.options import Observe
 from leashed.training.problems import clicks, sparse
 from leashed.training.problems.problem import MODELS, ProblemWords, problem_of
 from leashed.training.replaying import Applied, Replay, replay
@@ -29,8 +30,9 @@ def add(commands: Commands) -> None:
         "replay",
         help="make a recorded run again",
         description="Make a run again, by one thread, that 'leashed train --record' has recorded: "
-        "bit for bit, but under Hogwild. The data are told as 'leashed train' was told them. Exit status: 0; 1 if its end is not the recorded one; 2 for "
-        "a wrong argument, or a trace that is damaged or of other data.",
+        "bit for bit, but under Hogwild. The data are told as 'leashed train' was told them. Exit "
+        "status: 0; 1 if its end is not the recorded one; 2 for a wrong argument, or a trace that is "
+        "damaged or of other data.",
     )
     parser.add_argument("trace", type=Path, metavar="TRACE", help="the file that was recorded")
     parser.add_argument(
@@ -51,6 +53,7 @@ def add(commands: Commands) -> None:
         help="tell of a layer, such as 0, or one of its variables, such as 0.weight: its values, "
         "the last gradient and what it changed",
     )
+    add_counting(parser)
     parser.set_defaults(command=_replay)
 
 
@@ -63,7 +66,13 @@ def _update(text: str) -> int:
 
 def _replay(options: argparse.Namespace) -> int:
     data = _data(options)
-    made = replay(options.trace, data=data, until=options.until, inspect=options.inspect)
+    made = replay(
+        options.trace,
+        data=data,
+        until=options.until,
+        inspect=options.inspect,
+        observe=Observe(counting=options.counting),
+    )
     inspected = [] if options.inspect is None else made.inspect(options.inspect)
     print(pairs(_summary(made, options.until)))
     for one in inspected:
@@ -99,6 +108,7 @@ def _summary(made: Replay, until: int | None) -> list[tuple[str, str]]:
         ("algorithm", f"{config['discipline']}, m = {config['threads']}, {config['isa']}"),
         ("updates", f"{made.updates:,}"),
         ("left out", f"{counts['dropped']:,} gradients dropped, {counts['excluded']:,} too stale"),
+        *((name.replace("_", " "), found(value)) for name, value in made.observed.items()),
         ("last", _last(made.applied)),
         ("end", _end(made, until)),
     ]
