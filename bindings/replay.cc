@@ -21,12 +21,12 @@ py::dict to_dict(Replayed result) {
   using namespace pybind11::literals;
   py::list last;
   for (const ReplayedPart& part : result.last) last.append(to_dict(part));
-  return py::dict("updates"_a = result.t, "parameters"_a = to_array(std::move(result.parameters)),
-                  "last"_a = last, "before"_a = to_array(std::move(result.before)),
-                  "gradient"_a = to_array(std::move(result.gradient)),
-                  "published"_a = result.published, "dropped"_a = result.dropped,
-                  "excluded"_a = result.excluded, "given_up"_a = result.given_up,
-                  "ended"_a = result.ended, "difference"_a = result.difference);
+  return py::dict(
+      "updates"_a = result.t, "parameters"_a = to_array(std::move(result.parameters)),
+      "last"_a = last, "before"_a = to_array(std::move(result.before)),
+      "gradient"_a = to_array(std::move(result.gradient)), "published"_a = result.published,
+      "dropped"_a = result.dropped, "excluded"_a = result.excluded, "given_up"_a = result.given_up,
+      "ended"_a = result.ended, "difference"_a = result.difference, "observed"_a = result.observed);
 }
 
 py::dict replay_trace(const Trace& trace, const PyTraining& training, bool mode,

@@ -1,6 +1,7 @@
 #include "train.h"
 
 #include <tuple>
+#include <utility>
 
 #include "assembly.h"
 #include "clicks.h"
@@ -123,8 +124,11 @@ TrainCallbacks callbacks_of(const PyWatch& watch, bool& interrupted_in_callback)
       return false;
     }
   };
-  TrainCallbacks callbacks{
-      [&interrupted_in_callback] { return interrupted_in_callback || interrupted(); }, {}, {}};
+  TrainCallbacks callbacks{[&interrupted_in_callback] {
+                             return std::exchange(interrupted_in_callback, false) || interrupted();
+                           },
+                           {},
+                           {}};
   if (watch.progress) {
     callbacks.progress = [call, &watch](const Evaluated& now, double initial_loss) {
       const py::gil_scoped_acquire acquire;

@@ -114,12 +114,18 @@ def test_a_bad_first_line_does_not_decide_how_fields_are_apart(
     assert (len(data), data.skipped) == (2, 1)
 
 
-@pytest.mark.parametrize("header", [True, False])
-def test_a_byte_order_mark_is_passed_over(tmp_path: Path, header: bool):
-    text = f"{HEADER}\n7,{line(',')}" if header else line()
+@pytest.mark.parametrize("how", [{}, {"bad": "skip"}, {"bad": "skip", "rows": 1}])
+@pytest.mark.parametrize(
+    "text",
+    [line(), f"{HEADER}\n7,{line(',')}", f"{HEADER.removeprefix('Id,')}\n{line(',')}"],
+    ids=["none", "id", "label"],
+)
+def test_a_byte_order_mark_is_passed_over(tmp_path: Path, text: str, how: dict[str, Any]):
     path = tmp_path / "day"
     path.write_text(text, encoding="utf-8-sig")
-    np.testing.assert_array_equal(criteo(path).ids, criteo(write(tmp_path, text)).ids)
+    data = criteo(path, **how)
+    np.testing.assert_array_equal(data.ids, criteo(write(tmp_path, text)).ids)
+    assert data.skipped == 0
 
 
 def test_a_line_that_no_memory_holds_is_an_error(tmp_path: Path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,5 +32,7 @@ def test_the_pages_commands(
 
 def test_the_pages_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (block,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    exec(compile(block, "docs/replay.md", "exec"), {})
+    blocks = "".join(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL))
+    names: dict[str, Any] = {}
+    exec(compile(blocks, "docs/replay.md", "exec"), names)
+    assert names["norms"].observed["gradient_norm"] > 0

@@ -101,15 +101,19 @@ def test_bad_input(given, error, message):
         train(observe=lsh.Observe(counting=given))
 
 
-@pytest.mark.parametrize("discipline", [lsh.Sequential(), lsh.Locked(), lsh.Hogwild()])
-def test_of_updates_in_place_it_is_told_the_gradients_too(discipline):
+def sparse():
     rows = SimpleNamespace(
         indptr=np.arange(65) * 5,
         indices=np.tile(np.arange(5), 64),
         data=X.reshape(-1),
         shape=X.shape,
     )
-    data = lsh.SparseDataset.from_csr(rows, np.where(Y > 0, 1, 0))
+    return lsh.SparseDataset.from_csr(rows, np.where(Y > 0, 1, 0))
+
+
+@pytest.mark.parametrize("discipline", [lsh.Sequential(), lsh.Locked(), lsh.Hogwild()])
+def test_of_updates_in_place_it_is_told_the_gradients_too(discipline):
+    data = sparse()
 
     def trained(discipline, **how):
         model = lsh.models.logistic_regression(5, l2=1e-3)
@@ -130,3 +134,57 @@ def test_in_virtual_time_it_finds_what_it_does_of_a_thread():
     how = {"until": lsh.until(updates=40), "batch_size": 8, "observe": LOOKED_AT}
     played = lsh.simulate(MODEL, DATA, cluster=cluster, discipline=lsh.Leashed(), **how).result
     assert played.observed == train(discipline=lsh.Leashed(), threads=1, observe=LOOKED_AT).observed
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"discipline": lsh.Sequential(), "threads": 1},
+        {"discipline": lsh.Synchronous(), "threads": 3},
+        {"discipline": lsh.Leashed(), "threads": 3},
+        {"mode": lsh.modes.ASP(), "threads": 3},
+        {"mode": lsh.modes.GBA(m=2, iota=4), "threads": 3},
+        {"mode": lsh.modes.LocalSGD(h=16), "threads": 3},
+    ],
+    ids=lambda how: type(next(iter(how.values()))).__name__,
+)
+def test_of_a_replay_it_finds_what_it_found_of_the_run(how, tmp_path):
+    trace = tmp_path / "run.trace"
+    looked_at = lsh.Observe(record=trace, counting=["gradient_norms"])
+    run = train(observe=looked_at, **{"until": lsh.until(epochs=5), **how})
+    made = lsh.replay(trace, MODEL, DATA, observe=LOOKED_AT)
+    assert made.difference == 0
+    assert made.observed == run.observed
+    assert lsh.replay(trace, MODEL, DATA).observed == {}
+    none = lsh.replay(trace, MODEL, DATA, until=0, observe=LOOKED_AT).observed
+    assert math.isnan(none["gradient_norm"])
+
+
+@pytest.mark.parametrize(("l2", "apart"), [(0.0, 0.0), (1e-3, 1e-3)])
+def test_of_a_replay_of_updates_in_place_too(tmp_path, l2, apart):
+    data = sparse()
+    trace = tmp_path / "run.trace"
+    model = lsh.models.logistic_regression(5, l2=l2)
+    run = lsh.train(
+        model,
+        data,
+        discipline=lsh.Sequential(),
+        batch_size=8,
+        until=lsh.until(updates=40),
+        observe=lsh.Observe(record=trace, counting=["gradient_norms"]),
+    )
+    made = lsh.replay(trace, model, data, observe=LOOKED_AT)
+    assert made.observed == pytest.approx(run.observed, rel=apart, abs=0)
+
+
+@pytest.mark.parametrize(
+    ("observe", "error", "message"),
+    [
+        (print, TypeError, r"observe must be leashed.Observe\(counting=...\)"),
+        (lsh.Observe(print, counting=["gradient_norms"]), ValueError, "leave progress, every"),
+        (lsh.Observe(counting=["norms"]), ValueError, "counting 'norms' is unknown"),
+    ],
+)
+def test_bad_input_of_a_replay(observe, error, message):
+    with pytest.raises(error, match=message):
+        lsh.replay("nowhere.trace", observe=observe)

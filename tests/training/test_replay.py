@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from continual_kills import write_days
 from interrupting import interrupt_after, require_an_early_end
 
 import leashed as lsh
@@ -538,8 +539,10 @@ def test_the_command_line(folder: str, trace: Path, capsys: pytest.CaptureFixtur
     train += ["--record", str(trace)]
     assert cli.main(train) == 0
     capsys.readouterr()
-    assert cli.main(replay) == 0
-    assert "the recorded one, bit for bit" in capsys.readouterr().out
+    assert cli.main([*replay, "--counting", "gradient_norms"]) == 0
+    out = capsys.readouterr().out
+    assert "the recorded one, bit for bit" in out
+    assert re.search(r"^largest gradient norm +[0-9.]+$", out, re.MULTILINE)
     assert cli.main([*replay, "--until", "update=30", "--inspect", "0"]) == 0
     out = capsys.readouterr().out
     assert re.search(r"updates +30\n", out)
@@ -560,3 +563,34 @@ def test_the_command_line(folder: str, trace: Path, capsys: pytest.CaptureFixtur
     capsys.readouterr()
     assert cli.main(replay) == 0
     assert re.search(r"end +(max \|Δθ\| = |the recorded)", capsys.readouterr().out)
+
+
+def test_the_command_line_reads_what_train_reads(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (clicks,) = write_days(tmp_path, 1, 60)
+    rows = tmp_path / "rows.svm"
+    rows.write_text("".join(f"{k % 2} {k % 5 + 1}:1 {k % 3 + 6}:0.5\n" for k in range(60)))
+    linear, dlrm = ["--model", "logistic_regression"], ["--model", "dlrm", "--mode", "asp"]
+    for model, data in [
+        (linear, ["--data", rows]),
+        (linear, ["--data", rows, "--test", rows]),
+        (linear, ["--data", rows, "--stream"]),
+        (linear, ["--data", clicks, "--format", "criteo", "--hash-bits", "6"]),
+        (dlrm, ["--data", clicks]),
+        (dlrm, ["--data", clicks, "--stream"]),
+    ]:
+        words = [str(each) for each in data]
+        recorded = ["train", *model, *words, "--epochs", "1", "--batch-size", "8"]
+        assert cli.main([*recorded, "--threads", "2", "--record", str(trace)]) == 0
+        assert cli.main(["replay", str(trace), *words]) == 0
+        assert "the recorded one, bit for bit" in capsys.readouterr().out
+    recorded = ["train", *linear, "--data", str(rows), "--epochs", "1", "--record", str(trace)]
+    assert cli.main(recorded) == 0
+    for wrong, message in [
+        ([], "--model logistic_regression takes --data FILE of sparse rows"),
+        (["--data", str(rows), "--test", str(rows)], "48 examples with the fingerprint"),
+        (["--days", str(clicks)], "--days goes without --record"),
+    ]:
+        assert cli.main(["replay", str(trace), *wrong]) == 2
+        assert message in capsys.readouterr().err

@@ -294,6 +294,28 @@ def test_other_rows_are_told(
     assert "not the recorded one: rows of tables are others" in capsys.readouterr().out
 
 
+def test_a_header_without_what_tables_are_made_from_is_refused_by_name(
+    trace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = small()
+    data = clicks(model)
+    run(model, data, trace, **SEQ)
+    good = recordings.header(lsh._core.Trace(str(trace)).header)
+    first, told = next(iter(good.tables.items()))
+    wrong: list[tuple[dict[str, Any], str]] = []
+    for key in told:
+        less = {k: value for k, value in told.items() if k != key}
+        wrong.append(({**good.tables, first: less}, f"of its tables .*'{key}'"))
+    for others in ({}, {"x": told}, {**good.tables, "x": told}):
+        names, reads = ", ".join(others) or "none", ", ".join(good.tables)
+        wrong.append((others, f"its tables are {names}, but model .* reads {reads};"))
+    for tables_, message in wrong:
+        header = good._replace(tables=tables_)
+        monkeypatch.setattr(recordings, "header", lambda _, header=header: header)
+        with pytest.raises(ValueError, match=rf"cannot replay .*run\.trace: {message}"):
+            lsh.replay(trace, model, data)
+
+
 def test_only_what_has_tables_is_of_the_newer_version(trace: Path) -> None:
     model = small()
     run(model, clicks(model), trace, **SEQ)

@@ -13,6 +13,7 @@
 #include "leashed/base/error.h"
 #include "leashed/data/make_batches.h"
 #include "leashed/data/reading.h"
+#include "leashed/engine/step.h"
 #include "leashed/model/gradient_source.h"
 #include "leashed/modes/mode_trace.h"
 #include "leashed/server/own_models.h"
@@ -123,7 +124,9 @@ class ModeReplayer final : Sink {
         steps_recorded_(!server_.has_global_model()),
         models_(server_, context),
         seats_(options.workers),
-        interruption_(options.interrupted) {
+        interruption_(options.interrupted),
+        observers_(options.workers) {
+    for (StepObserver* const one : options.observers) observers_.add(*one);
     for (Seat& seat : seats_) seat.sent = AlignedArray<float>(source.dimension());
   }
 
@@ -140,6 +143,7 @@ class ModeReplayer final : Sink {
     result_.parameters = parameters();
     if (before_) result_.before.assign(before_.data(), before_.data() + source_.dimension());
     for (const std::uint64_t kept : server_.counts().worker_kept) result_.published += kept;
+    result_.observed = observers_.found();
     return std::move(result_);
   }
 
@@ -218,7 +222,22 @@ class ModeReplayer final : Sink {
     const float* theta = rule_.model == WorkerRule::Model::pulled ? seat.granted.pulled.data()
                          : steps_recorded_                        ? seat.own.data()
                                                                   : models_[node];
-    seat.loss = source_.gradient(theta, batch.view, seat.sent.data(), *workspace_, never_);
+    WorkerStep step{.worker = node,
+                    .k = lease.number,
+                    .view = {theta, seat.granted.t},
+                    .gradient = {seat.sent.data(), seat.sent.size()}};
+    step.set_batch(batch);
+    const auto rows = [&] {
+      observers_.claimed(step);
+      observers_.read(step);
+    };
+    const auto gradient = [&] {
+      const float loss = source_.gradient(theta, batch.view, seat.sent.data(), *workspace_, never_);
+      seat.loss = loss;
+      return loss;
+    };
+    StopFlag on;  // also where a loss is no number
+    if (leashed::compute(step, observers_, on, rows, gradient)) observers_.used(step);
     if (!rule_.steps_own) return;
     models_.step(node, seat.sent.data());
     if (steps_recorded_) copy_own(node);
@@ -266,7 +285,8 @@ class ModeReplayer final : Sink {
     if (mean) result_.gradient.assign(mean, mean + source_.dimension());
     for (float& value : result_.gradient) value = static_cast<float>(value * factor);
   }
-  void settled(Node, const Publication& publication) override {
+  void settled(Node node, const Publication& publication) override {
+    observers_.published({.worker = node}, publication);
     if (publication.excluded) {
       ++result_.excluded;
     } else if (!publication.published) {
@@ -299,6 +319,7 @@ class ModeReplayer final : Sink {
   Batch batch_;
   const std::atomic<bool> never_{false};
   Interruption interruption_;
+  Observers observers_;
   Replayed result_;
 };
 

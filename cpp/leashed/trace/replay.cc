@@ -14,6 +14,7 @@
 #include "leashed/data/run_sampler.h"
 #include "leashed/discipline/synchronous.h"
 #include "leashed/discipline/updater.h"
+#include "leashed/engine/step.h"
 #include "leashed/row_store/row_store.h"
 #include "leashed/sparse/runs.h"
 
@@ -31,7 +32,7 @@ class Part {
   Part(const Trace& trace, std::size_t worker, std::size_t factors, std::size_t dimension)
       : records_(trace, worker, factors), gradient_(dimension) {}
 
-  // To the next one; the others are counted, and skipped(k) called of each.
+  // To the next one; the others are counted, and skipped(record) called of each.
   template <class Skip>
   void advance(Replayed& counts, const Skip& skipped) {
     computed_ = false;
@@ -49,7 +50,7 @@ class Part {
         case trace::Outcome::given_up:
           ++counts.given_up;
       }
-      skipped(next_.k);
+      skipped(next_);
     }
   }
 
@@ -68,6 +69,7 @@ class Part {
   bool is_computed() const { return computed_; }
 
   std::unique_ptr<BatchRows> rows;  // null: the source reads none
+  WorkerStep step;                  // of what was computed last
 
  private:
   TraceCursor records_;
@@ -92,7 +94,9 @@ class Replayer {
         current_(updater_.initial(context)),
         previous_(updater_.layout().length()),
         t_(context.t),
-        interruption_(options.interrupted) {
+        interruption_(options.interrupted),
+        observers_(options.workers) {
+    for (StepObserver* const one : options.observers) observers_.add(*one);
     const std::size_t factors = trace::factors(policy_, updater_.layout().blocks, lockstep);
     for (std::size_t worker = 0; worker < options.workers; ++worker) {
       parts_.emplace_back(trace, worker, factors, updater_.layout().dimension);
@@ -123,6 +127,7 @@ class Replayer {
     result_.parameters.assign(current_.data(), current_.data() + d);
     if (!result_.last.empty()) result_.before.assign(previous_.data(), previous_.data() + d);
     if (options_.rows) options_.rows->reach(t_);
+    result_.observed = observers_.found();
     return std::move(result_);
   }
 
@@ -134,23 +139,53 @@ class Replayer {
   }
   void compute(Part& part) {
     if (part.is_computed() || !part.was_computed_on(t_)) return;
-    batches_->fill(part.next().k, batch_);
-    if (RowStore* const rows = options_.rows) {
-      rows->prefetch(worker(part), batch_.view, *part.rows);
-      rows->pull(worker(part), batch_.view, *part.rows);
-    }
-    part.computed(
-        source_.gradient(current_.data(), batch_.view, part.gradient(), *workspace_, never_));
+    WorkerStep& step = part.step = begun(part);
+    step.view.theta = current_.data();
+    step.gradient = {part.gradient(), updater_.layout().dimension};
+    const auto rows = [&] {
+      batches_->fill(step.k, batch_);
+      step.set_batch(batch_);
+      observers_.claimed(step);
+      if (RowStore* const store = options_.rows) {
+        store->prefetch(step.worker, batch_.view, *part.rows);
+        store->pull(step.worker, batch_.view, *part.rows);
+      }
+      observers_.read(step);
+    };
+    const auto gradient = [&] {
+      const float loss =
+          source_.gradient(step.view.theta, batch_.view, part.gradient(), *workspace_, never_);
+      part.computed(loss);
+      return loss;
+    };
+    StopFlag on;  // also where a loss is no number
+    if (leashed::compute(step, observers_, on, rows, gradient)) observers_.used(step);
+    step.batch = nullptr;
+    step.streamed = nullptr;
+  }
+  WorkerStep begun(const Part& part) const {
+    const TraceRecord& record = part.next();
+    return {
+        .worker = worker(part), .place = record.k, .k = record.k, .view = {nullptr, record.t_read}};
   }
 
   void update(Part& part) {
     result_.last.clear();
-    const double factor = options_.in_place ? step_in_place(part)
-                          : lockstep_       ? step_together()
-                                            : step(part);
+    const Updater::Damping damping = options_.in_place ? step_in_place(part)
+                                     : lockstep_       ? step_together()
+                                                       : step(part);
     for (Part& one : lockstep_ ? std::span(parts_) : std::span(&part, 1)) {
-      result_.last.push_back({worker(one), one.next(), one.loss(), factor});
+      const TraceRecord& record = one.next();
+      result_.last.push_back({worker(one), record, one.loss(), damping.factor});
       if (options_.rows) options_.rows->push(worker(one), *one.rows, {t_});
+      observers_.published(one.step,
+                           {.published = true,
+                            .t = t_,
+                            .factor = damping.factor,
+                            .factors = damping.variables,
+                            .staleness_compute = record.staleness - record.staleness_schedule,
+                            .staleness_schedule = record.staleness_schedule,
+                            .tries = record.tries});
     }
     const float* applied = part.gradient();
     result_.gradient.assign(applied, applied + updater_.layout().dimension);
@@ -162,13 +197,21 @@ class Replayer {
 
   // Rows of a stream are taken also for what came to nothing: those behind them could not go.
   void advance(Part& part) {
-    part.advance(result_, [this](std::uint64_t k) {
-      if (options_.stream) batches_->fill(k, batch_);
+    part.advance(result_, [&](const TraceRecord& record) {
+      if (options_.stream) batches_->fill(record.k, batch_);
+      if (record.outcome == trace::Outcome::given_up) {
+        return observers_.abandoned(begun(part), {.abandoned = true});
+      }
+      const bool excluded = record.outcome == trace::Outcome::excluded;
+      observers_.published(begun(part), {.excluded = excluded,
+                                         .t = record.t(),
+                                         .factor = excluded ? 0.0 : 1.0,
+                                         .tries = record.tries});
     });
   }
 
-  // As the disciplines that publish one gradient at a time. Returns its factor.
-  double step(Part& part) {
+  // As the disciplines that publish one gradient at a time. Returns its factors.
+  Updater::Damping step(Part& part) {
     const GradientPiece whole{part.gradient(), 0, updater_.layout().dimension};
     Updater::Damping damping;
     if (!policy_.statistics()) {
@@ -180,11 +223,11 @@ class Replayer {
     }
     updater_.apply(previous_.data(), current_.data(), {&whole, 1},
                    {t_, damping, updater_.clip_factor({&whole, 1})});
-    return damping.factor;
+    return damping;
   }
 
   // With its batch, whose gradient has just been computed, as a run of its own.
-  double step_in_place(const Part& part) {
+  Updater::Damping step_in_place(const Part& part) {
     SparseRuns& runs = *options_.in_place->sparse_runs();
     const InPlaceView view = runs.open(0, 1);
     source_.in_place()->update(
@@ -195,18 +238,18 @@ class Replayer {
     options_.in_place->with_snapshot([this](const float* theta, std::uint64_t) {
       std::copy_n(theta, updater_.layout().dimension, previous_.data());
     });
-    return 1;
+    return {};
   }
 
   // The first worker's gradient becomes the mean.
-  double step_together() {
+  Updater::Damping step_together() {
     std::vector<float*> gradients;
     for (Part& part : parts_) gradients.push_back(part.gradient());
     const double factor =
         policy_.statistics() ? parts_.front().factors().front() : updater_.fresh_factor();
     std::copy_n(current_.data(), updater_.layout().length(), previous_.data());
     apply_mean(updater_, gradients, previous_.data(), {t_, factor});
-    return factor;
+    return {factor};
   }
 
   const GradientSource& source_;
@@ -223,6 +266,7 @@ class Replayer {
   Batch batch_;
   const std::atomic<bool> never_{false};
   Interruption interruption_;
+  Observers observers_;
   Replayed result_;
 };
 

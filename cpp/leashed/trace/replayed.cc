@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "leashed/base/clock.h"
 #include "leashed/base/error.h"
@@ -35,19 +36,19 @@ void require_recorded(const ReplayOptions& options, std::uint64_t last) {
 }
 
 void compare_with_end(Replayed& result, const Trace& trace, const ReplayOptions& options) {
-  const Trace::End end = trace.end();
+  Trace::End end = trace.end();
   if (!end.theta.empty() && !result.interrupted && result.t < std::min(options.until, end.t)) {
     throw Error("its records lack update " + std::to_string(result.t + 1) +
                 "; use an unaltered copy");
   }
   result.ended = end.theta.size() == result.parameters.size() && result.t == end.t;
   if (result.ended) result.difference = difference(result.parameters, end.theta);
+  result.end_rows = std::move(end.rows);
 }
 
-void compare_rows(Replayed& result, const Trace& trace, const std::vector<std::uint64_t>& rows) {
-  const std::vector<std::uint64_t> end = trace.end().rows;
-  result.ended = end.size() == rows.size();  // or killed while they were written
-  if (end != rows) result.difference = std::numeric_limits<double>::infinity();
+void compare_rows(Replayed& result, const std::vector<std::uint64_t>& rows) {
+  result.ended = result.end_rows.size() == rows.size();  // or killed while they were written
+  if (result.end_rows != rows) result.difference = std::numeric_limits<double>::infinity();
 }
 
 bool Interruption::operator()() {

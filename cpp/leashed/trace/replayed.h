@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "leashed/engine/step_observer.h"
 #include "leashed/trace/trace_reader.h"
 
 namespace leashed {
@@ -28,6 +29,9 @@ struct ReplayOptions {
   // Who has the parameters, where updates were made in place; null: they are made of gradients.
   Discipline* in_place = nullptr;
   RowStore* rows = nullptr;  // as of TrainOptions, as they were at the beginning
+  // Told what they were told then, but times; of gradients that were not published, which are not
+  // computed again, what became of them alone.
+  std::vector<StepObserver*> observers = {};
 };
 
 // A gradient, or a model, that was part of an update.
@@ -55,6 +59,8 @@ struct Replayed {
   // tables do, of which it has digests.
   bool ended = false;
   double difference = 0;
+  Found observed = {};                       // by its observers
+  std::vector<std::uint64_t> end_rows = {};  // and the tables' digests there, as the trace has them
 };
 
 // `last` is the last update in the trace. Throws Error where it is before options.until.
@@ -63,7 +69,7 @@ void require_recorded(const ReplayOptions& options, std::uint64_t last);
 // Says how the result stands to the training's end. Throws Error where records are missing.
 void compare_with_end(Replayed& result, const Trace& trace, const ReplayOptions& options);
 // And the tables' rows, by their digests; after that, where the end was reached.
-void compare_rows(Replayed& result, const Trace& trace, const std::vector<std::uint64_t>& rows);
+void compare_rows(Replayed& result, const std::vector<std::uint64_t>& rows);
 
 // Asks whether to stop, now and then.
 class Interruption {

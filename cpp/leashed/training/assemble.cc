@@ -1,6 +1,7 @@
 #include "leashed/training/assemble.h"
 
 #include <algorithm>
+#include <functional>
 #include <string>
 
 #include "leashed/base/error.h"
@@ -74,18 +75,43 @@ TrainCallbacks in_model_order(TrainCallbacks callbacks, const Order& order, std:
   return callbacks;
 }
 
-std::vector<std::uint64_t> digests_of(const std::vector<std::shared_ptr<Table>>& tables) {
+// None: it was interrupted.
+std::optional<std::vector<std::uint64_t>> digests_of(
+    const std::vector<std::shared_ptr<Table>>& tables, const std::function<bool()>& interrupted) {
+  struct Interrupted {};
+  Interruption interruption(interrupted);
   std::vector<std::uint64_t> all;
-  for (const auto& table : tables) {
-    for (const std::uint64_t part : table->digest()) all.push_back(part);
+  try {
+    for (const auto& table : tables) {
+      const Table::Digest digest = table->digest([&interruption] {
+        if (interruption()) throw Interrupted();
+      });
+      all.insert(all.end(), digest.begin(), digest.end());
+    }
+  } catch (const Interrupted&) {
+    return std::nullopt;
   }
   return all;
 }
 
+// Without digests the trace has no end: what it has is what a killed process would have left.
 void finish(TraceWriter& trace, TrainResult& result,
-            const std::vector<std::shared_ptr<Table>>& tables) {
-  trace.finish(result.updates, result.parameters, digests_of(tables));
-  result.recording_failure = trace.failure();
+            const std::vector<std::shared_ptr<Table>>& tables, const TrainCallbacks& callbacks) {
+  if (const auto digests = digests_of(tables, callbacks.interrupted)) {
+    trace.finish(result.updates, result.parameters, *digests);
+    result.recording_failure = trace.failure();
+  } else {
+    if (result.reason != StopReason::not_finite) result.reason = StopReason::interrupted;
+    result.recording_failure = "interrupted while digests of the tables' rows were made";
+  }
+}
+
+void compare_tables(Replayed& result, const std::vector<std::shared_ptr<Table>>& tables,
+                    const ReplayOptions& options) {
+  if (!result.ended) return;
+  const auto digests = digests_of(tables, options.interrupted);
+  result.interrupted |= !digests;
+  if (digests) compare_rows(result, *digests);
 }
 
 // With the source, the data and theta in the training's order.
@@ -130,7 +156,7 @@ TrainResult train_ordered(const Assembly& parts, const Order& order, TrainOption
   TrainResult result =
       train(source, parts.data, parts.validation ? &*parts.validation : nullptr, *discipline,
             context, options, in_model_order(callbacks, order, context.dimension));
-  if (trace) finish(*trace, result, parts.tables);
+  if (trace) finish(*trace, result, parts.tables, callbacks);
   return result;
 }
 
@@ -166,7 +192,7 @@ ModeTrainResult train_mode(const Assembly& given, ModeTrainOptions options,
     ModeTrainResult result = train_mode(
         parts.source, parts.data, parts.validation ? &*parts.validation : nullptr, machine,
         begin.context, options, in_model_order(callbacks, order, begin.context.dimension));
-    if (trace) finish(*trace, result.training, parts.tables);
+    if (trace) finish(*trace, result.training, parts.tables, callbacks);
     order.to_model(result.training.parameters);
     return result;
   });
@@ -187,6 +213,8 @@ Replayed replay(const Assembly& parts, const Trace& trace, const ReplayOptions& 
     }
     asked.stream = ordered.stream;
     asked.used = from ? from->position.batches : 0;
+    const auto observers = make_observers(parts.observers, options.workers);
+    asked.observers = pointers(observers);
     std::optional<LocalRows> rows;
     if (!parts.tables.empty()) {
       asked.rows = &rows.emplace(parts.tables, ordered.source.features_of_tables(), options.workers,
@@ -194,7 +222,7 @@ Replayed replay(const Assembly& parts, const Trace& trace, const ReplayOptions& 
     }
     Replayed result = replay(ordered.source, ordered.data, begin.context, lockstep, trace, asked);
     rows.reset();
-    if (result.ended) compare_rows(result, trace, digests_of(parts.tables));
+    compare_tables(result, parts.tables, options);
     to_model(result, order);
     return result;
   });
@@ -206,9 +234,11 @@ Replayed replay_mode(const Assembly& given, const Trace& trace, const ReplayOpti
     begin.context.readers += 2;
     ReplayOptions asked = options;
     asked.stream = parts.stream;
+    const auto observers = make_observers(parts.observers, options.workers);
+    asked.observers = pointers(observers);
     Replayed result = replay(parts.source, parts.data, modes::make_server_policy(parts.discipline),
                              begin.context, given.tables, trace, asked);
-    if (result.ended) compare_rows(result, trace, digests_of(given.tables));
+    compare_tables(result, given.tables, options);
     to_model(result, order);
     return result;
   });

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from leashed.cli.progress import tell
 from leashed.datasets import Split
 from leashed.training.problems.files import existing
-from leashed.training.spelled import OLD, data_of, renew
+from leashed.training.spelled import OBSERVERS, OLD, data_of, renew
 
 T = TypeVar("T")
 
@@ -34,6 +34,18 @@ def listed(kind: Callable[[str], T]) -> Callable[[str], tuple[T, ...]]:
             ) from None
 
     return parse
+
+
+def add_counting(parser: Arguments) -> None:
+    """``--counting``, as ``leashed.Observe`` has it."""
+    parser.add_argument(
+        "--counting",
+        action="append",
+        default=[],
+        metavar="NAME:KEY=VALUE,...",
+        help="who looks on at the training's steps, told with what comes of it: "
+        f"{', '.join(OBSERVERS)}; again for more",
+    )
 
 
 def add_fields(

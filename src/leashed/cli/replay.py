@@ -5,14 +5,23 @@ from __future__ import annotations
 import argparse
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from leashed.base.table import number, pairs
-from leashed.cli.arguments import add_data, load_data
+from leashed.base.table import found, number, pairs
+from leashed.cli.arguments import add_counting, add_fields, given
+from leashed.training import recordings
+from leashed.training.job import GROUPS
+from leashed.training.options import Observe
+from leashed.training.problems import clicks, sparse
+from leashed.training.problems.problem import MODELS, ProblemWords, problem_of
 from leashed.training.replaying import Applied, Replay, replay
 
 if TYPE_CHECKING:
     from leashed.cli.arguments import Commands
+
+
+# What is trained is in the trace.
+_OF_TRACE = ("model", "seed", "factors", "l2", "table_mib", "admit_after", "evict")
 
 
 def add(commands: Commands) -> None:
@@ -21,11 +30,17 @@ def add(commands: Commands) -> None:
         "replay",
         help="make a recorded run again",
         description="Make a run again, by one thread, that 'leashed train --record' has recorded: "
-        "bit for bit, but under Hogwild. Exit status: 0; 1 if its end is not the recorded one; 2 for "
-        "a wrong argument, or a trace that is damaged or of other data.",
+        "bit for bit, but under Hogwild. The data are told as 'leashed train' was told them. Exit "
+        "status: 0; 1 if its end is not the recorded one; 2 for a wrong argument, or a trace that is "
+        "damaged or of other data.",
     )
     parser.add_argument("trace", type=Path, metavar="TRACE", help="the file that was recorded")
-    add_data(parser)
+    parser.add_argument(
+        "--model",
+        choices=MODELS,
+        help="as whose the data are read (default: that of the trace)",
+    )
+    add_fields(parser, ProblemWords, leave=_OF_TRACE, hidden=("days",), groups=GROUPS)
     parser.add_argument(
         "--until",
         type=_update,
@@ -38,6 +53,7 @@ def add(commands: Commands) -> None:
         help="tell of a layer, such as 0, or one of its variables, such as 0.weight: its values, "
         "the last gradient and what it changed",
     )
+    add_counting(parser)
     parser.set_defaults(command=_replay)
 
 
@@ -49,8 +65,14 @@ def _update(text: str) -> int:
 
 
 def _replay(options: argparse.Namespace) -> int:
-    data = None if options.data is None else load_data(options)
-    made = replay(options.trace, data=data, until=options.until, inspect=options.inspect)
+    data = _data(options)
+    made = replay(
+        options.trace,
+        data=data,
+        until=options.until,
+        inspect=options.inspect,
+        observe=Observe(counting=options.counting),
+    )
     inspected = [] if options.inspect is None else made.inspect(options.inspect)
     print(pairs(_summary(made, options.until)))
     for one in inspected:
@@ -63,15 +85,30 @@ def _replay(options: argparse.Namespace) -> int:
     return 1 if made.ended and made.exact and made.difference != 0 else 0
 
 
+def _data(options: argparse.Namespace) -> Any:
+    """What was trained on; None: what ``replay`` takes then."""
+    words = given(options, ProblemWords)
+    if "days" in words:
+        raise ValueError("--days goes without --record, so there is no trace of it; leave it out")
+    config = recordings.opened(options.trace)[1].config
+    name = config.get("model")
+    if not words and name not in (*clicks.MODELS, *sparse.MODELS):
+        return None
+    of_trace = {"seed": config.get("seed", 0), **({"model": name} if name in MODELS else {})}
+    return problem_of(ProblemWords(**{**of_trace, **words})).train
+
+
 def _summary(made: Replay, until: int | None) -> list[tuple[str, str]]:
     config = made.config
     counts = made.counts
+    rows = "" if config["examples"] is None else f", {config['examples']:,} examples"
     return [
         ("model", f"{config['model']}, d = {config['dimension']:,}"),
-        ("data", f"{config['data']}, {config['examples']:,} examples"),
+        ("data", f"{config['data']}{rows}"),
         ("algorithm", f"{config['discipline']}, m = {config['threads']}, {config['isa']}"),
         ("updates", f"{made.updates:,}"),
         ("left out", f"{counts['dropped']:,} gradients dropped, {counts['excluded']:,} too stale"),
+        *((name.replace("_", " "), found(value)) for name, value in made.observed.items()),
         ("last", _last(made.applied)),
         ("end", _end(made, until)),
     ]

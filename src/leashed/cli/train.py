@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from leashed.base import checks
 from leashed.base.table import pairs
 from leashed.cli import days
-from leashed.cli.arguments import add_fields, given
+from leashed.cli.arguments import add_counting, add_fields, given
 from leashed.cli.progress import Line, bar, completed, describe
 from leashed.datasets import ClickDataset
 from leashed.files import checkpoint, folders
@@ -30,7 +30,6 @@ from leashed.training.outcome import Progress
 from leashed.training.problems import clicks, files, sparse
 from leashed.training.problems.problem import problem_of
 from leashed.training.result import TrainResult
-from leashed.training.spelled import OBSERVERS
 from leashed.training.train import train
 
 if TYPE_CHECKING:
@@ -107,14 +106,7 @@ def add(commands: Commands) -> None:
         metavar="FEATURE",
         help="the same, and GAUC by the users that this feature of the clicks tells",
     )
-    parser.add_argument(
-        "--counting",
-        action="append",
-        default=[],
-        metavar="NAME:KEY=VALUE,...",
-        help=f"who looks on at the training's steps, told on the line of progress and in the result: "
-        f"{', '.join(OBSERVERS)}; again for more",
-    )
+    add_counting(parser)
     parser.add_argument("--output", type=Path, help="write the result to this file, as JSON")
     parser.add_argument(
         "--report",

@@ -24,7 +24,7 @@ from leashed.models.tables import Initial, Table
 from leashed.rules import Rule
 from leashed.staleness import Policy
 
-__all__ = ["Header", "fingerprint", "header", "new_tables", "recording"]
+__all__ = ["Header", "fingerprint", "header", "new_tables", "opened", "recording"]
 
 AnyModel: TypeAlias = "Model | FactorisationMachine | Graph | External"
 Choices: TypeAlias = "tuple[choice.Choice, choice.Choice, choice.Choice]"
@@ -150,19 +150,27 @@ def _policy(told: choice.Choice, label: str) -> Policy:
 
 
 def new_tables(told: Mapping[str, Any]) -> dict[str, Table]:
-    """As the run's were when it began."""
-    found = {}
-    for name, one in told.items():
-        native, settings = choice.from_json(one["init"])
-        policy, label = one["staleness"]
-        found[name] = Table(
-            **{key: one[key] for key in _SETTINGS},
-            init=Initial(native, tuple(settings.items())),  # type: ignore[arg-type]
-            rule=_Rule(one["rule"]),
-            staleness=_policy(choice.from_json(policy), label),
-            name=name,
-        )
-    return found
+    """As the run's were when it began.
+
+    Raises:
+        ValueError: what is told of one is not what ``recording`` writes.
+    """
+    try:
+        return {name: _new_table(name, one) for name, one in told.items()}
+    except (AttributeError, IndexError, KeyError, TypeError) as error:
+        raise ValueError(f"of its tables its header lacks or has a wrong {error}") from error
+
+
+def _new_table(name: str, one: Mapping[str, Any]) -> Table:
+    native, settings = choice.from_json(one["init"])
+    policy, label = one["staleness"]
+    return Table(
+        **{key: one[key] for key in _SETTINGS},
+        init=Initial(native, tuple(settings.items())),  # type: ignore[arg-type]
+        rule=_Rule(one["rule"]),
+        staleness=_policy(choice.from_json(policy), label),
+        name=name,
+    )
 
 
 class Header(NamedTuple):
@@ -190,6 +198,22 @@ class Header(NamedTuple):
     start: dict[str, Any]
     config: dict[str, Any]
     tables: dict[str, Any]
+
+
+def opened(trace: str | os.PathLike[str]) -> tuple[_core.Trace, Header]:
+    """A trace, and what it says of its run.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is none, damaged, or of a newer version.
+    """
+    path = os.fspath(trace)
+    Path(path).open("rb").close()  # for its errors
+    try:
+        native = _core.Trace(path)
+        return native, header(native.header)
+    except ValueError as error:
+        raise ValueError(f"cannot replay {path}: {error}") from error
 
 
 def header(text: bytes) -> Header:

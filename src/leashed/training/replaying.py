@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from leashed import _core
 from leashed import datasets as known
 from leashed.base import checks
+from leashed.base.choice import Choice
 from leashed.datasets import Dataset, SparseDataset, Split
 from leashed.datasets.columns import Columns
 from leashed.files import model_file
@@ -24,6 +24,7 @@ from leashed.models.graphs import Graph
 from leashed.models.network import Model
 from leashed.models.tables import Table
 from leashed.training import recordings
+from leashed.training.options import Observe
 from leashed.training.recordings import AnyModel
 from leashed.training.sets import (
     AnyStream,
@@ -33,6 +34,7 @@ from leashed.training.sets import (
     source_of,
     training_of,
 )
+from leashed.training.spelled import observers_of
 
 __all__ = ["Applied", "Inspected", "Replay", "replay"]
 
@@ -125,6 +127,7 @@ class Replay:
             before it. (With one thread that is the one.)
         config: what ``leashed.train`` was asked for, and on which machine.
         tables: those that the model reads, by name, with their rows after that update.
+        observed: what those found that ``Observe.counting`` names, by name.
     """
 
     model: AnyModel
@@ -139,6 +142,7 @@ class Replay:
     exact: bool
     config: dict[str, Any]
     tables: dict[str, Table]
+    observed: dict[str, float]
 
     @property
     def last(self) -> Applied | None:
@@ -195,6 +199,7 @@ def replay(
     *,
     until: int | None = None,
     inspect: str | None = None,
+    observe: Observe | None = None,
 ) -> Replay:
     """Make a run again that ``leashed.train(..., observe=Observe(record=trace))`` has recorded, by one thread.
 
@@ -222,6 +227,9 @@ def replay(
             that were recorded.
         inspect: a variable or layer that ``Replay.inspect`` will be asked for: one that the model
             lacks is refused before anything is computed.
+        observe: ``leashed.Observe(counting=…)`` alone: who looks on, whether or not they did then. They
+            are told what they would have been told then; of a gradient that was dropped or excluded,
+            which is not computed again, what became of it and no more.
 
     Returns:
         A ``Replay``.
@@ -233,7 +241,8 @@ def replay(
         OSError: the file cannot be read.
     """
     until = _MOST if until is None else checks.whole("until", until, 0, _MOST)
-    native, found = _opened(trace)
+    observers = _observers(observe)
+    native, found = recordings.opened(trace)
     try:
         _check_isa(found)
         model = _model(found, model)
@@ -241,6 +250,7 @@ def replay(
         if inspect is not None:
             _chosen(model, inspect)
         theta, resumed = _start(native.start, model.dimension, found)
+        _check_tables(model, found)
         tables = recordings.new_tables(found.tables)
     except ValueError as error:
         raise ValueError(f"cannot replay {os.fspath(trace)}: {error}") from error
@@ -266,6 +276,7 @@ def replay(
             batch_size=config["batch_size"],
             seed=config["seed"],
             tables=[table.native for table in tables.values()],
+            observers=observers,
         )
         made = _core.replay(native, training, found.mode, until, resumed)
     except _core.Error as error:
@@ -278,14 +289,17 @@ def replay(
     return _replay(made, model, found, tables)
 
 
-def _opened(trace: str | os.PathLike[str]) -> tuple[_core.Trace, recordings.Header]:
-    path = os.fspath(trace)
-    Path(path).open("rb").close()  # for its errors
-    try:
-        native = _core.Trace(path)
-        return native, recordings.header(native.header)
-    except ValueError as error:
-        raise ValueError(f"cannot replay {path}: {error}") from error
+def _observers(observe: Observe | None) -> list[Choice]:
+    if observe is None:
+        return []
+    if not isinstance(observe, Observe):
+        raise TypeError(f"observe must be leashed.Observe(counting=...), got {observe!r}")
+    if observe != Observe(counting=observe.counting):
+        raise ValueError(
+            "observe of a replay has counting alone, since it evaluates and records nothing; "
+            "leave progress, every, metrics and record out"
+        )
+    return observers_of(observe.counting)
 
 
 def _model(found: recordings.Header, given: AnyModel | None) -> AnyModel:
@@ -301,6 +315,15 @@ def _model(found: recordings.Header, given: AnyModel | None) -> AnyModel:
     if wrong := model_file.mismatch(found.model, given):
         raise ValueError(wrong)
     return given
+
+
+def _check_tables(model: AnyModel, found: recordings.Header) -> None:
+    reads = [spec.name for spec in model.tables] if isinstance(model, (Graph, External)) else []
+    if reads != list(found.tables):
+        raise ValueError(
+            f"its tables are {', '.join(found.tables) or 'none'}, but model {model.name} reads "
+            f"{', '.join(reads) or 'none'}; use an unaltered copy, and give the model of then"
+        )
 
 
 def _data(found: recordings.Header, model: AnyModel, data: Any) -> Any:
@@ -385,4 +408,5 @@ def _replay(
         exact=name != "hogwild" or found.config["threads"] == 1,
         config=found.config,
         tables=tables,
+        observed=made["observed"],
     )

@@ -21,6 +21,7 @@
 #include "leashed/modes/mode_trace.h"
 #include "leashed/staleness/registry.h"
 #include "leashed/update/registry.h"
+#include "told.h"
 
 using namespace leashed;
 using namespace leashed::modes;
@@ -120,12 +121,13 @@ struct Made {
 };
 
 ModeTrainResult record(const Setting& setting, const std::string& path,
-                       const Waves& source = Waves()) {
+                       const Waves& source = Waves(), Told* told = nullptr) {
   const Made made(setting);
   TraceWriter writer(path, "{}", made.initial, 1, 0);
   ModeRecorder recorder(writer);
-  const ModeTrainOptions options{setting.workers,  kBatch,   7, setting.until, 0,
-                                 setting.commands, &recorder};
+  ModeTrainOptions options{setting.workers,  kBatch,   7, setting.until, 0,
+                           setting.commands, &recorder};
+  if (told) options.observers = {told};
   ModeTrainResult result =
       train_mode(source, made.data(), nullptr, *made.machine, made.context(1), options, {});
   writer.finish(result.training.updates, result.training.parameters);
@@ -134,11 +136,13 @@ ModeTrainResult record(const Setting& setting, const std::string& path,
 }
 
 Replayed make_again(const Setting& setting, const std::string& path,
-                    std::uint64_t until = ReplayOptions::kAll) {
+                    std::uint64_t until = ReplayOptions::kAll, Told* told = nullptr) {
   const Made made(setting);
   const Trace trace(path);
+  ReplayOptions options{setting.workers, kBatch, 7, until};
+  if (told) options.observers = {told};
   return replay(Waves(setting.dimension), made.data(), *made.machine, made.context(3), {}, trace,
-                {setting.workers, kBatch, 7, until});
+                options);
 }
 
 void check_same(const Replayed& made, const TrainResult& then) {
@@ -250,8 +254,17 @@ TEST_CASE("every mode of eight threads is made again bit for bit") {
           CAPTURE(workers);
           Setting setting{mode, workers, rule, staleness};
           if (mode.name == "switching") setting.commands = {{0, 1}, {0.0005, 0}, {0.001, 1}};
-          const ModeTrainResult then = record(setting, path.name);
-          check_same(make_again(setting, path.name), then.training);
+          Told told(workers), again(workers);
+          const ModeTrainResult then = record(setting, path.name, Waves(), &told);
+          check_same(make_again(setting, path.name, ReplayOptions::kAll, &again), then.training);
+          CHECK((again.outcomes == told.outcomes));
+          for (std::size_t worker = 0; worker < workers; ++worker) {
+            auto& all = told.gradients[worker];
+            const std::size_t pushed = again.gradients[worker].size();
+            REQUIRE(pushed <= all.size());  // of a switch some are not asked for any more
+            all.resize(pushed);
+            CHECK((again.gradients[worker] == all));
+          }
         }
       }
     }

@@ -330,8 +330,10 @@ TEST_CASE("in lockstep rows change by the mean over workers, the same bits every
 // to ids of its own.
 TEST_CASE("in lockstep nobody's rows become another's before all have been folded") {
   constexpr std::size_t kDim = 4;
-  for (const bool leaves : {false, true}) {
+  for (const int kind : {0, 1, 2, 3}) {
+    const bool leaves = kind % 2 == 1, shared = kind < 2;  // else each holds its own alone
     CAPTURE(leaves);
+    CAPTURE(shared);
     Table::Settings settings = settings_of(kDim, 0, "a");
     settings.initial = {"zeros"};
     settings.evict = "age";
@@ -349,9 +351,12 @@ TEST_CASE("in lockstep nobody's rows become another's before all have been folde
     const auto first = store.make_batch(), second = store.make_batch(), third = store.make_batch();
     std::vector<std::uint64_t> ids(40);
     std::iota(ids.begin(), ids.end(), 1);
-    const IdColumn column{ids.data()};
+    std::vector<std::uint64_t> others(40);
+    std::iota(others.begin(), others.end(), shared ? 1 : 101);
+    const IdColumn columns[] = {{ids.data()}, {others.data()}};
     BatchView view{nullptr, Targets(), ids.size()}, other = view;
-    view.columns = other.columns = {&column, 1};
+    view.columns = {&columns[0], 1};
+    other.columns = {&columns[1], 1};
     store.prefetch(0, view, *first);
     store.pull(0, view, *first);
     const TableRows& rows = view.tables[0];

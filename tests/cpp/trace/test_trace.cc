@@ -23,6 +23,7 @@
 #include "leashed/trace/trace_reader.h"
 #include "leashed/trace/trace_writer.h"
 #include "leashed/update/registry.h"
+#include "told.h"
 
 using namespace leashed;
 namespace fs = std::filesystem;
@@ -124,6 +125,7 @@ class Waves final : public GradientSource {
 struct Made {
   TrainResult result;
   Replayed replayed;
+  Told told, again;
 };
 
 Made record_and_replay(const Choice& discipline, const Choice& rule_choice,
@@ -140,7 +142,7 @@ Made record_and_replay(const Choice& discipline, const Choice& rule_choice,
                                   *policy,        source.block_ends()};
   const auto made = make_discipline(discipline, context);
   const TracePath path;
-  Made all;
+  Made all{{}, {}, Told(workers), Told(workers)};
   {
     const auto factors =
         trace::factors(*policy, Updater(context).layout().blocks, made->lockstep());
@@ -148,7 +150,7 @@ Made record_and_replay(const Choice& discipline, const Choice& rule_choice,
     StopRules rules;
     rules.updates = updates;
     TrainOptions options{workers, 4, 7, rules, std::numeric_limits<double>::infinity()};
-    options.observers = {&writer};
+    options.observers = {&writer, &all.told};
     all.result = train(source, data, nullptr, *made, context, options, {});
     writer.finish(all.result.updates, all.result.parameters);
     REQUIRE(writer.failure().empty());
@@ -157,7 +159,9 @@ Made record_and_replay(const Choice& discipline, const Choice& rule_choice,
   const DisciplineContext again{initial.data(), kDimension,         workers, 1, *rule,
                                 *fresh,         source.block_ends()};
   const Trace trace(path.name);
-  all.replayed = replay(source, data, again, made->lockstep(), trace, {workers, 4, 7, until});
+  ReplayOptions options{workers, 4, 7, until};
+  options.observers = {&all.again};
+  all.replayed = replay(source, data, again, made->lockstep(), trace, options);
   return all;
 }
 
@@ -305,30 +309,39 @@ TEST_CASE("a training of threads is made again bit for bit") {
         CAPTURE(workers);
         CAPTURE(rule.name);
         CAPTURE(policy.name);
-        const auto [result, replayed] = record_and_replay(discipline, rule, policy, workers, 1500);
+        const auto [result, replayed, told, again] =
+            record_and_replay(discipline, rule, policy, workers, 1500);
         CHECK(replayed.t == result.updates);
         CHECK(replayed.ended);
         CHECK(replayed.difference == 0);
         CHECK(replayed.parameters == result.parameters);
         CHECK(replayed.dropped == result.dropped);
         CHECK(replayed.excluded == result.excluded);
+        CHECK((again.gradients == told.gradients));
+        CHECK((again.outcomes == told.outcomes));
       }
     }
   }
 }
 
 TEST_CASE("Hogwild's is made again as the training that its counter tells") {
-  const auto [result, replayed] =
+  const auto [result, replayed, told, again] =
       record_and_replay({"hogwild", {{"copy", 1}}}, kSgd, kNone, 4, 2000);
   CHECK(replayed.t == result.updates);
   CHECK(replayed.ended);
+  CHECK((again.outcomes == told.outcomes));
   // How far it is off depends on who was interrupted while writing; that it is told is what counts.
   CHECK(std::isfinite(replayed.difference));
 }
 
 TEST_CASE("a replay stops where it is told to, and tells of the update before") {
-  const auto [result, replayed] =
+  const auto [result, replayed, told, again] =
       record_and_replay({"leashed", {{"persistence", 1}}}, kSgd, kNone, 4, 500, 123);
+  std::size_t published = 0;
+  for (const auto& outcomes : again.outcomes) {
+    for (const auto& outcome : outcomes) published += std::get<0>(outcome);
+  }
+  CHECK(published == 123);
   CHECK(replayed.t == 123);
   CHECK_FALSE(replayed.ended);
   CHECK(replayed.last.front().record.t() == 122);
