@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leashed.base.table import number, pairs
+from leashed.base.table import columns, number, pairs
 from leashed.cli.arguments import add_data, load_data
 from leashed.training.replaying import Applied, Replay, replay
 
@@ -52,7 +52,7 @@ def _replay(options: argparse.Namespace) -> int:
     data = None if options.data is None else load_data(options)
     made = replay(options.trace, data=data, until=options.until, inspect=options.inspect)
     inspected = [] if options.inspect is None else made.inspect(options.inspect)
-    print(pairs(_summary(made, options.until)))
+    print(pairs(_summary(made, options.until), columns()))
     for one in inspected:
         shape = "×".join(map(str, one.shape))
         told = [f"norm {number(one.norm)}", f"mean {number(one.mean)}"]
