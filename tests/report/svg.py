@@ -62,8 +62,8 @@ def _panel(axes: ET.Element) -> Panel:
     texts, points = [], []
     for element in _data(axes):
         if element.tag == f"{_SVG}g":
-            (place,) = re.findall(r"translate\((\S+) (\S+)\)", ET.tostring(element, "unicode"))[:1]
-            texts.append((float(place[0]), float(place[1])))
+            places = re.findall(r"translate\((\S+?)[ ,]+(\S+?)\)", ET.tostring(element, "unicode"))
+            texts += [(float(x), float(y)) for x, y in places[:1]]
         else:
             points += _points(element)
             points += [(float(u.attrib["x"]), float(u.attrib["y"])) for u in element.iter(_USE)]
@@ -86,7 +86,7 @@ def _data(element: ET.Element) -> Iterator[ET.Element]:
         name = child.attrib.get("id", "")
         if name.startswith(("matplotlib.axis", "legend_")):
             continue
-        if name.startswith("text_") or "clip-path" in child.attrib:
+        if name.startswith(("text_", "beyond")) or "clip-path" in child.attrib:
             yield child
         else:
             yield from _data(child)

@@ -87,7 +87,7 @@ def test_one_slow_or_fast_interval_stretches_no_axis() -> None:
     eps[1] = 500_000.0
     found = titled(outlying(eps=eps))["Throughput"]
     plain = titled(outlying(eps=np.linspace(900.0, 1100.0, 20)))["Throughput"]
-    assert found.middle > 0.3
+    assert found.middle > 0.9 * plain.middle > 0
     assert plain.texts == 0
     assert found.texts == 1  # which tells how many are beyond
 
@@ -273,7 +273,7 @@ def test_a_table_fits_a_terminal_of_80_columns() -> None:
     rows = [["day-3.tsv.gz", *["1,234,567"] * 12]]
     header = ["day", *(f"column {k}" for k in range(12))]
     parts = text(header, rows, 80).split("\n\n")
-    assert len(parts) == 3
+    assert len(parts) == 2
     for part in parts:
         assert max(map(len, part.splitlines())) <= 80
         assert part.startswith("day ")

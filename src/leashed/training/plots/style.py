@@ -169,7 +169,7 @@ def side_labels(axes: Axes, heights: dict[str, float]) -> None:
 
 
 _FEWEST = 5  # values, of fewer none is an outlier
-_SHARE = 0.05  # of the values, at most, that are outliers
+_SHARE = 0.1  # of the values, at most, that are outliers
 _FAR = 6.0  # interquartile ranges from the quartiles on, where they begin
 _STRETCHED = 5.0  # times, from which an axis is held
 _BEYOND = "beyond"
@@ -186,7 +186,12 @@ def finish(figure: Figure) -> Figure:
         for line in axes.lines:
             _dot(line)
         if not _has_anything(axes):
-            told = {"transform": axes.transAxes, "ha": "center", "va": "center", "color": "#777777"}
+            told: Any = {
+                "transform": axes.transAxes,
+                "ha": "center",
+                "va": "center",
+                "color": "#777777",
+            }
             axes.text(0.5, 0.5, "nothing was measured", **told)
         _hold(axes)
     return figure
@@ -232,7 +237,7 @@ def _hold(axes: Axes) -> None:
     if ends is None:
         return
     low, high = (10.0**end if log else end for end in ends)
-    bottom, top = axes.get_ylim()
+    from_zero = not log and axes.get_ylim()[0] == 0.0 <= low
     for beyond, mark, at, worst in (
         (values[values > high], "▲", 0.98, values.max()),
         (values[values < low], "▼", 0.02, values.min()),
@@ -249,8 +254,7 @@ def _hold(axes: Axes) -> None:
                 color="#555555",
                 gid=_BEYOND,
             )
-            bottom, top = (bottom, high) if beyond[0] > high else (low, top)
-    axes.set_ylim(bottom, top)
+    axes.set_ylim(0.0 if from_zero else low, high)
 
 
 def held(values: NDArray[np.float64]) -> tuple[float, float] | None:
@@ -262,7 +266,7 @@ def held(values: NDArray[np.float64]) -> tuple[float, float] | None:
     first, third = np.quantile(values, (0.25, 0.75))
     spread = _FAR * max(third - first, 1e-3 * abs(third), 1e-12)
     near = values[(values >= first - spread) & (values <= third + spread)]
-    few = values.size - near.size <= max(1.0, _SHARE * values.size)
+    few = values.size - near.size <= max(2.0, _SHARE * values.size)
     room = max(0.05 * float(np.ptp(near)), 1e-3 * abs(float(near.max())), 1e-12)
     low, high = float(near.min()) - room, float(near.max()) + room
     if not few or near.size == values.size or np.ptp(values) <= _STRETCHED * (high - low):
