@@ -5,6 +5,7 @@
 # make ci        what .ci/run does besides: processes, sanitizers, NEON, the wheel, docs/extending.md
 # make test-all  what takes hours, as much of it as MINUTES= allows
 # make bench     everything that is said about speed, measured here: bench/results and docs/performance.md
+# make wheel     dist/leashed-*.whl of this Python, for this kind of machine
 # make lint      ruff, mypy, clang-format, the type stubs
 PYTHON ?= python3
 SHELL := bash
@@ -12,7 +13,7 @@ SHELL := bash
 .DELETE_ON_ERROR:
 .PHONY: dev demo check test ci ci-parts test-all test-cpp test-python test-process test-thread test-address test-aarch64 \
         test-wheel test-extending test-stream test-thread-whole test-levels-whole \
-        test-aarch64-whole bench bench-page lint format stubs wheels clean
+        test-aarch64-whole bench bench-page lint format stubs wheel wheels clean
 
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -225,6 +226,9 @@ format: .venv/dev
 STUBS = pybind11-stubgen leashed._core -o build/stubs && ruff format -q build/stubs/leashed/_core.pyi
 stubs: .venv/dev dev
 	$(STUBS) && cp build/stubs/leashed/_core.pyi src/leashed/_core.pyi
+
+wheel: .venv/created
+	python -m build --no-isolation --wheel --outdir dist
 
 wheels: .venv/ci
 	rm -f dist/*.tar.gz

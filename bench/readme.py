@@ -17,7 +17,7 @@ from pathlib import Path
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 _EXAMPLE = re.compile(
-    r"```python\n(?P<code>import leashed.*?)```\n\n```\n(?P<output>.*?)```\n\n(?P<spread>\(.*?\))\n",
+    r"```python\n(?P<code>import leashed(?:(?!```).)*?)```\n\n```\n(?P<output>.*?)```\n\n(?P<spread>\(.*?\))\n",
     re.DOTALL,
 )
 _ACCURACY = re.compile(r"^test accuracy ([\d.]+)$", re.MULTILINE)

@@ -28,7 +28,7 @@ RESULTS = ROOT / "bench" / "results"
 _PEERS = (
     *("torch", "numpy", "mkl", "scipy-openblas32", "onednn"),
     *("numba", "scikit-learn", "vowpalwabbit"),
-    *("polars", "pyarrow", "pandas"),
+    *("polars", "pyarrow", "pandas", "lightgbm"),
 )
 _EXAMPLES = 10_000
 
@@ -112,7 +112,7 @@ def main() -> None:
         result = json.loads(arguments.output.read_text("utf-8"))
     result |= {
         "machine": machine.describe(),
-        "versions": versions(),
+        "versions": {**result.get("versions", {}), **versions()},
         "data": {"name": data.name, "examples": len(data)},
     }
     arguments.output.parent.mkdir(parents=True, exist_ok=True)

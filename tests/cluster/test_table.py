@@ -44,7 +44,7 @@ REPORT = {**fakes.report(), "restarts": {"trainer-1": 2, "sync-ps-0": 1, "master
 
 def test_the_header_tells_each_direction():
     header = table.trainers(REPORT).header
-    assert header[header.index("by bytes out") + 1] == "in"
+    assert header[header.index("by bytes out") + 1] == "by bytes in"
     row = dict(zip(range(len(header)), table.trainers(REPORT).rows[0], strict=True))
     assert row[header.index("by bytes out") + 1] == "5.00"
 

@@ -1,4 +1,4 @@
-"""Every example runs, as a user would run it."""
+"""Every example runs, as a user would run it, and warns of nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 def run(*command: object, folder: Path | None = None) -> str:
     result = subprocess.run(
-        [sys.executable, *map(str, command)],
+        [sys.executable, "-W", "error", *map(str, command)],
         cwd=folder,
         capture_output=True,
         text=True,

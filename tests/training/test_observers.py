@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import leashed as lsh
-from leashed.cli.progress import describe
 from leashed.report.facts import facts
+from leashed.training.progress import describe
 from leashed.training.result import TrainResult
 
 MODEL = lsh.models.linear_regression(5)

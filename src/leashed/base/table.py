@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import math
+import shutil
+import sys
+import textwrap
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 MISSING = "–"
 
@@ -66,8 +72,33 @@ def spread(values: Sequence[float]) -> str:
     return f"{number(median)} ({number(ordered[0])}–{number(ordered[-1])})"
 
 
-def text(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def columns() -> int | None:
+    """Of the terminal that is printed on; None: it is none, and lines may have any length."""
+    if sys.stdout is None or not sys.stdout.isatty():
+        return None
+    return shutil.get_terminal_size().columns
+
+
+def fitting(widths: Sequence[float], most: float) -> list[list[int]]:
+    """The columns of a table, in parts of at most that width together where that can be; each part
+    begins with the first column, which names the rows.
+    """
+    parts: list[list[int]] = [[0]]
+    for column in range(1, len(widths)):
+        if len(parts[-1]) > 1 and sum(widths[k] for k in parts[-1]) + widths[column] > most:
+            parts.append([0])
+        parts[-1].append(column)
+    return parts
+
+
+def text(header: Sequence[str], rows: Sequence[Sequence[str]], most: int | None = None) -> str:
     """A table in columns: the first to the left, the others to the right, a rule under the header.
+
+    Args:
+        header: a name for each column.
+        rows: a cell for each.
+        most: characters of a line; a wider table goes on below, in parts that each begin with the
+            first column. Default: any number.
 
     Raises:
         ValueError: a row has another length than the header.
@@ -77,26 +108,49 @@ def text(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         raise ValueError("every row must have as many columns as the header")
     widths = [max(len(line[k]) for line in lines) for k in range(len(header))]
 
-    def joined(line: Sequence[str]) -> str:
-        cells = [line[0].ljust(widths[0])]
-        cells += [cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True)]
-        return "  ".join(cells).rstrip()
+    def part(of: Sequence[int]) -> str:
+        def joined(line: Sequence[str]) -> str:
+            cells = [line[0].ljust(widths[0]), *(line[k].rjust(widths[k]) for k in of[1:])]
+            return "  ".join(cells).rstrip()
 
-    rule = "  ".join("─" * width for width in widths)
-    return "\n".join([joined(lines[0]), rule, *(joined(line) for line in lines[1:])])
+        rule = "  ".join("─" * widths[k] for k in of)
+        return "\n".join([joined(lines[0]), rule, *map(joined, lines[1:])])
+
+    parts = fitting([width + 2 for width in widths], math.inf if most is None else most + 2)
+    return "\n\n".join(map(part, parts))
 
 
-def pairs(rows: Sequence[tuple[str, str]]) -> str:
-    """Names and what they are, both to the left."""
+def pairs(rows: Sequence[tuple[str, str]], most: int | None = None) -> str:
+    """Names and what they are, both to the left; what is longer than a line goes on below itself."""
     width = max(len(name) for name, _ in rows)
-    return "\n".join(f"{name.ljust(width)}  {value}" for name, value in rows)
+    if most is None:
+        return "\n".join(f"{name.ljust(width)}  {value}" for name, value in rows)
+    below = " " * (width + 2)
+    return "\n".join(
+        textwrap.fill(value, most, initial_indent=f"{name.ljust(width)}  ", subsequent_indent=below)
+        for name, value in rows
+    )
 
 
-class Table(NamedTuple):
-    """A header and rows of as many columns."""
-
+class _Table(NamedTuple):
     header: list[str]
     rows: list[list[str]]
 
+
+class Table(_Table):
+    """A header and rows of as many columns; where it is printed on a terminal it fits that.
+
+    Raises:
+        ValueError: two columns have one name, by which nobody could tell them apart.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, header: list[str], rows: list[list[str]]) -> Self:
+        named = [name for name in header if name]
+        if twice := {name for name in named if named.count(name) > 1}:
+            raise ValueError(f"two columns are called {', '.join(sorted(twice))}")
+        return super().__new__(cls, header, rows)
+
     def __str__(self) -> str:
-        return text(self.header, self.rows)
+        return text(self.header, self.rows, columns())

@@ -52,7 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         argument, a file that cannot be used, or too little memory, after one line on standard
         error; 3 if a sweep ended with runs left; 130 after Ctrl-C.
     """
-    options = _parser().parse_args(argv)
+    given = sys.argv[1:] if argv is None else list(argv)
+    options = _parser(_model_of(given)).parse_args(given)
     command: Callable[[argparse.Namespace], int] = options.command
     try:
         return command(options)
@@ -70,13 +71,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
 
 
-def _parser() -> argparse.ArgumentParser:
+def _model_of(argv: Sequence[str]) -> str | None:
+    """The model that arguments name, whose options a help is to tell."""
+    found = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    found.add_argument("--model")
+    try:
+        model: str | None = found.parse_known_args(argv)[0].model
+    except argparse.ArgumentError:  # which the command tells of
+        return None
+    return model
+
+
+def _parser(model: str | None = None) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = _Parser(
         prog="leashed", description="Asynchronous SGD on every core, without locks."
     )
     parser.add_argument("--version", action="version", version=f"leashed {__version__}")
     commands: arguments.Commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    train.add(commands)
+    train.add(commands, model)
     predict.add(commands)
     export.add(commands)
     bench = commands.add_parser("bench", help="benchmarks")

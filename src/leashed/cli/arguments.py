@@ -10,9 +10,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from leashed.cli.progress import tell
 from leashed.datasets import Split
 from leashed.training.problems.files import existing
+from leashed.training.progress import tell
 from leashed.training.spelled import OBSERVERS, OLD, data_of, renew
 
 T = TypeVar("T")
@@ -55,7 +55,7 @@ def add_fields(
     leave: Collection[str] = (),
     hidden: Collection[str] = (),
     groups: Mapping[str, str] = MappingProxyType({}),
-) -> None:
+) -> dict[str, Arguments]:
     """The options that fields of a dataclass are which are made by ``option``, and ``--full`` where
     one has a value for it. What is not given is None: ``given`` has the others.
 
@@ -65,11 +65,17 @@ def add_fields(
         only: these fields, in this order. Default: all.
         leave: but not these.
         hidden: what is never taken, so that whoever gives it is told why, and the help is not.
-        groups: what the help says of each group.
+        groups: what the help says of each group, in the order of the help.
+
+    Returns:
+        The groups that there are, by name.
     """
     known = {item.name: item for item in dataclasses.fields(kind) if item.metadata}
-    larger, made = [], {"": parser}
-    for item in [known[name] for name in only or known]:
+    larger: list[str] = []
+    made: dict[str, Arguments] = {"": parser}
+    order = {name: place for place, name in enumerate(groups)}
+    asked = [known[name] for name in only or known]
+    for item in sorted(asked, key=lambda item: order.get(item.metadata["group"], -1)):
         about = item.metadata
         if about["full"] is not None:
             larger.append(f"{item.name.replace('_', ' ')} {about['full']:,}")
@@ -77,7 +83,7 @@ def add_fields(
             continue
         shown = item.name not in hidden
         if (group := about["group"] if shown else "") not in made:
-            made[group] = parser.add_argument_group(group, groups.get(group))
+            made[group] = parser.add_argument_group(group, groups.get(group) or None)
         told = _help(item) if shown else argparse.SUPPRESS
         made[group].add_argument(f"--{item.name.replace('_', '-')}", help=told, **_argument(item))
     if larger:
@@ -87,6 +93,7 @@ def add_fields(
     for name, old in OLD.items():
         if old.name in known and old.name not in leave and (not only or old.name in only):
             parser.add_argument(f"--{name}", help=argparse.SUPPRESS)
+    return made
 
 
 def _help(item: dataclasses.Field[Any]) -> str:

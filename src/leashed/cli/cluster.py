@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leashed.cli.arguments import add_fields, given
-from leashed.cli.progress import Line, bar
 from leashed.cluster import collectives, leftovers, opening, outcome, role
 from leashed.cluster import plan as plans
 from leashed.cluster.ending import LINE
@@ -36,6 +35,7 @@ from leashed.cluster.table import line as told
 from leashed.cluster.table import render
 from leashed.training.job import GROUPS
 from leashed.training.problems.problem import Problem
+from leashed.training.progress import Line, bar
 
 if TYPE_CHECKING:
     from leashed.cli.arguments import Commands

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from leashed.base import checks
 from leashed.cli import study
 from leashed.cli.arguments import add_data, load_data
-from leashed.cli.progress import tell
 from leashed.studies.combinations import Combinations, merged, page, produced
+from leashed.training.progress import tell
 
 if TYPE_CHECKING:
     from leashed.cli.arguments import Commands

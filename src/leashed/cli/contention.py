@@ -9,10 +9,10 @@ from leashed import simulation
 from leashed.base.table import duration, number
 from leashed.cli import study
 from leashed.cli.arguments import add_data, listed, load_data
-from leashed.cli.progress import tell
 from leashed.simulation.virtual_time import Costs
 from leashed.studies.contention import Contention
 from leashed.studies.plan import MODELS, build_model
+from leashed.training.progress import tell
 
 if TYPE_CHECKING:
     from leashed.cli.arguments import Commands

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from leashed.base import checks
 from leashed.cli.arguments import listed
-from leashed.cli.progress import Line, describe
 from leashed.datasets.fields import Schema
 from leashed.files import checkpoint, folders
 from leashed.metrics import progressive
@@ -22,6 +21,7 @@ from leashed.training.options import Checkpoint, Init, Observe
 from leashed.training.outcome import Progress
 from leashed.training.problems import clicks
 from leashed.training.problems.files import expanded, stream_of
+from leashed.training.progress import Line, describe
 
 if TYPE_CHECKING:
     from leashed.cli.arguments import Arguments
@@ -45,15 +45,17 @@ _ELSEWHERE = {
 }
 
 
-def add_days(parser: Arguments) -> None:
-    """What goes with ``--days``."""
+def add_days(parser: Arguments, *, shown: bool) -> None:
+    """What goes with ``--days``; in the help where that is ``shown``."""
     parser.add_argument(
         "--click-share",
         type=listed(float),
         metavar="LOW,HIGH",
         help="with --days: refuse a file, before it is trained on, unless of its rows, by weight, more "
         "than LOW and less than HIGH have label 1; 0,1 refuses what is of one class, as a failed join "
-        "makes it (default: a warning of such)",
+        "makes it (default: a warning of such)"
+        if shown
+        else argparse.SUPPRESS,
     )
 
 
@@ -79,7 +81,8 @@ def train(job: Job, options: argparse.Namespace) -> int:
     line = Line(sys.stderr)
 
     def progress(name: str, now: Progress) -> None:
-        line.show(f"{name}  {describe(now)}")
+        if options.progress:
+            line.show(f"{name}  {describe(now)}")
 
     def finished(day: Day) -> None:
         line.clear()

@@ -7,7 +7,7 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING
 
-from leashed.base.table import MISSING, text
+from leashed.base.table import MISSING, columns, text
 from leashed.studies.elp import TABLE_1, Parallelism
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def _elp(options: argparse.Namespace) -> int:
         print(json.dumps([{**dataclasses.asdict(row), "elp": row.elp} for row in rows], indent=2))
         return 0
     header = ["algorithm", "batch size", "threads", "replicas", "ELP", "source"]
-    print(text(header, [_cells(row) for row in rows]))
+    print(text(header, [_cells(row) for row in rows], columns()))
     return 0
 
 

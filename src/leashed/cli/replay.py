@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from leashed.base.table import found, number, pairs
+from leashed.base.table import columns, found, number, pairs
 from leashed.cli.arguments import add_counting, add_fields, given
 from leashed.training import recordings
 from leashed.training.job import GROUPS
@@ -74,7 +74,7 @@ def _replay(options: argparse.Namespace) -> int:
         observe=Observe(counting=options.counting),
     )
     inspected = [] if options.inspect is None else made.inspect(options.inspect)
-    print(pairs(_summary(made, options.until)))
+    print(pairs(_summary(made, options.until), columns()))
     for one in inspected:
         shape = "×".join(map(str, one.shape))
         told = [f"norm {number(one.norm)}", f"mean {number(one.mean)}"]

@@ -11,7 +11,6 @@ from leashed import simulation
 from leashed.base.table import duration, number, percent
 from leashed.cli import study
 from leashed.cli.arguments import add_data, listed, load_data
-from leashed.cli.progress import tell
 from leashed.models._parameters import INITIALISATIONS
 from leashed.report import summary
 from leashed.report.scaling import Scaling
@@ -19,6 +18,7 @@ from leashed.studies import scaling
 from leashed.studies.plan import PIXELS
 from leashed.studies.runs import Run
 from leashed.training import spelled
+from leashed.training.progress import tell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

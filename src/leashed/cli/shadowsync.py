@@ -12,7 +12,6 @@ from leashed.base import checks
 from leashed.base.table import number
 from leashed.cli import study
 from leashed.cli.arguments import add_data, listed, load_data
-from leashed.cli.progress import tell
 from leashed.cluster.shadowsync.figure5 import Figure5
 from leashed.cluster.shadowsync.quality import Sweep, Table2
 from leashed.cluster.shadowsync.scaling import Scaling
@@ -21,6 +20,7 @@ from leashed.cluster.shadowsync.virtual import VirtualFigure5, VirtualSweep, Vir
 from leashed.datasets import Split, synthetic_digits
 from leashed.studies.scaling import MODELS
 from leashed.studies.study import Record, spelled
+from leashed.training.progress import tell
 
 if TYPE_CHECKING:
     from leashed.cli.arguments import Commands

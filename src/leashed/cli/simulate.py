@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 from leashed import simulation
 from leashed.base import checks
 from leashed.base.options import option
-from leashed.base.table import MISSING, duration, number, text
+from leashed.base.table import MISSING, columns, duration, number, text
 from leashed.cli.arguments import add_fields, given
-from leashed.cli.progress import Line, tell
 from leashed.modes import Mode
 from leashed.simulation.network import Network
 from leashed.simulation.sharding import Sharding
@@ -23,6 +22,7 @@ from leashed.training.job import GROUPS, Job
 from leashed.training.options import Init
 from leashed.training.problems import clicks
 from leashed.training.problems.problem import problem_of
+from leashed.training.progress import Line, tell
 from leashed.training.result import TrainResult
 from leashed.training.spelled import MODE_WORDS, listed, mode_of, renew
 
@@ -255,7 +255,7 @@ def _simulate(options: argparse.Namespace) -> int:
         if played.result.reason == "interrupted":
             break
     line.clear()
-    print(text([*_HEADER, "AUC" if job.of_clicks else "accuracy"], rows))
+    print(text([*_HEADER, "AUC" if job.of_clicks else "accuracy"], rows, columns()))
     print(f"\n{_NOTE}{_SERVERS_NOTE if shards else ''}")
     return 130 if played.result.reason == "interrupted" else 0
 

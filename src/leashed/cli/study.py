@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from leashed.base import checks
 from leashed.cli.arguments import add_data, add_fields, given, load_data
-from leashed.cli.progress import Line, describe, tell
 from leashed.cluster.shadowsync.figure5 import Figure5
 from leashed.cluster.shadowsync.quality import Sweep, Table2
 from leashed.cluster.shadowsync.virtual import VirtualFigure5, VirtualSweep, VirtualTable2
@@ -27,6 +26,7 @@ from leashed.studies.packed import unpacked
 from leashed.studies.stale import Counting
 from leashed.studies.study import Data, Kept, Part, Ran, Record, Study, read, run
 from leashed.studies.tune import Search
+from leashed.training.progress import Line, describe, tell
 
 if TYPE_CHECKING:
     from leashed.cli.arguments import Commands

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leashed.base import checks
-from leashed.base.table import pairs
+from leashed.base.table import columns, pairs
 from leashed.cli import days
 from leashed.cli.arguments import add_counting, add_fields, given
-from leashed.cli.progress import Line, bar, completed, describe
 from leashed.datasets import ClickDataset
 from leashed.files import checkpoint, folders
 from leashed.metrics import progressive
@@ -24,103 +23,144 @@ from leashed.models.network import Model
 from leashed.report.facts import facts
 from leashed.stream import SparseStream, Stream
 from leashed.training import defaults
-from leashed.training.job import GROUPS, UNTIL, Job
+from leashed.training.job import GROUPS, LOOK, RESEARCH, UNTIL, Job
 from leashed.training.options import Checkpoint, Init, Observe
 from leashed.training.outcome import Progress
 from leashed.training.problems import clicks, files, sparse
-from leashed.training.problems.problem import problem_of
+from leashed.training.problems.problem import problem_of, strange_to
+from leashed.training.progress import Line, describe, of_run
 from leashed.training.result import TrainResult
 from leashed.training.train import train
 
 if TYPE_CHECKING:
-    from leashed.cli.arguments import Commands
+    from leashed.cli.arguments import Arguments, Commands
 
 _EPOCHS = 10.0
 
 
-def add(commands: Commands) -> None:
-    """Add the command."""
+KEPT = "what is kept"
+_RESEARCH = [
+    item.name for item in dataclasses.fields(Job) if item.metadata.get("group") == RESEARCH
+]
+
+
+def add(commands: Commands, model: str | None) -> None:
+    """Add the command.
+
+    Args:
+        commands: to these.
+        model: that is named with it, whose options the help tells; None: the default.
+    """
+    kinds = "; ".join(
+        f"--model {kind[0]} --help those of {', '.join(kind)}"
+        for kind in (tuple(clicks.MODELS), sparse.MODELS)
+        if model not in kind
+    )
     parser = commands.add_parser(
         "train",
         help="train a model",
+        usage="leashed train [--model NAME] [--data PATH] [OPTION ...]",
         description=f"Train a model, without a stop rule for {_EPOCHS:g} epochs; of models of clicks, and "
         "with --stream, for one. Exit status: 0; 1 if it ended without the loss asked for, or "
         "crashed; 2 for a wrong argument; 130 after Ctrl-C, which stops all threads and keeps the state reached.",
+        epilog=f"Other models have further options, which this does not tell: {kinds}.",
     )
     default = f"default: --epochs {_EPOCHS:g}; of models of clicks, and with --stream, one"
     groups = {**GROUPS, UNTIL: f"{GROUPS[UNTIL]} ({default})"}
-    add_fields(parser, Job, groups=groups)
-    days.add_days(parser)
-    parser.add_argument(
-        "--json-lines",
-        action="store_true",
-        help="print each evaluation, and at last the result, as a line of JSON; "
-        "the summary goes to standard error",
-    )
-    parser.add_argument(
-        "--checkpoint",
-        type=Path,
-        metavar="FILE",
-        help="write the state of the run at its end, also after Ctrl-C, to go on from; of models of "
-        "clicks a folder",
-    )
-    parser.add_argument(
-        "--checkpoint-every",
-        type=float,
-        metavar="SECONDS",
-        help="write it meanwhile, too; no thread stops for it, but by a mode",
-    )
-    parser.add_argument(
-        "--checkpoint-updates",
-        type=int,
-        metavar="N",
-        help="write it with every N updates, for which all threads wait: of one moment, tables too",
-    )
-    parser.add_argument(
-        "--incremental",
-        action="store_true",
-        help="of models with tables, write the rows that have changed since the checkpoint before",
-    )
-    parser.add_argument(
-        "--resume",
-        type=Path,
-        metavar="FILE",
-        help="go on from a checkpoint, with the same model, data, rule, seed, batch size and tables; "
-        "--updates and --epochs count from the run's beginning",
-    )
-    parser.add_argument(
+    hidden = strange_to(model)
+    made = add_fields(parser, Job, leave=_RESEARCH, hidden=hidden, groups=groups)
+    days.add_days(parser if "days" in hidden else made[files.FILES], shown="days" not in hidden)
+    _add_looks(made[LOOK], of_clicks=model in clicks.MODELS)
+    _add_kept(parser.add_argument_group(KEPT))
+    research = add_fields(parser, Job, _RESEARCH, groups=groups)[RESEARCH]
+    add_counting(research)
+    research.add_argument(
         "--record",
         type=Path,
         metavar="FILE",
         help="write which gradient was computed on which version, and when it was applied, for "
         "'leashed replay'",
     )
-    parser.add_argument(
+    parser.set_defaults(command=_train)
+
+
+def _add_looks(group: Arguments, *, of_clicks: bool) -> None:
+    group.add_argument(
+        "--progress",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="a line on standard error, rewritten on a terminal, elsewhere one every five seconds "
+        "(default: yes)",
+    )
+    group.add_argument(
+        "--json-lines",
+        action="store_true",
+        help="print each evaluation, and at last the result, as a line of JSON; "
+        "the summary goes to standard error",
+    )
+    group.add_argument(
         "--progressive",
         action="store_true",
         help="count AUC, log loss and more of each batch before it is trained on; for models of one "
         "output with a log loss",
     )
-    parser.add_argument(
+    group.add_argument(
         "--gauc",
         metavar="FEATURE",
-        help="the same, and GAUC by the users that this feature of the clicks tells",
+        help="the same, and GAUC by the users that this feature of the clicks tells"
+        if of_clicks
+        else argparse.SUPPRESS,
     )
-    add_counting(parser)
-    parser.add_argument("--output", type=Path, help="write the result to this file, as JSON")
-    parser.add_argument(
+
+
+def _add_kept(group: Arguments) -> None:
+    group.add_argument(
+        "--save",
+        type=Path,
+        metavar="FILE",
+        help="write model and parameters, as safetensors; of models of clicks a folder, with the "
+        "tables",
+    )
+    group.add_argument(
         "--report",
         type=Path,
         metavar="FILE",
         help="write an HTML page of the run: what it came to, over time, and its tables",
     )
-    parser.add_argument(
-        "--save",
-        type=Path,
-        help="write model and parameters, as safetensors; of models of clicks a folder, with the "
-        "tables",
+    group.add_argument(
+        "--output", type=Path, metavar="FILE", help="write the result to this file, as JSON"
     )
-    parser.set_defaults(command=_train)
+    group.add_argument(
+        "--checkpoint",
+        type=Path,
+        metavar="FILE",
+        help="write the state of the run at its end, also after Ctrl-C, to go on from; of models of "
+        "clicks a folder",
+    )
+    group.add_argument(
+        "--checkpoint-every",
+        type=float,
+        metavar="SECONDS",
+        help="write it meanwhile, too; no thread stops for it, but by a mode",
+    )
+    group.add_argument(
+        "--checkpoint-updates",
+        type=int,
+        metavar="N",
+        help="write it with every N updates, for which all threads wait: of one moment, tables too",
+    )
+    group.add_argument(
+        "--incremental",
+        action="store_true",
+        help="of models with tables, write the rows that have changed since the checkpoint before",
+    )
+    group.add_argument(
+        "--resume",
+        type=Path,
+        metavar="FILE",
+        help="go on from a checkpoint, with the same model, data, rule, seed, batch size and tables; "
+        "--updates and --epochs count from the run's beginning",
+    )
 
 
 def _train(options: argparse.Namespace) -> int:
@@ -147,11 +187,9 @@ def _train(options: argparse.Namespace) -> int:
     line = Line(sys.stderr)
 
     def progress(now: Progress) -> None:
-        if isinstance(rows, (Stream, SparseStream)):
-            line.show(describe(now))
-        else:
-            share = completed(end, now, len(rows))
-            line.show(f"{bar(share)} {100.0 * share:3.0f}%  {describe(now)}")
+        if options.progress:
+            examples = 0 if isinstance(rows, (Stream, SparseStream)) else len(rows)
+            line.show(of_run(end, now, examples, describe))
         if options.json_lines:
             print(_evaluation(now), flush=True)
 
@@ -176,7 +214,7 @@ def _train(options: argparse.Namespace) -> int:
         result.config["hidden_auc"] = test.hidden_auc
     if options.json_lines:
         print(result.to_json(), flush=True)
-    print(pairs(facts(result)), file=sys.stderr if options.json_lines else sys.stdout)
+    print(pairs(facts(result), columns()), file=sys.stderr if options.json_lines else sys.stdout)
     if options.save is not None:
         _save(options.save, model, result)
     if options.output is not None:

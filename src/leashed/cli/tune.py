@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from leashed.base.table import duration
 from leashed.cli import study
 from leashed.cli.arguments import add_fields, given, listed
-from leashed.cli.progress import tell
 from leashed.studies.study import Record
 from leashed.studies.tune import BATCH_SIZES, NOT_TUNED, Search, trial_of
 from leashed.training.job import GROUPS
 from leashed.training.problems.problem import problem_of
+from leashed.training.progress import tell
 
 if TYPE_CHECKING:
     from leashed.cli.arguments import Commands

@@ -38,7 +38,7 @@ _TRAINERS = (
     "EPS",
     "sync gap",
     "by bytes out",
-    "in",
+    "by bytes in",
     "syncs/s",
     "out",
     "in",

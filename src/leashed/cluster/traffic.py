@@ -80,7 +80,15 @@ def figures(report: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
 
 def table(report: Mapping[str, Any]) -> Table:
     """A row per process."""
-    header = ["bytes", "out", "in", "kernel out", "in", "own / kernel out", "in"]
+    header = [
+        "bytes",
+        "out",
+        "in",
+        "kernel out",
+        "kernel in",
+        "own / kernel out",
+        "own / kernel in",
+    ]
     rows = [
         [
             name.replace("sync-ps-", "sync server ").replace("-", " "),

@@ -25,7 +25,7 @@ NOTE = (
 def table(days: Sequence[Day]) -> Table:
     """A row for each day."""
     header = ["day", "examples", "bad lines", "clicks", "updates", "loss", "AUC", "±"]
-    header += ["norm. entropy", "calibration", "progressive AUC", "norm. entropy"]
+    header += ["norm. entropy", "calibration", "progressive AUC", "progressive norm. entropy"]
     header += ["EPS", "table rows"]
     users = any(_gauc(day.yesterday) != MISSING for day in days)
     if users:

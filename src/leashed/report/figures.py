@@ -39,6 +39,7 @@ from leashed.training.plots.style import (
     patches,
     shares,
     side_labels,
+    staleness_end,
     style,
     time_axis,
 )
@@ -531,7 +532,7 @@ def _draw_staleness(axes: Axes, runs: Sequence[Run]) -> None:
             linestyle=dashes(cell.algorithm),
             drawstyle="steps-mid",
         )
-        upper = max(upper, cell.staleness.quantile(0.995))
+        upper = max(upper, staleness_end(cell.staleness)[0])
     axes.set(xlabel="staleness τ [updates]", ylabel="share of the updates [%]")
     axes.set_xlim(-0.5, upper + 0.5)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -9,27 +9,48 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leashed.base.table import Table
+from leashed.base.table import Table, fitting
 from leashed.studies import gba
 from leashed.studies.study import Part
-from leashed.training.plots.style import style
+from leashed.training.plots.style import finish, style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+_LETTER = 8.0  # pixels, at most, of a character of a table on average
+_GAP = 16.0  # of a cell, beside its text
+_TABLE = 1336.0  # pixels that a table has on a screen of 1,400
+_SHORT = 32  # characters, up to which a cell is one line
 _CSS = """
-body { font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a; background: #fff;
-       max-width: 120rem; margin: 2rem auto; padding: 0 2rem; }
+:root { color-scheme: light dark;
+        --text: #1a1a1a; --soft: #444444; --page: #ffffff; --stripe: #f4f4f4; --rule: #333333; }
+@media (prefers-color-scheme: dark) {
+  :root { --text: #e6e6e6; --soft: #b8b8b8; --page: #161616; --stripe: #242424; --rule: #aaaaaa; }
+  figure img { filter: invert(1) hue-rotate(180deg); }
+}
+body { font: 16px/1.5 system-ui, sans-serif; color: var(--text); background: var(--page);
+       max-width: 120rem; margin: 2rem auto; padding: 0 2rem; overflow-wrap: anywhere; }
 h1 { font-size: 1.7rem; } h2 { font-size: 1.25rem; margin-top: 2.5rem; }
 p, figcaption { max-width: 60rem; }
 figure { margin: 1rem 0; } figure img { display: block; width: 100%; height: auto; }
-figcaption, .note { color: #444; font-size: 0.92rem; }
+figcaption, .note { color: var(--soft); font-size: 0.92rem; }
 .scroll { overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; font-size: 0.88rem; font-variant-numeric: tabular-nums; }
-th, td { padding: 0.2rem 0.7rem; text-align: right; white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; }
-thead th { border-bottom: 2px solid #333; } tbody tr:nth-child(even) { background: #f4f4f4; }
-.missing { background: #f4f4f4; border-left: 4px solid #999; padding: 0.5rem 1rem; }
+table { border-collapse: collapse; width: 100%; font-size: 14px; font-variant-numeric: tabular-nums;
+        margin-bottom: 1rem; }
+th, td { padding: 0.2rem 8px; text-align: right; white-space: nowrap; vertical-align: bottom; }
+th, td.long { white-space: normal; overflow-wrap: normal; } td.long { vertical-align: top; }
+th:first-child, td:first-child, td.long { text-align: left; }
+thead th { border-bottom: 2px solid var(--rule); } tbody tr:nth-child(even) { background: var(--stripe); }
+.missing { background: var(--stripe); border-left: 4px solid #999999; padding: 0.5rem 1rem; }
+@media (max-width: 48rem) {
+  body { padding: 0 0.75rem; margin: 1rem auto; }
+  figure img { width: 48rem; }
+  thead { display: none; } table, tbody, tr, td { display: block; } tr { padding: 0.3rem 0; }
+  td, td.long { display: flex; justify-content: space-between; gap: 1rem; white-space: normal;
+                overflow-wrap: anywhere; }
+  td::before { content: attr(data-name); color: var(--soft); text-align: left; }
+  td:first-child { font-weight: bold; } td:first-child::before { content: none; }
+}
 """
 
 
@@ -75,23 +96,39 @@ def write(path: Path, found: gba.Found) -> None:
 def figure(title: str, drawn: Figure, caption: str) -> str:
     """A figure within the page, with its caption. To be called within the style it was drawn in."""
     buffer = io.BytesIO()
-    drawn.savefig(buffer, format="svg", metadata={"Date": None})
+    finish(drawn).savefig(buffer, format="svg", metadata={"Date": None}, transparent=True)
     encoded = base64.b64encode(buffer.getvalue()).decode("ascii")
     return (
-        f'<figure>\n<img alt="{html.escape(title)}" '
-        f'src="data:image/svg+xml;base64,{encoded}">\n'
+        f'<figure>\n<div class="scroll"><img alt="{html.escape(title)}" '
+        f'src="data:image/svg+xml;base64,{encoded}"></div>\n'
         f"<figcaption>{html.escape(caption)}</figcaption>\n</figure>"
     )
 
 
 def table(given: Table) -> str:
-    """A table."""
-    head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in given.header)
-    rows = "\n".join(
-        "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
+    """A table; one that is wider than a screen of 1,400 pixels in parts below each other, each with
+    the first column. On a narrow screen each row is a list of its cells, with their columns' names.
+    """
+    words = [max(map(len, name.split()), default=0) for name in given.header]
+    cells = zip(words, *([_letters(cell) for cell in row] for row in given.rows), strict=True)
+    widths = [_GAP + _LETTER * max(column) for column in cells]
+    parts = [_part(given, columns) for columns in fitting(widths, _TABLE)]
+    return "\n".join(f'<div class="scroll"><table>\n{part}</table></div>' for part in parts)
+
+
+def _letters(cell: str) -> int:
+    """That stand in one line, whatever the width."""
+    return len(cell) if len(cell) <= _SHORT else max(_SHORT, *map(len, cell.split()))
+
+
+def _part(given: Table, columns: Sequence[int]) -> str:
+    def cell(text: str, name: str) -> str:
+        long = ' class="long"' if len(text) > _SHORT else ""
+        return f'<td{long} data-name="{html.escape(name)}">{html.escape(text)}</td>'
+
+    head = "".join(f'<th scope="col">{html.escape(given.header[k])}</th>' for k in columns)
+    rows = "".join(
+        "<tr>" + "".join(cell(row[k], given.header[k]) for k in columns) + "</tr>\n"
         for row in given.rows
     )
-    return (
-        f'<div class="scroll"><table>\n<thead><tr>{head}</tr></thead>\n'
-        f"<tbody>\n{rows}\n</tbody></table></div>"
-    )
+    return f"<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>"

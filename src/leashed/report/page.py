@@ -13,7 +13,7 @@ from leashed.report import figures, html_page, summary, training
 from leashed.studies import shown
 from leashed.studies.comparison import yardstick
 from leashed.studies.runs import Run
-from leashed.training.plots.style import style
+from leashed.training.plots.style import finish, style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -186,7 +186,9 @@ def save_figures(runs: Sequence[Run], folder: str | Path, threads: int | None = 
     Path(folder).mkdir(parents=True, exist_ok=True)
     for section in SECTIONS:
         with style(), contextlib.suppress(figures.NoDataError):
-            _draw(section, runs, threads).savefig(Path(folder) / f"{section.draw.__name__}.png")
+            finish(_draw(section, runs, threads)).savefig(
+                Path(folder) / f"{section.draw.__name__}.png"
+            )
 
 
 def _held_fixed(runs: Sequence[Run]) -> str:

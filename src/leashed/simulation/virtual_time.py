@@ -680,11 +680,6 @@ def simulate(
     source, examples = asked.source(1), head_of(asked.train_set)
     validating = None if asked.test_set is None else head_of(asked.test_set)
     training = asked.training(source, examples, workers, validating, observers=asked.observers)
-    watch = _core.Watch(
-        until=asked.rules,
-        evaluate_every=math.inf if every is None else every,
-        progress=asked.report(refusals),
-    )
     virtual = _core.VirtualTime(
         compute=crew.compute,
         update=("constant", {"seconds": crew.update}),
@@ -698,7 +693,13 @@ def simulate(
         shards=[] if shards is None else shards.spans(model),
         servers_of_tables=[] if shards is None else shards.servers_of_tables(model),
     )
-    outcome = _core.simulate(training, watch, virtual, given.mode is not None)
+    with asked.report(refusals) as report:
+        watch = _core.Watch(
+            until=asked.rules,
+            evaluate_every=math.inf if every is None else every,
+            progress=report,
+        )
+        outcome = _core.simulate(training, watch, virtual, given.mode is not None)
     compute, settings = crew.compute
     config = asked.config()
     config["virtual"] = {

@@ -88,7 +88,8 @@ def count(workers: int, times: str, updates: int, seed: int = 0) -> Counted:
     return Counted(workers, times, np.concatenate([[0], counts]))
 
 
-_HEADER = ["workers", "times", "mean τ", "theory", "the paper", "variance", "theory", "the paper"]
+_HEADER = ["workers", "times", "mean τ", "in theory", "in the paper", "variance", "its theory"]
+_HEADER += ["the paper's"]
 _NOTE = (
     "τ as the paper counts it, from 1. Theory: E(τ) = n, whatever the rates; the variance n(n − 1) is "
     "that of exponential times of equal rates. The paper's are what it measured."

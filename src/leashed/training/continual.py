@@ -45,6 +45,7 @@ from leashed.training import defaults, request
 from leashed.training.days import Day, Journal, LogFile, Today, log_files, to_json
 from leashed.training.options import Checkpoint, Init, Observe, options
 from leashed.training.outcome import Progress
+from leashed.training.progress import watched
 from leashed.training.result import TrainResult, refused_share
 from leashed.training.sets import sets_of
 from leashed.training.train import train
@@ -158,9 +159,9 @@ def continual(
             keys, or where there are none by their number: give the same ones again, and others
             behind. Of days with keys those that are done may be left out.
         folder: of the run; made where it is not there.
-        rule, discipline, staleness, threads, init, old: as of ``leashed.train``; after a restart tables
-            get the rows of the state. The number of updates goes on from day to day, and with it
-            schedules and periods.
+        rule, discipline, staleness, threads, init, old (and so ``progress=True``): as of
+            ``leashed.train``; after a restart tables get the rows of the state. The number of updates
+            goes on from day to day, and with it schedules and periods.
         mode: as of ``leashed.train``. A day that was begun goes on with the mode that it was
             begun with; each day begins with a server that holds nothing yet and, where workers have
             models of their own, with all of them at what the day before has come to.
@@ -254,12 +255,13 @@ def continual(
             if finished is not None:
                 finished(day)
             continue
-        heard = None if progress is None else partial(progress, name)
-        with in_run(refusals):
+        heard = partial(progress, name) if callable(progress) else progress
+        rows = 0 if isinstance(data, Stream) else len(data)
+        with in_run(refusals), watched(heard, settings["until"], rows, name) as told:
             result = train(
                 model,
                 data,
-                **{**settings, "observe": replace(asked.observe, progress=heard)},
+                **{**settings, "observe": replace(asked.observe, progress=told)},
                 resume=run.whence(name),
             )
         # Of a stream the loss is of batches before their updates: the last may have been one too much.

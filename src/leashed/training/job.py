@@ -17,7 +17,8 @@ from leashed.rules import RULES
 from leashed.staleness import POLICIES
 from leashed.stopping import Until
 from leashed.training import defaults
-from leashed.training.problems import clicks
+from leashed.training.problems import clicks, files, sparse
+from leashed.training.problems.files import WHAT
 from leashed.training.problems.problem import ProblemWords
 from leashed.training.spelled import (
     DISCIPLINE_WORDS,
@@ -29,23 +30,29 @@ from leashed.training.spelled import (
     staleness_of,
 )
 
-__all__ = ["GROUPS", "RULE", "UNTIL", "Job", "threads_of"]
+__all__ = ["GROUPS", "LOOK", "RESEARCH", "RULE", "UNTIL", "WHAT", "Job", "threads_of"]
 
+HOW = "threads and batches"
 RULE = "update rule"
 UNTIL = "stop rules"
-_CLICKS, _SPARSE = "models of clicks", "models of sparse rows"
+LOOK = "while it goes on"
+RESEARCH = "for research"
 _RULE_OF_CLICKS = defaults.rule(of_clicks=True)
 
 GROUPS = {
-    RULE: "NAME:key=value,... takes the arguments of the Python class or function",
-    _CLICKS: f"{', '.join(clicks.MODELS)}: with --data {clicks.WORD}, from the seed (default), or "
+    WHAT: "",
+    clicks.GROUP: f"{', '.join(clicks.MODELS)}: with --data {clicks.WORD}, from the seed (default), or "
     "--data FILE in Criteo's format",
-    _SPARSE: "--data FILE is in the libsvm or libffm format, or Criteo's; of the first two also with "
+    sparse.GROUP: "of files (--data) in the libsvm or libffm format, or Criteo's; of the first two also with "
     "--stream",
-    "files of clicks and of sparse rows": "plain, or compressed by gzip or zstd",
+    files.FILES: "plain, or compressed by gzip or zstd",
+    HOW: "",
+    RULE: "NAME:key=value,... takes the arguments of the Python class or function",
     UNTIL: "the first to hold ends the run",
+    LOOK: "",
+    RESEARCH: "how threads share parameters, and what that costs; NAME:key=value,... as above",
 }
-"""What the help says of groups of options."""
+"""What the help says of groups of options, in its order."""
 
 
 def threads_of(text: str) -> int | str:
@@ -65,6 +72,7 @@ class Job(ProblemWords):
         f"how threads share the parameters: one of {', '.join(DISCIPLINE_WORDS)}; such as "
         "leashed:persistence=1, which drops a gradient after more than one failed attempt "
         "(default: leashed)",
+        group=RESEARCH,
         metavar="NAME[:...]",
     )
     mode: str | None = option(
@@ -72,11 +80,13 @@ class Job(ProblemWords):
         "in place of a discipline: workers of a parameter server, or peers; of "
         f"{', '.join(MODE_WORDS)}, such as gba:m=8,iota=4; with term=SECONDS a batch that has not "
         "come back by then goes to another worker",
+        group=RESEARCH,
         metavar="NAME[:...]",
     )
     threads: int | str | None = option(
         None,
         'a number, or "auto": as many as are fastest here (default: all processors)',
+        group=HOW,
         type=threads_of,
     )
     batch_size: int | None = option(
@@ -84,11 +94,13 @@ class Job(ProblemWords):
         f"default: with --resume that of then; else {defaults.BATCH_SIZE}, or all rows of fewer; "
         "of models of clicks without a stop rule, and without --stream, so few that the epoch makes "
         f"{defaults.LEAST_UPDATES:,} updates",
+        group=HOW,
     )
-    init: str = option("he", "initialisation", choices=INITIALISATIONS)
+    init: str = option("he", "initialisation", choices=INITIALISATIONS, group=HOW)
     evaluate_every: float | None = option(
         None,
         "between evaluations of the loss (default: so that they take a tenth of a thread)",
+        group=LOOK,
         metavar="SECONDS",
     )
     rule: str | None = option(
@@ -116,20 +128,20 @@ class Job(ProblemWords):
         None,
         "decay the accumulated squares of "
         f"{', '.join(name for name, kind in RULES.items() if kind.SQUARES)} every T updates",
-        group=RULE,
+        group=RESEARCH,
         metavar="period=T[,decay=L,as_printed=true]",
     )
     staleness: str = option(
         "none",
         "what a gradient is multiplied by for its staleness: one of "
         f"{', '.join(POLICIES)}; such as power:k=2",
-        group=RULE,
+        group=RESEARCH,
         metavar="NAME[:...]",
     )
     stage_aware: float | None = option(
         None,
         "count staleness by sigmoid(LAMBDA |last update|) of each variable, and of each row",
-        group=RULE,
+        group=RESEARCH,
         metavar="LAMBDA",
     )
     loss_fraction: float | None = option(None, "loss at most this times the initial", group=UNTIL)

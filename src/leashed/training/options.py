@@ -68,7 +68,8 @@ class Observe:
 
     Args:
         progress: called with a ``Progress`` after every evaluation; an exception it raises stops the
-            run.
+            run. ``True``: a bar on standard error with loss, EPS and AUC, by rich where that is
+            installed (extra ``view``); nothing where there is no terminal.
         every: seconds between evaluations of the loss, which run on the calling thread beside the
             workers. Default: as often as keeps them to a tenth of one thread.
         metrics: ``leashed.metrics.progressive(...)``: AUC, log loss and more of each batch as its
@@ -88,7 +89,7 @@ class Observe:
         TypeError, ValueError: an argument is wrong; the message names it.
     """
 
-    progress: Callable[..., object] | None = None
+    progress: Callable[..., object] | bool | None = None
     _: KW_ONLY
     every: float | None = None
     metrics: Progressive | None = None
@@ -96,8 +97,10 @@ class Observe:
     counting: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        if self.progress is not None and not callable(self.progress):
-            raise TypeError(f"progress must be callable, got {self.progress!r}")
+        if not (
+            self.progress is None or isinstance(self.progress, bool) or callable(self.progress)
+        ):
+            raise TypeError(f"progress must be callable, True or False, got {self.progress!r}")
         if self.every is not None:
             checks.real("observe.every", self.every, 0.0)
 
@@ -191,7 +194,8 @@ def options(
         now = _NOW[whole].format(part)
         if value is not None and value is not False:
             given[whole] = _with(whole, given[whole], part, value, f"{name} is a part of {now}")
-        warn(f"the argument {name} is a part of {now} by now", DeprecationWarning)
+        if not (name == "progress" and isinstance(value, bool)):
+            warn(f"the argument {name} is a part of {now} by now", DeprecationWarning)
     return Options(**cast("dict[str, Any]", given))
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,7 @@ from leashed.stopping import Until
 from leashed.training import abilities, defaults
 from leashed.training.options import Checkpoint, Init, Observe, options
 from leashed.training.outcome import progress_of
+from leashed.training.progress import watched
 from leashed.training.recordings import AnyModel, Choices
 from leashed.training.sets import (
     AnyData,
@@ -205,16 +207,20 @@ class Request:
             **given,
         )
 
-    def report(self, refusals: Refusals) -> Callable[[dict[str, Any], float], None] | None:
+    @contextmanager
+    def report(
+        self, refusals: Refusals
+    ) -> Iterator[Callable[[dict[str, Any], float], None] | None]:
         """What the core is to call after each evaluation; None: nobody wants to hear."""
-        progress, mean_batch = self.observe.progress, self.mean_batch
+        mean_batch, examples = self.mean_batch, 0 if self.streamed else len(self.train_set)
+        with watched(self.observe.progress, self.until, examples) as progress:
 
-        def report(now: dict[str, Any], initial_loss: float) -> None:
-            refusals.look()
-            if progress is not None:
-                progress(progress_of(now, initial_loss, mean_batch))
+            def report(now: dict[str, Any], initial_loss: float) -> None:
+                refusals.look()
+                if progress is not None:
+                    progress(progress_of(now, initial_loss, mean_batch))
 
-        return None if progress is None and refusals.told else report
+            yield None if progress is None and refusals.told else report
 
     def refusals(self) -> Refusals:
         """What its tables refuse from now on, which is to be told."""

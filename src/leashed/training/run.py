@@ -79,7 +79,7 @@ def run(asked: ThreadRequest) -> TrainResult:
             until=rules,
             milestones=asked.until.milestones,
             evaluate_every=asked.observe.every or 0.0,
-            progress=asked.report(refusals),
+            progress=stack.enter_context(asked.report(refusals)),
             checkpoint=checkpointer,
             checkpoint_every=math.inf if every is None else every,
             checkpoint_updates=(kept and kept.updates) or 0,

@@ -44,21 +44,24 @@ def train(
     model: AnyModel,
     data: AnyData,
     *,
-    until: Until | None = None,
-    discipline: Discipline | None = None,
-    mode: Mode | None = None,
-    rule: Rule | None = None,
-    staleness: Policy | None = None,
-    threads: int | str | None = None,
-    batch_size: int | None = None,
+    label: str | None = None,
+    columns: Any = None,
+    validation: Any = None,
     seed: int = 0,
     init: str | ArrayLike | Init = "he",
-    validation: Any = None,
+    until: Until | None = None,
+    rule: Rule | None = None,
+    batch_size: int | None = None,
+    threads: int | str | None = None,
+    progress: bool = False,
     observe: Observe | Callable[[Progress], object] | None = None,
     checkpoint: str | os.PathLike[str] | resuming.Kept | Checkpoint | None = None,
     resume: resuming.Resume | None = None,
     cluster: Cluster | None = None,
-    **more: Any,
+    discipline: Discipline | None = None,
+    staleness: Policy | None = None,
+    mode: Mode | None = None,
+    **old: Any,
 ) -> TrainResult:
     """Train ``model`` on ``data`` with native threads that never take the GIL.
 
@@ -68,82 +71,55 @@ def train(
 
         result = lsh.train(lsh.models.dlrm(), frame, label="clicked")    # a DataFrame, or "logs/*.parquet"
 
-    Every batch is a function of ``seed`` and its number alone, so one thread gives the same bits
-    under every discipline. Ctrl-C stops all threads and returns the state reached, with
-    ``reason == "interrupted"``. What each argument means beside each of the others is in
-    docs/training.md, what does not go together in docs/combinations.md.
+    docs/training.md says what each argument means beside the others, docs/combinations.md what does
+    not go together. Ctrl-C returns the state reached, with ``reason == "interrupted"``.
 
-    Args:
-        model: from :mod:`leashed.models`; ``models.external`` takes a gradient of your own. One
-            that reads tables takes a ``ClickDataset`` or a ``ClickSplit``.
-        data: the training set. A ``Split`` brings its test set as ``validation``; a pair of arrays
-            goes through ``Dataset.from_arrays``, of a matrix in CSR form and an array through
-            ``SparseDataset.from_csr``; for ``models.external`` x and y may be any numbers. A
-            ``leashed.stream.Stream`` or ``SparseStream`` is read while it is trained on. A DataFrame, or
-            what else has ``__arrow_c_stream__``, or the path of Parquet or CSV files goes through
-            ``stream.table``, with ``label=`` or ``columns=``: into memory, files for models of clicks as
-            a stream.
-        until: ``leashed.until(...)``: when to stop. Default of models of clicks, graphs over tables
-            with one output and the loss ``log_loss``: after one epoch. Other models are to be told.
-        discipline: how threads share the parameters, of ``leashed.disciplines``. Default:
-            ``Leashed()``.
-        mode: of ``leashed.modes``, in place of a discipline: the threads are the workers of a parameter
-            server, or peers, and the mode says who waits for whom and what becomes of a gradient
-            (docs/modes.md). ``result.mode`` has what it decided.
-        rule: the update rule, from ``leashed.rules``. Default: ``SGD(lr=0.05)``, of models of clicks
-            ``Adagrad(lr=0.02)``.
-        staleness: what a gradient is multiplied by for its staleness, from ``leashed.staleness``.
-            Default: ``none()``. With ``Sequential`` and ``Synchronous`` staleness is always 0.
-        threads: worker threads. Default: the processors this process may use (1 with
-            ``Sequential``). ``"auto"``: as many as train fastest here, which is tried first, on copies;
-            the run has the same bits as with the number, which ``result.config["threads"]`` tells.
-        batch_size: examples per gradient, at most all there are; of a stream fewer than 2³¹. Default:
-            that of the run to ``resume``; else 64, or all examples of data in memory where they are
-            fewer, but of a model of clicks that is not told ``until`` either, of data in memory, so
-            few that the epoch has 2,000 batches (at least 1; 64 where it has ``BatchNorm`` or
-            ``DataNorm``). ``result.config["batch_size"]`` tells.
+    What is trained:
+        model: from :mod:`leashed.models`; ``models.external`` takes a gradient of your own.
+        data: a set of :mod:`leashed.datasets`, a pair of arrays, a DataFrame or what else has
+            ``__arrow_c_stream__``, the path of Parquet or CSV files, or a ``leashed.stream``, which is
+            read meanwhile. A ``Split`` brings its test set as ``validation``.
+        label: of a DataFrame or files, the column that is to be predicted.
+        columns: of these, what each column becomes, as of ``stream.table``. Default: what
+            ``stream.infer`` finds.
+        validation: a set like ``data`` that is evaluated beside it.
         seed: of the initial parameters and of the batches, from 0.
-        init: ``"he"``, ``"glorot"``, ``"normal"`` (see ``Model.init``) or parameters, float32 [d]; of a
-            model that reads tables ``lsh.Init(parameters, tables=...)``, with the tables that are
-            trained where they are. Default: He's, and new tables with ``rule``, ``staleness`` and
-            ``seed``.
-        validation: a data set, or a pair of arrays as of ``data``, evaluated for accuracy, without
-            weights, beside the training set, and where the model gives one logit for two labels for
-            AUC and normalised entropy.
-        observe: a function that is called with a ``Progress`` after every evaluation, or
-            ``lsh.Observe(progress, every=..., metrics=..., record=...)``: how often in seconds,
+        init: ``"he"``, ``"glorot"``, ``"normal"``, or parameters, float32 [d]; of a model that reads
+            tables ``lsh.Init(parameters, tables=...)``.
+
+    How, and until when:
+        until: ``lsh.until(...)``. Default of models of clicks: one epoch; others are to be told.
+        rule: of ``leashed.rules``. Default: ``SGD(lr=0.05)``, of models of clicks ``Adagrad(lr=0.02)``.
+        batch_size: examples per gradient. Default: 64, or fewer (docs/training.md).
+        threads: default: the processors this process may use. ``"auto"``: as many as train fastest.
+
+    What is seen and kept:
+        progress: ``True``: a bar with loss, EPS and AUC, where there is a terminal.
+        observe: called with a ``Progress`` after every evaluation; or ``lsh.Observe(...)``, also with
             progressive validation, and a record for ``leashed.replay``.
-        checkpoint: a file, or of a model that reads tables a folder, that takes the state at the end of
-            the run; ``lsh.Checkpoint(path, every=..., updates=..., incremental=...)`` while it goes on.
-            Written beside the old one, flushed, renamed; a RuntimeWarning where that fails, or
-            parameters are not finite.
-        resume: such a file or folder to go on from, with the same model, data, rule, staleness policy,
-            seed and batch size, and the same mode, if any. One thread gives the same bits as without
-            the interruption. ``init`` is not used, but for tables. Stop rules count updates and epochs
-            from the run's beginning, seconds from now, and so do the result's ``updates``; everything
-            else in it is from now.
-        cluster: the run in which this process is one of several trainers, from
-            ``leashed.cluster.join(sync=...)``, which says how parameters are kept in sync
-            (docs/cluster.md). Its master hands out the batches of ``until.epochs``, each to one trainer;
-            the other stop rules are this trainer's own.
-        **more: ``label``, the column of a table that is to be predicted, or ``columns``, what each of its
-            columns becomes, as of ``stream.table``. And arguments of before that are a part of these by
-            now, with a DeprecationWarning: ``tables``, ``term``, ``progress``, ``evaluate_every``,
-            ``metrics``, ``record``, ``checkpoint_every``, ``checkpoint_updates``, ``incremental``, ``sync``.
+        checkpoint: a file (of a model with tables a folder) for the state at the end;
+            ``lsh.Checkpoint(path, every=..., updates=...)`` while it goes on.
+        resume: such a file or folder to go on from, with the same arguments.
+
+    For clusters and research:
+        cluster: in which this process is a trainer, of ``leashed.cluster.join(sync=...)``.
+        discipline: how threads share parameters, of ``leashed.disciplines``. Default: ``Leashed()``.
+        staleness: what a stale gradient counts, of ``leashed.staleness``. Default: ``none()``.
+        mode: of ``leashed.modes``, in place of a discipline: the threads are the workers of a
+            parameter server, or peers.
+        **old: arguments that are a part of one of these by now, with a DeprecationWarning.
 
     Returns:
-        A ``TrainResult``; in a cluster, of this trainer. One ``RuntimeWarning`` with the remedy tells
-        where it crashed, or where the loss of a new model began above ten times that of chance
-        (with the losses ``"softmax"``, ``"log_loss"`` and ``"hinge"``); another one where a model
-        reads as a sequence a feature that has a name and one id a row.
+        A ``TrainResult``. One ``RuntimeWarning`` with the remedy tells where it crashed, or began badly.
 
     Raises:
-        TypeError, ValueError: an argument is wrong, the file to resume from is damaged, of a newer
-            version or of another run, or what is to go together has other columns; the message names
-            it. No thread has started.
-        OSError: a checkpoint cannot be read, or could not be written; or a record cannot; or the
-            cluster's master cannot be reached.
+        TypeError, ValueError: an argument is wrong; the message names it. No thread has started.
+        OSError: a file cannot be read or written, or the cluster's master cannot be reached.
     """
+    tables = {"label": label, "columns": columns}
+    old |= {name: value for name, value in tables.items() if value is not None}
+    if progress is not False:
+        old["progress"] = progress
     return run(
         request.of(
             model,
@@ -162,6 +138,6 @@ def train(
             checkpoint=checkpoint,
             resume=resume,
             cluster=cluster,
-            old=more,
+            old=old,
         )
     )

@@ -13,7 +13,15 @@ from numpy.typing import NDArray
 
 from leashed.metrics import Scored
 from leashed.training.histogram import Histogram, octaves
-from leashed.training.plots.style import COLOURS, PLAIN, maybe_log, shares, style
+from leashed.training.plots.style import (
+    COLOURS,
+    PLAIN,
+    finish,
+    maybe_log,
+    shares,
+    staleness_end,
+    style,
+)
 
 _BLUE, _ORANGE = COLOURS["LSH_ps∞"], COLOURS["HOG"]
 _SIZE = (4.5, 3.0)  # inches, of a panel
@@ -75,7 +83,7 @@ def draw_run(run: Series, title: str) -> Figure:
         for axes in places[len(panels) :]:
             axes.set_axis_off()
         figure.suptitle(title)
-    return figure
+        return finish(figure)
 
 
 def _over_time(axes: Axes, **labels: Any) -> None:
@@ -139,19 +147,29 @@ def _scored_entropy(axes: Axes, run: Series) -> None:
 
 
 def _throughput(axes: Axes, run: Series) -> None:
-    axes.plot(run.seconds[1:], run.eps[1:], color=_BLUE, drawstyle="steps-pre")
+    # Each interval at its rate, the first from the beginning on.
+    rates = np.concatenate([run.eps[1:2], run.eps[1:]])
+    axes.plot(run.seconds[: rates.size], rates, color=_BLUE, drawstyle="steps-pre")
     _over_time(axes, title="Throughput", ylabel="examples per second")
     axes.set_ylim(bottom=0.0)
 
 
 def _staleness(axes: Axes, run: Series) -> None:
     share = shares(run.staleness)
-    axes.bar(np.arange(share.size), 100.0 * share, color=_BLUE, width=0.9)
+    if run.staleness.total:
+        axes.bar(np.arange(share.size), 100.0 * share, color=_BLUE, width=0.9)
+    end, beyond = staleness_end(run.staleness)
+    if beyond:
+        told = f"▶ {beyond:,} beyond, to {run.staleness.max():,}"
+        axes.text(
+            0.99, 0.98, told, transform=axes.transAxes, ha="right", va="top", fontsize="x-small"
+        )
+    mean = run.staleness.mean()
     axes.set(
-        title=f"Staleness (mean {run.staleness.mean():.2f})",
+        title="Staleness" if math.isnan(mean) else f"Staleness (mean {mean:.2f})",
         xlabel="τ [updates]",
         ylabel="share of the updates [%]",
-        xlim=(-0.6, max(4.0, _upper(run.staleness)) + 0.6),
+        xlim=(-0.6, max(4.0, end) + 0.6),
     )
 
 
@@ -168,8 +186,3 @@ def _row_staleness(axes: Axes, run: Series) -> None:
     )
     if share.size > 5:
         axes.tick_params("x", labelrotation=60.0)
-
-
-def _upper(histogram: Histogram) -> float:
-    upper = histogram.quantile(0.999)
-    return 0.0 if math.isnan(upper) else upper

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter
 from numpy.typing import NDArray
 
+from leashed.base.table import number
 from leashed.training.histogram import Histogram
 
 COLOURS = {
@@ -164,6 +166,124 @@ def side_labels(axes: Axes, heights: dict[str, float]) -> None:
             va="center",
             arrowprops={"arrowstyle": "-", "color": "#999999", "linewidth": 0.6},
         )
+
+
+_FEWEST = 5  # values, of fewer none is an outlier
+_SHARE = 0.1  # of the values, at most, that are outliers
+_FAR = 6.0  # interquartile ranges from the quartiles on, where they begin
+_STRETCHED = 5.0  # times, from which an axis is held
+_BEYOND = "beyond"
+
+
+def finish(figure: Figure) -> Figure:
+    """To be called when all is drawn: a point without neighbours, through which no line goes, gets a
+    dot; a panel without anything says so; and an axis that a few values would stretch is held at the
+    others, and tells how many are beyond.
+    """
+    for axes in figure.axes:
+        if not axes.axison:
+            continue
+        for line in axes.lines:
+            _dot(line)
+        if not _has_anything(axes):
+            told: Any = {
+                "transform": axes.transAxes,
+                "ha": "center",
+                "va": "center",
+                "color": "#777777",
+            }
+            axes.text(0.5, 0.5, "nothing was measured", **told)
+        _hold(axes)
+    return figure
+
+
+def _dot(line: Line2D) -> None:
+    x, y = (np.asarray(values, np.float64) for values in line.get_data())
+    known = np.isfinite(x) & np.isfinite(y)
+    if line.get_marker() not in {"None", None, "", " "} or not known.any():
+        return
+    beside = np.zeros(known.size, np.bool_)
+    beside[1:] |= known[:-1]
+    beside[:-1] |= known[1:]
+    alone = np.flatnonzero(known & ~beside)
+    if np.ptp(x[known]) == 0.0 and np.ptp(y[known]) == 0.0:
+        alone = np.flatnonzero(known)[:1]
+    if alone.size:
+        line.set(marker="o", markersize=4.0, markevery=alone.tolist())
+
+
+def _has_anything(axes: Axes) -> bool:
+    drawn = any(values.size for values in _heights(axes))
+    return bool(drawn or axes.patches or axes.collections or axes.images or axes.texts)
+
+
+def _heights(axes: Axes) -> Iterator[NDArray[np.float64]]:
+    """Of what lines go through, where it is known."""
+    for line in axes.lines:
+        if line.get_transform() == axes.transData:
+            values = np.asarray(line.get_ydata(), np.float64)
+            yield values[np.isfinite(values)]
+
+
+def _hold(axes: Axes) -> None:
+    """Of panels that share the axis all together."""
+    together = axes.get_shared_y_axes().get_siblings(axes)
+    if any(text.get_gid() == _BEYOND for each in together for text in each.texts):
+        return
+    log = axes.get_yscale() == "log"
+    values = np.concatenate([np.empty(0), *(v for each in together for v in _heights(each))])
+    values = values[values > 0.0] if log else values
+    ends = held(np.log10(values) if log else values)
+    if ends is None:
+        return
+    low, high = (10.0**end if log else end for end in ends)
+    from_zero = not log and axes.get_ylim()[0] == 0.0 <= low
+    for beyond, mark, at, worst in (
+        (values[values > high], "▲", 0.98, values.max()),
+        (values[values < low], "▼", 0.02, values.min()),
+    ):
+        if beyond.size:
+            axes.text(
+                0.99,
+                at,
+                f"{mark} {beyond.size} beyond, to {number(float(worst))}",
+                transform=axes.transAxes,
+                ha="right",
+                va="top" if beyond[0] > high else "bottom",
+                fontsize="x-small",
+                color="#555555",
+                gid=_BEYOND,
+            )
+    axes.set_ylim(0.0 if from_zero else low, high)
+
+
+def held(values: NDArray[np.float64]) -> tuple[float, float] | None:
+    """The ends of an axis that a few outliers would stretch, with room beside the other values; None:
+    it is not stretched.
+    """
+    if values.size < _FEWEST:
+        return None
+    first, third = np.quantile(values, (0.25, 0.75))
+    spread = _FAR * max(third - first, 1e-3 * abs(third), 1e-12)
+    near = values[(values >= first - spread) & (values <= third + spread)]
+    few = values.size - near.size <= max(2.0, _SHARE * values.size)
+    room = max(0.05 * float(np.ptp(near)), 1e-3 * abs(float(near.max())), 1e-12)
+    low, high = float(near.min()) - room, float(near.max()) + room
+    if not few or near.size == values.size or np.ptp(values) <= _STRETCHED * (high - low):
+        return None
+    return low, high
+
+
+def staleness_end(histogram: Histogram) -> tuple[float, int]:
+    """Where an axis of staleness ends, and how many counts lie beyond: few, where one or some would
+    stretch it.
+    """
+    counts = np.asarray(histogram.counts)
+    beyond = counts.sum() - np.cumsum(counts)  # after each
+    end = int(np.argmax(beyond <= max(1.0, 0.005 * counts.sum()))) if counts.size else 0
+    if histogram.max() <= 2 * max(end, 2):
+        return float(histogram.max()), 0
+    return float(end), int(beyond[end])
 
 
 def shares(histogram: Histogram) -> NDArray[np.float64]:

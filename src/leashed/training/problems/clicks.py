@@ -21,6 +21,7 @@ from leashed.stream.batches import is_parquet
 from leashed.training.problems.files import FileWords, expanded, stream_of
 
 __all__ = [
+    "GROUP",
     "MODELS",
     "WORD",
     "ClickWords",
@@ -51,7 +52,7 @@ MODELS: dict[str, Callable[[int | None], Graph]] = {
 WORD = "clicks"
 """What ``--data`` calls the generator."""
 
-_GROUP = "models of clicks"
+GROUP = "models of clicks"
 _TEST_SHARE = 5  # one row of so many of a file is kept for testing
 _CARDINALITY = 100_000  # of every feature that is generated
 _MEBIBYTE = 2**20
@@ -62,18 +63,18 @@ class ClickWords(FileWords):
     """What is asked of models of clicks."""
 
     rows: int | None = option(
-        None, "training rows that are generated (default: 100000)", group=_GROUP
+        None, "training rows that are generated (default: 100000)", group=GROUP
     )
     table_mib: float | None = option(
         None,
         "memory of each table that grows, in MiB: those of ids from a file (default: 16)",
-        group=_GROUP,
+        group=GROUP,
     )
     admit_after: int | None = option(
-        None, "updates that have an id before it gets a row (default: 1)", group=_GROUP
+        None, "updates that have an id before it gets a row (default: 1)", group=GROUP
     )
     evict: str | None = option(
-        None, "rows that make room (default: none do)", group=_GROUP, choices=("age", "norm")
+        None, "rows that make room (default: none do)", group=GROUP, choices=("age", "norm")
     )
 
 

@@ -20,8 +20,18 @@ from leashed.datasets.text import CRITEO
 from leashed.stream import SparseStream, Stream
 from leashed.stream.batches import is_parquet, separator_of
 
-__all__ = ["FileWords", "existing", "expanded", "parts_of", "read_for", "stream_of"]
+__all__ = [
+    "FILES",
+    "WHAT",
+    "FileWords",
+    "existing",
+    "expanded",
+    "parts_of",
+    "read_for",
+    "stream_of",
+]
 
+WHAT = "what is trained, and on what"
 FILES = "files of clicks and of sparse rows"
 
 _PART = 65_536  # rows that are in memory at once, where not all are
@@ -35,6 +45,7 @@ class FileWords:
         None,
         "folder with the four IDX files of MNIST or Fashion-MNIST, plain or .gz, or a file of rows "
         "(default: synthetic digits)",
+        group=WHAT,
         metavar="PATH",
     )
     model: str = option("mlp", "")
@@ -77,10 +88,10 @@ class FileWords:
     test: str | None = option(
         None,
         "rows to test (default: the last fifth of --data; with --stream none)",
-        group="models of sparse rows",
+        group=FILES,
         metavar="FILE",
     )
-    seed: int = option(0, "of the parameters, of batches, and of what is generated")
+    seed: int = option(0, "of the parameters, of batches, and of what is generated", group=WHAT)
 
 
 def existing(path: str | os.PathLike[str]) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 from leashed import models
@@ -13,10 +13,19 @@ from leashed.models.graphs import Graph
 from leashed.models.network import Model
 from leashed.training.problems import clicks, files, sparse
 from leashed.training.problems.clicks import ClickWords
+from leashed.training.problems.files import FILES, WHAT
 from leashed.training.problems.sparse import SparseWords
 from leashed.training.spelled import data_of
 
-__all__ = ["MODELS", "NETWORKS", "Problem", "ProblemWords", "build_model", "problem_of"]
+__all__ = [
+    "MODELS",
+    "NETWORKS",
+    "Problem",
+    "ProblemWords",
+    "build_model",
+    "problem_of",
+    "strange_to",
+]
 
 NETWORKS = ("mlp", "cnn", "lenet")
 MODELS = (*NETWORKS, *clicks.MODELS, *sparse.MODELS)
@@ -40,7 +49,21 @@ class Problem(NamedTuple):
 class ProblemWords(SparseWords, ClickWords):
     """What ``problem_of`` reads."""
 
-    model: str = option("mlp", "what is trained", choices=MODELS)
+    model: str = option(
+        "mlp", f"one of {', '.join(MODELS)}", choices=MODELS, group=WHAT, metavar="NAME"
+    )
+
+
+def strange_to(model: str | None) -> tuple[str, ...]:
+    """The options that only other kinds of models take; None: those that only some kinds do."""
+    groups = {clicks.GROUP, sparse.GROUP, FILES}
+    only_clicks = ["label", "days"]
+    if model in clicks.MODELS:
+        groups, only_clicks = {sparse.GROUP}, []
+    elif model in sparse.MODELS:
+        groups = {clicks.GROUP}
+    strange = [item.name for item in fields(ProblemWords) if item.metadata.get("group") in groups]
+    return tuple(dict.fromkeys([*strange, *only_clicks]))
 
 
 def problem_of(words: ProblemWords) -> Problem:

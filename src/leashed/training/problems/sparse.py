@@ -23,6 +23,7 @@ from leashed.training.problems.files import FileWords, existing
 
 __all__ = [
     "FORMATS",
+    "GROUP",
     "MODELS",
     "Rows",
     "SparseWords",
@@ -59,7 +60,7 @@ _ENDINGS = {
     ".csv": "criteo",
 }
 _PACKED = (".gz", ".zst")
-_GROUP = "models of sparse rows"
+GROUP = "models of sparse rows"
 _TEST_SHARE = 5  # one row of so many is kept for testing
 _BITS = 18
 
@@ -90,25 +91,25 @@ class SparseWords(FileWords):
         None,
         "of the files (default: csv with --schema, else by their names' ends: .svm, .libsvm; .ffm; "
         ".tsv, .csv of Criteo's)",
-        group=_GROUP,
+        group=GROUP,
         choices=FORMATS,
     )
     features: int | None = option(
         None,
         "libsvm with --stream: columns there are (default: as many as the files have, which are "
         "read once before for that)",
-        group=_GROUP,
+        group=GROUP,
         metavar="N",
     )
-    zero_based: bool = option(False, "libsvm: columns are numbered from 0, not 1", group=_GROUP)
+    zero_based: bool = option(False, "libsvm: columns are numbered from 0, not 1", group=GROUP)
     hash_bits: int | None = option(
         None,
         f"of Criteo's files and CSV: ids go into 2^B columns (default: {_BITS})",
-        group=_GROUP,
+        group=GROUP,
         metavar="B",
     )
-    factors: int | None = option(None, "of fm (default: 8), ffm (4)", group=_GROUP, metavar="K")
-    l2: float | None = option(None, "penalty λ (default: 0)", group=_GROUP)
+    factors: int | None = option(None, "of fm (default: 8), ffm (4)", group=GROUP, metavar="K")
+    l2: float | None = option(None, "penalty λ (default: 0)", group=GROUP)
 
 
 def format_of(path: Path, given: str | None, schema: str | None) -> str:
