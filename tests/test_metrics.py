@@ -199,7 +199,7 @@ def test_threads_have_streams_of_their_own_at_once():
         (([0.5, math.nan], [0, 1]), ValueError, r"\w+\[1\] is NaN"),
         (([0.5], [0, 1]), ValueError, "labels must have one value for each score"),
         (([], []), ValueError, "labels must have one value for each score, at least 1"),
-        (([[0.5]], [0]), ValueError, r"must have shape \[n\]"),
+        (([[0.5, 0.5]], [0]), ValueError, r"must have shape \[n\]"),
         (([0.5, 0.5], [0, 2]), ValueError, r"labels\[1\] is 2"),
         (([0.5, 0.5], [0, 0.5]), ValueError, r"labels\[1\] is 0\.5"),
         (([0.5, 0.5], [0, math.nan]), ValueError, r"labels\[1\] is nan"),
