@@ -102,11 +102,13 @@ def test_days_go_on_with_the_columns_that_they_had(
     renamed = tmp_path / "renamed.json"
     renamed.write_text(json.dumps({**SCHEMA, "columns": {**columns, "town": city}}))
     other.write_text(Path(rows).read_text())
+    towns = tmp_path / "towns.csv"
+    towns.write_text(Path(rows).read_text().replace("city", "town", 1))
     for folder in ("same", "swapped"):
         assert train("--days", rows, "--schema", schema, "--checkpoint", tmp_path / folder) == 0
     days, same = ["--days", rows, other, "--checkpoint"], tmp_path / "same"
     capsys.readouterr()
-    assert train(*days, same, "--schema", renamed) == 2
+    assert train("--days", rows, towns, "--checkpoint", same, "--schema", renamed) == 2
     assert "city" in capsys.readouterr().err
     assert train(*days, same, "--schema", schema) == 0
     assert train(*days, tmp_path / "swapped", "--schema", swapped) == 0
