@@ -186,7 +186,7 @@ def test_what_is_no_argument(call: Any, message: str) -> None:
         (lambda: lsh.Observe(every=0), ValueError, r"observe\.every must be greater than 0"),
         (lambda: lsh.Observe(every=math.nan), ValueError, r"observe\.every must be finite"),
         (lambda: lsh.Observe(every="1s"), TypeError, r"observe\.every must be a number"),
-        (lambda: lsh.Observe(True), TypeError, "progress must be callable"),
+        (lambda: lsh.Observe(1), TypeError, "progress must be callable"),
         (lambda: lsh.Checkpoint("x", every=0), ValueError, r"checkpoint\.every must be greater"),
         (
             lambda: lsh.Checkpoint("x", updates=0),
