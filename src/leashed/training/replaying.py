@@ -247,6 +247,8 @@ def replay(
         _check_isa(found)
         model = _model(found, model)
         given = _data(found, model, data)
+        if not isinstance(given, Streamed):
+            checks.whole("batch_size", found.config["batch_size"], maximum=len(given))
         if inspect is not None:
             _chosen(model, inspect)
         theta, resumed = _start(native.start, model.dimension, found)
@@ -318,12 +320,23 @@ def _model(found: recordings.Header, given: AnyModel | None) -> AnyModel:
 
 
 def _check_tables(model: AnyModel, found: recordings.Header) -> None:
-    reads = [spec.name for spec in model.tables] if isinstance(model, (Graph, External)) else []
+    """Before one is made, of whatever size."""
+    remedy = "use an unaltered copy, and give the model of then"
+    specs = model.tables if isinstance(model, (Graph, External)) else ()
+    reads = [spec.name for spec in specs]
     if reads != list(found.tables):
         raise ValueError(
             f"its tables are {', '.join(found.tables) or 'none'}, but model {model.name} reads "
-            f"{', '.join(reads) or 'none'}; use an unaltered copy, and give the model of then"
+            f"{', '.join(reads) or 'none'}; {remedy}"
         )
+    for spec in specs:
+        size = {"dim": spec.dim, "rows": spec.rows}
+        told = {key: found.tables[spec.name].get(key, value) for key, value in size.items()}
+        if told != size:
+            raise ValueError(
+                f"its table {spec.name!r} has dim {told['dim']} and rows {told['rows']}, but model "
+                f"{model.name} reads dim {spec.dim} and rows {spec.rows}; {remedy}"
+            )
 
 
 def _data(found: recordings.Header, model: AnyModel, data: Any) -> Any:
