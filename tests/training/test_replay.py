@@ -620,11 +620,17 @@ def test_the_command_line_reads_what_train_reads(
         assert cli.main([*recorded, "--threads", "2", "--record", str(trace)]) == 0
         assert cli.main(["replay", str(trace), *words]) == 0
         assert "the recorded one, bit for bit" in capsys.readouterr().out
+    recorded = ["train", *linear, "--data", str(rows), "--epochs", "1", "--stream"]
+    assert cli.main([*recorded, "--record", str(trace)]) == 0
+    capsys.readouterr()
+    assert cli.main(["replay", str(trace), "--data", str(rows)]) == 2
+    assert "rows.svm, a stream, and data is rows.svm, read whole" in capsys.readouterr().err
     recorded = ["train", *linear, "--data", str(rows), "--epochs", "1", "--record", str(trace)]
     assert cli.main(recorded) == 0
     for wrong, message in [
         ([], "--model logistic_regression takes --data FILE of sparse rows"),
         (["--data", str(rows), "--test", str(rows)], "48 examples with the fingerprint"),
+        (["--data", str(rows), "--stream"], "rows.svm, a stream; give it as then"),
         (["--days", str(clicks)], "--days goes without --record"),
     ]:
         assert cli.main(["replay", str(trace), *wrong]) == 2

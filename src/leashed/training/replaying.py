@@ -341,25 +341,29 @@ def _check_tables(model: AnyModel, found: recordings.Header) -> None:
 
 def _data(found: recordings.Header, model: AnyModel, data: Any) -> Any:
     then = found.data
+    streamed = found.config["examples"] is None
+    size = "a stream" if streamed else f"{then['examples']} examples"
+    was = f"its data was {then['name']}, {size}"
     if data is None:
         data = known.synthetic_digits()
         if recordings.fingerprint(data.train) != then["fingerprint"]:
-            raise ValueError(
-                f"its data was {then['name']}, {then['examples']} examples; give the same as data"
-            )
+            raise ValueError(f"{was}; give the same as data")
     columns = Columns.from_json(found.config.get("columns", {}))
     given, _ = sets_of(model, data, None, columns)
     columns.agreed(columns_of(model, given), "data", "of the run")
     now = recordings.fingerprint(given)
     if now == then["fingerprint"]:
         return given
+    if isinstance(given, Streamed) != streamed:
+        how = "read whole" if streamed else "a stream"
+        raise ValueError(f"{was}, and data is {given.name}, {how}; give it as then")
     difference = (
-        f"of files of other names, sizes or order than those of {given.name}, or not of files"
-        if isinstance(given, Streamed)
-        else f"{then['examples']} examples with the fingerprint {then['fingerprint'][:12]}; data is "
-        f"{given.name}, {len(given)} examples with {now[:12]}"
+        f" of files of other names, sizes or order than those of {given.name}"
+        if streamed
+        else f" with the fingerprint {then['fingerprint'][:12]}; data is {given.name}, "
+        f"{len(given)} examples with {now[:12]}"
     )
-    raise ValueError(f"its data was {then['name']}, {difference}; give the same")
+    raise ValueError(f"{was}{difference}; give the same")
 
 
 def _check_isa(found: recordings.Header) -> None:
