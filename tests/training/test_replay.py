@@ -21,6 +21,7 @@ from interrupting import interrupt_after, require_an_early_end
 import leashed as lsh
 from leashed import Dataset, Discipline, SparseDataset, TrainResult, _core, cli, staleness
 from leashed.datasets import write_idx
+from leashed.training import recordings
 
 MODEL = lsh.models.mlp(784, [64], 10)
 ROOT = Path(__file__).parents[2]
@@ -404,6 +405,40 @@ def test_a_changed_byte_is_refused(trace: Path, digits: Dataset) -> None:
         lsh.replay(trace, MODEL, digits)
 
 
+@pytest.mark.parametrize(
+    ("part", "key", "value", "message"),
+    [
+        ("config", "threads", 10**6, "threads must be at most 1024"),
+        ("config", "threads", "2", "lacks or has a wrong threads must be a whole number"),
+        ("config", "batch_size", 10**12, r"batch_size must be at most \d+"),
+        ("config", "seed", -1, "seed must be at least 0"),
+        ("config", "isa", None, "lacks or has a wrong 'isa'"),
+        ("data", "fingerprint", None, "lacks or has a wrong 'fingerprint'"),
+        ("start", "vectors", None, "lacks or has a wrong 'vectors'"),
+    ],
+)
+def test_a_header_of_what_no_run_has_is_refused_by_name(
+    part: str, key: str, value: Any, message: str, trace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is made of such a size; None: without it."""
+    data = lsh.datasets.synthetic_digits(300).train
+    model = lsh.models.logistic_regression(784, 10)
+    lsh.train(
+        model,
+        data,
+        until=lsh.until(updates=3),
+        threads=1,
+        discipline=lsh.Synchronous(),
+        observe=lsh.Observe(record=trace),
+    )
+    told = json.loads(lsh._core.Trace(str(trace)).header)
+    told[part] = {k: v for k, v in {**told[part], key: value}.items() if v is not None}
+    read = recordings.header
+    monkeypatch.setattr(recordings, "header", lambda _: read(json.dumps(told).encode()))
+    with pytest.raises(ValueError, match=rf"cannot replay .*run\.trace: .*{message}"):
+        lsh.replay(trace, model, data)
+
+
 def test_a_newer_version_is_refused() -> None:
     with pytest.raises(ValueError, match="version is 3, this release reads 2; upgrade"):
         lsh.recordings.header(json.dumps({"format": "leashed.trace", "version": 3}).encode())
@@ -585,11 +620,17 @@ def test_the_command_line_reads_what_train_reads(
         assert cli.main([*recorded, "--threads", "2", "--record", str(trace)]) == 0
         assert cli.main(["replay", str(trace), *words]) == 0
         assert "the recorded one, bit for bit" in capsys.readouterr().out
+    recorded = ["train", *linear, "--data", str(rows), "--epochs", "1", "--stream"]
+    assert cli.main([*recorded, "--record", str(trace)]) == 0
+    capsys.readouterr()
+    assert cli.main(["replay", str(trace), "--data", str(rows)]) == 2
+    assert "rows.svm, a stream, and data is rows.svm, read whole" in capsys.readouterr().err
     recorded = ["train", *linear, "--data", str(rows), "--epochs", "1", "--record", str(trace)]
     assert cli.main(recorded) == 0
     for wrong, message in [
         ([], "--model logistic_regression takes --data FILE of sparse rows"),
         (["--data", str(rows), "--test", str(rows)], "48 examples with the fingerprint"),
+        (["--data", str(rows), "--stream"], "rows.svm, a stream; give it as then"),
         (["--days", str(clicks)], "--days goes without --record"),
     ]:
         assert cli.main(["replay", str(trace), *wrong]) == 2

@@ -309,6 +309,9 @@ def test_a_header_without_what_tables_are_made_from_is_refused_by_name(
     for others in ({}, {"x": told}, {**good.tables, "x": told}):
         names, reads = ", ".join(others) or "none", ", ".join(good.tables)
         wrong.append((others, f"its tables are {names}, but model .* reads {reads};"))
+    for key, value in (("dim", 1), ("rows", ROWS + 1)):
+        other = {**good.tables, first: {**told, key: value}}
+        wrong.append((other, f"its table '{first}' has dim .* but model .* reads dim"))
     for tables_, message in wrong:
         header = good._replace(tables=tables_)
         monkeypatch.setattr(recordings, "header", lambda _, header=header: header)

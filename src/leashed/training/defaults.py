@@ -1,4 +1,4 @@
-"""The rule, the batches and the end of a training that is told none.
+"""The rule, the batches and the end of a training that is told none; and how much it may be told.
 
 Models of clicks have their own. Most of their ids come seldom: by SGD's one step for all, a row that
 comes ten times has hardly moved when one that comes a thousand times has moved enough; Adagrad's
@@ -13,10 +13,21 @@ from leashed.models.graphs import Graph
 from leashed.rules import SGD, Adagrad
 from leashed.stopping import Until
 
-__all__ = ["BATCH_SIZE", "LEAST_UPDATES", "batch_size", "end", "is_of_clicks", "rule"]
+__all__ = [
+    "BATCH_SIZE",
+    "LEAST_UPDATES",
+    "MAX_SEED",
+    "MAX_THREADS",
+    "batch_size",
+    "end",
+    "is_of_clicks",
+    "rule",
+]
 
 BATCH_SIZE = 64
 LEAST_UPDATES = 2000
+MAX_THREADS = 1024
+MAX_SEED = 2**63 - 1
 
 
 def is_of_clicks(model: object) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leashed import _core
-from leashed.base import choice
+from leashed.base import checks, choice
 from leashed.datasets import Dataset, SparseDataset
 from leashed.files import model_file
 from leashed.models.external import Description, External, Samples
@@ -23,6 +23,7 @@ from leashed.models.network import Model
 from leashed.models.tables import Initial, Table
 from leashed.rules import Rule
 from leashed.staleness import Policy
+from leashed.training import defaults
 
 __all__ = ["Header", "fingerprint", "header", "new_tables", "opened", "recording"]
 
@@ -216,11 +217,18 @@ def opened(trace: str | os.PathLike[str]) -> tuple[_core.Trace, Header]:
         raise ValueError(f"cannot replay {path}: {error}") from error
 
 
+_READ = {
+    "config": ("discipline", "until", "model", "dimension", "data", "examples", "isa"),
+    "data": ("name", "examples", "fingerprint"),
+    "start": ("resumed", "updates", "batches", "vectors"),
+}
+
+
 def header(text: bytes) -> Header:
     """The header that ``recording`` wrote.
 
     Raises:
-        ValueError: it is none, or of a newer version.
+        ValueError: it is none, of a newer version, or of what no run is.
     """
     try:
         found = json.loads(text)
@@ -232,7 +240,7 @@ def header(text: bytes) -> Header:
                 "upgrade leashed"
             )
         mode = "mode" in found
-        return Header(
+        made = Header(
             model_file.described(found["model"]),
             found["data"],
             choice.from_json(found["mode" if mode else "discipline"]),
@@ -241,9 +249,17 @@ def header(text: bytes) -> Header:
             choice.from_json(found["staleness"]),
             found["start"],
             found["config"],
-            found.get("tables", {}),
+            {name: {**one} for name, one in found.get("tables", {}).items()},
         )
+        for part, keys in _READ.items():
+            for key in keys:
+                found[part][key]  # says which is missing
+        config = found["config"]
+        checks.whole("threads", config["threads"], maximum=defaults.MAX_THREADS)
+        checks.size("batch_size", config["batch_size"])
+        checks.whole("seed", config["seed"], 0, defaults.MAX_SEED)
+        return made
     except json.JSONDecodeError as error:
         raise ValueError("its header is cut off") from error
-    except (KeyError, TypeError) as error:
+    except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(f"its header lacks or has a wrong {error}") from error

@@ -247,6 +247,8 @@ def replay(
         _check_isa(found)
         model = _model(found, model)
         given = _data(found, model, data)
+        if not isinstance(given, Streamed):
+            checks.whole("batch_size", found.config["batch_size"], maximum=len(given))
         if inspect is not None:
             _chosen(model, inspect)
         theta, resumed = _start(native.start, model.dimension, found)
@@ -318,35 +320,50 @@ def _model(found: recordings.Header, given: AnyModel | None) -> AnyModel:
 
 
 def _check_tables(model: AnyModel, found: recordings.Header) -> None:
-    reads = [spec.name for spec in model.tables] if isinstance(model, (Graph, External)) else []
+    """Before one is made, of whatever size."""
+    remedy = "use an unaltered copy, and give the model of then"
+    specs = model.tables if isinstance(model, (Graph, External)) else ()
+    reads = [spec.name for spec in specs]
     if reads != list(found.tables):
         raise ValueError(
             f"its tables are {', '.join(found.tables) or 'none'}, but model {model.name} reads "
-            f"{', '.join(reads) or 'none'}; use an unaltered copy, and give the model of then"
+            f"{', '.join(reads) or 'none'}; {remedy}"
         )
+    for spec in specs:
+        size = {"dim": spec.dim, "rows": spec.rows}
+        told = {key: found.tables[spec.name].get(key, value) for key, value in size.items()}
+        if told != size:
+            raise ValueError(
+                f"its table {spec.name!r} has dim {told['dim']} and rows {told['rows']}, but model "
+                f"{model.name} reads dim {spec.dim} and rows {spec.rows}; {remedy}"
+            )
 
 
 def _data(found: recordings.Header, model: AnyModel, data: Any) -> Any:
     then = found.data
+    streamed = found.config["examples"] is None
+    size = "a stream" if streamed else f"{then['examples']} examples"
+    was = f"its data was {then['name']}, {size}"
     if data is None:
         data = known.synthetic_digits()
         if recordings.fingerprint(data.train) != then["fingerprint"]:
-            raise ValueError(
-                f"its data was {then['name']}, {then['examples']} examples; give the same as data"
-            )
+            raise ValueError(f"{was}; give the same as data")
     columns = Columns.from_json(found.config.get("columns", {}))
     given, _ = sets_of(model, data, None, columns)
     columns.agreed(columns_of(model, given), "data", "of the run")
     now = recordings.fingerprint(given)
     if now == then["fingerprint"]:
         return given
+    if isinstance(given, Streamed) != streamed:
+        how = "read whole" if streamed else "a stream"
+        raise ValueError(f"{was}, and data is {given.name}, {how}; give it as then")
     difference = (
-        f"of files of other names, sizes or order than those of {given.name}, or not of files"
-        if isinstance(given, Streamed)
-        else f"{then['examples']} examples with the fingerprint {then['fingerprint'][:12]}; data is "
-        f"{given.name}, {len(given)} examples with {now[:12]}"
+        f" of files of other names, sizes or order than those of {given.name}"
+        if streamed
+        else f" with the fingerprint {then['fingerprint'][:12]}; data is {given.name}, "
+        f"{len(given)} examples with {now[:12]}"
     )
-    raise ValueError(f"its data was {then['name']}, {difference}; give the same")
+    raise ValueError(f"{was}{difference}; give the same")
 
 
 def _check_isa(found: recordings.Header) -> None:

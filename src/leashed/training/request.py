@@ -34,6 +34,7 @@ from leashed.rules import Rule, check_rule
 from leashed.staleness import Policy
 from leashed.stopping import Until
 from leashed.training import abilities, defaults
+from leashed.training.defaults import MAX_SEED, MAX_THREADS
 from leashed.training.options import Checkpoint, Init, Observe, options
 from leashed.training.outcome import progress_of
 from leashed.training.progress import watched
@@ -71,8 +72,6 @@ __all__ = [
 ]
 
 _OF_TABLES = ("label", "columns")  # arguments of data that are a table
-MAX_THREADS = 1024
-MAX_SEED = 2**63 - 1
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
