@@ -8,20 +8,22 @@ import base64
 import html.parser
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from factories import make_result, make_run
+from matplotlib.figure import Figure
 from report.svg import Panel, panels
 
 import leashed as lsh
 from leashed.base.table import Table, fitting, pairs, text
-from leashed.report import days_page, html_page, page, training
+from leashed.report import days_page, figures, html_page, page, training
 from leashed.training.days import Day
 from leashed.training.histogram import Histogram
-from leashed.training.plots.style import held, staleness_end
+from leashed.training.plots.style import finish, held, staleness_end
 from leashed.training.result import TrainResult
 
 
@@ -111,10 +113,30 @@ def test_one_stale_update_stretches_no_axis() -> None:
     counts = np.zeros(1001, np.int64)
     counts[:4] = (500, 300, 150, 49)
     counts[1000] = 1
-    assert staleness_end(Histogram(counts)) == (3.0, 1)
-    assert staleness_end(Histogram(counts[:4])) == (3.0, 0)
+    assert staleness_end(Histogram(counts)) == (4.0, 1)
+    assert staleness_end(Histogram(counts[:4])) == (4.0, 0)
+    counts = np.bincount([0] * 1000 + [3, 200])
+    assert staleness_end(Histogram(counts)) == (4.0, 1)  # 3 is in sight
     found = titled(outlying(staleness=0.0))["Staleness"]
     assert found.inside
+
+
+def test_a_comparison_tells_how_many_updates_are_beyond_its_axis_of_staleness() -> None:
+    run = make_run(more={"staleness": "none"})
+    counts = np.bincount([1] * 1000 + [3, 200])
+    run = replace(run, result=replace(run.result, staleness=Histogram(counts)))
+    axes = Figure().subplots()
+    figures._draw_staleness(axes, [run])
+    assert [told.get_text() for told in axes.texts] == ["▶ 1 beyond, to 200"]
+    assert 3 < axes.get_xlim()[1] < 200
+
+
+def test_an_axis_that_is_held_keeps_what_is_compared_with_in_sight() -> None:
+    axes = Figure().subplots()
+    axes.plot(np.r_[np.tile([1.0, 1.1], 10), 1e6])
+    axes.axhline(7.0)
+    finish(axes.figure)
+    assert 7.0 <= axes.get_ylim()[1] < 100.0
 
 
 def day(number: int, auc: float = math.nan) -> Day:
@@ -286,6 +308,7 @@ def test_facts_fit_a_terminal_of_80_columns() -> None:
     assert max(map(len, told)) <= 80
     assert all(line.startswith(" " * 13) for line in told[2:])
     assert told[0] == "model        dlrm, d = 5"
+    assert pairs([("no value", ""), ("model", "dlrm")], 80) == "no value\nmodel     dlrm"
 
 
 def test_on_a_terminal_tables_fit_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -131,7 +131,9 @@ def test_in_brief_a_run_is_loss_rate_and_the_best_measure_there_is():
 def terminal(monkeypatch):
     """Standard error as a terminal of 80 columns."""
     stream = Terminal()
-    monkeypatch.setattr("leashed.training.progress.sys", SimpleNamespace(stderr=stream))
+    monkeypatch.setattr(
+        "leashed.training.progress.sys", SimpleNamespace(stderr=stream, stdout=io.StringIO())
+    )
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "80")
     return stream
@@ -224,3 +226,15 @@ def test_a_failed_run_leaves_the_terminal_as_it_was(terminal):
     with pytest.raises(RuntimeError):
         fail()
     assert terminal.getvalue().endswith(("\n", "\x1b[?25h"))
+
+
+def test_what_is_printed_beside_a_bar_stays_in_the_file_that_it_goes_to(monkeypatch):
+    pytest.importorskip("rich", reason="rich is optional")
+    monkeypatch.setenv("TERM", "xterm")
+    screen, file = Terminal(), io.StringIO()
+    monkeypatch.setattr("sys.stderr", screen)
+    monkeypatch.setattr("sys.stdout", file)
+    with Bar(Until(epochs=1.0), 100):
+        print("a result")
+    assert file.getvalue() == "a result\n"
+    assert "a result" not in screen.getvalue()

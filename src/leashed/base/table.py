@@ -128,6 +128,7 @@ def pairs(rows: Sequence[tuple[str, str]], most: int | None = None) -> str:
     below = " " * (width + 2)
     return "\n".join(
         textwrap.fill(value, most, initial_indent=f"{name.ljust(width)}  ", subsequent_indent=below)
+        or name
         for name, value in rows
     )
 

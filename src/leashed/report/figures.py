@@ -41,6 +41,7 @@ from leashed.training.plots.style import (
     side_labels,
     staleness_end,
     style,
+    tell_staleness_beyond,
     time_axis,
 )
 from leashed.training.result import TrainResult
@@ -522,7 +523,8 @@ def _mark_crash(axes: Axes, run: Run) -> None:
 
 def _draw_staleness(axes: Axes, runs: Sequence[Run]) -> None:
     upper, most = 4.0, 0.0
-    for cell in cells(runs):
+    told = cells(runs)
+    for cell in told:
         share = 100.0 * shares(cell.staleness)
         most = max(most, float(share.max(initial=0.0)))
         axes.plot(
@@ -535,6 +537,8 @@ def _draw_staleness(axes: Axes, runs: Sequence[Run]) -> None:
         upper = max(upper, staleness_end(cell.staleness)[0])
     axes.set(xlabel="staleness τ [updates]", ylabel="share of the updates [%]")
     axes.set_xlim(-0.5, upper + 0.5)
+    beyond = sum(int(cell.staleness.counts[int(upper) + 1 :].sum()) for cell in told)
+    tell_staleness_beyond(axes, beyond, max((cell.staleness.max() for cell in told), default=0))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if most > _PEAKED:
         axes.set_yscale("log")

@@ -127,7 +127,12 @@ def _rich(title: str) -> Any:
     columns = [BarColumn(2 * _BAR), TaskProgressColumn(), TimeElapsedColumn()]
     named = [TextColumn("{task.description}", markup=False)] if title else []
     told = TextColumn("{task.fields[told]}", markup=False)
-    shown = Progress(*named, *columns, told, console=Console(file=sys.stderr), auto_refresh=False)
+    # What is printed meanwhile goes above the bar, but into a file or a pipe if it was to go there.
+    printed = sys.stdout is not None and sys.stdout.isatty()
+    console = Console(file=sys.stderr)
+    shown = Progress(
+        *named, *columns, told, console=console, auto_refresh=False, redirect_stdout=printed
+    )
     shown.start()
     return shown
 

@@ -21,6 +21,7 @@ from leashed.training.plots.style import (
     shares,
     staleness_end,
     style,
+    tell_staleness_beyond,
 )
 
 _BLUE, _ORANGE = COLOURS["LSH_ps∞"], COLOURS["HOG"]
@@ -159,17 +160,13 @@ def _staleness(axes: Axes, run: Series) -> None:
     if run.staleness.total:
         axes.bar(np.arange(share.size), 100.0 * share, color=_BLUE, width=0.9)
     end, beyond = staleness_end(run.staleness)
-    if beyond:
-        told = f"▶ {beyond:,} beyond, to {run.staleness.max():,}"
-        axes.text(
-            0.99, 0.98, told, transform=axes.transAxes, ha="right", va="top", fontsize="x-small"
-        )
+    tell_staleness_beyond(axes, beyond, run.staleness.max())
     mean = run.staleness.mean()
     axes.set(
         title="Staleness" if math.isnan(mean) else f"Staleness (mean {mean:.2f})",
         xlabel="τ [updates]",
         ylabel="share of the updates [%]",
-        xlim=(-0.6, max(4.0, end) + 0.6),
+        xlim=(-0.6, end + 0.6),
     )
 
 

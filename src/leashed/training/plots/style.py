@@ -225,8 +225,15 @@ def _heights(axes: Axes) -> Iterator[NDArray[np.float64]]:
             yield values[np.isfinite(values)]
 
 
+def _marks(axes: Axes) -> list[float]:
+    """Where ``axhline`` drew."""
+    across = axes.get_yaxis_transform(which="grid")
+    heights = [line.get_ydata() for line in axes.lines if line.get_transform() == across]
+    return [float(y) for y in np.ravel(heights) if math.isfinite(y)]
+
+
 def _hold(axes: Axes) -> None:
-    """Of panels that share the axis all together."""
+    """Of panels that share the axis all together. Lines across them, as of a theory, stay in sight."""
     together = axes.get_shared_y_axes().get_siblings(axes)
     if any(text.get_gid() == _BEYOND for each in together for text in each.texts):
         return
@@ -237,6 +244,8 @@ def _hold(axes: Axes) -> None:
     if ends is None:
         return
     low, high = (10.0**end if log else end for end in ends)
+    marks = [y for each in together for y in _marks(each) if y > 0.0 or not log]
+    low, high = min([low, *marks]), max([high, *marks])
     from_zero = not log and axes.get_ylim()[0] == 0.0 <= low
     for beyond, mark, at, worst in (
         (values[values > high], "▲", 0.98, values.max()),
@@ -275,15 +284,24 @@ def held(values: NDArray[np.float64]) -> tuple[float, float] | None:
 
 
 def staleness_end(histogram: Histogram) -> tuple[float, int]:
-    """Where an axis of staleness ends, and how many counts lie beyond: few, where one or some would
-    stretch it.
+    """Where an axis of staleness ends, at 4 or later, and how many counts lie beyond: few, where one
+    or some would stretch it.
     """
     counts = np.asarray(histogram.counts)
     beyond = counts.sum() - np.cumsum(counts)  # after each
-    end = int(np.argmax(beyond <= max(1.0, 0.005 * counts.sum()))) if counts.size else 0
-    if histogram.max() <= 2 * max(end, 2):
-        return float(histogram.max()), 0
+    few = int(np.argmax(beyond <= max(1.0, 0.005 * counts.sum()))) if counts.size else 0
+    end = max(4, few)
+    if histogram.max() <= 2 * end:
+        return float(max(4, histogram.max())), 0
     return float(end), int(beyond[end])
+
+
+def tell_staleness_beyond(axes: Axes, beyond: int, highest: int) -> None:
+    """Of an axis that ends before the highest staleness."""
+    if beyond:
+        told = f"▶ {beyond:,} beyond, to {highest:,}"
+        place: Any = {"transform": axes.transAxes, "ha": "right", "va": "top"}
+        axes.text(0.99, 0.98, told, fontsize="x-small", **place)
 
 
 def shares(histogram: Histogram) -> NDArray[np.float64]:
