@@ -257,10 +257,9 @@ def test_a_wide_table_goes_on_below_itself_with_the_names_of_its_rows() -> None:
     assert [name for part in parts for name, _ in part[0][1:]] == header[1:]
 
 
-def test_two_columns_of_one_name_are_refused() -> None:
-    with pytest.raises(ValueError, match="two columns are called AUC"):
-        Table(["day", "AUC", "AUC"], [])
-    assert Table(["", ""], [["loss", "0.5"]]).rows
+def test_two_columns_of_one_name_are_told_apart() -> None:
+    assert Table(["day", "AUC", "AUC"], []).header == ["day", "AUC", "AUC (2)"]
+    assert Table(["", ""], [["loss", "0.5"]]).header == ["", ""]
 
 
 def luminance(colour: str) -> float:

@@ -139,19 +139,19 @@ class _Table(NamedTuple):
 
 
 class Table(_Table):
-    """A header and rows of as many columns; where it is printed on a terminal it fits that.
-
-    Raises:
-        ValueError: two columns have one name, by which nobody could tell them apart.
+    """A header and rows of as many columns; where it is printed on a terminal it fits that. No two
+    columns have one name: what comes of a long study is shown all the same, the second as "AUC (2)".
     """
 
     __slots__ = ()
 
     def __new__(cls, header: list[str], rows: list[list[str]]) -> Self:
-        named = [name for name in header if name]
-        if twice := {name for name in named if named.count(name) > 1}:
-            raise ValueError(f"two columns are called {', '.join(sorted(twice))}")
-        return super().__new__(cls, header, rows)
+        before = [header[:place].count(name) for place, name in enumerate(header)]
+        named = [
+            f"{name} ({count + 1})" if name and count else name
+            for name, count in zip(header, before, strict=True)
+        ]
+        return super().__new__(cls, named, rows)
 
     def __str__(self) -> str:
         return text(self.header, self.rows, columns())
