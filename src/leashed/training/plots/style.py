@@ -228,8 +228,9 @@ def _heights(axes: Axes) -> Iterator[NDArray[np.float64]]:
 def _marks(axes: Axes) -> list[float]:
     """Where ``axhline`` drew."""
     across = axes.get_yaxis_transform(which="grid")
-    heights = [line.get_ydata() for line in axes.lines if line.get_transform() == across]
-    return [float(y) for y in np.ravel(heights) if math.isfinite(y)]
+    lines = [line for line in axes.lines if line.get_transform() == across]
+    heights = [float(y) for line in lines for y in np.asarray(line.get_ydata(), np.float64)]
+    return [y for y in heights if math.isfinite(y)]
 
 
 def _hold(axes: Axes) -> None:
