@@ -69,5 +69,5 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert 0.62 < day["yesterday"]["auc"] < day["yesterday"]["auc"] + 0.2 < 1
     assert len((tmp_path / "clicked.csv").read_text().splitlines()) == 20_000
     assert len((tmp_path / "tomorrow.csv").read_text().splitlines()) == 1000
-    assert np.shape(known["clicked"]) == (1000, 1)
+    assert np.shape(known["clicked"]) == (1000,)
     assert "day-3.tsv.gz" in (tmp_path / "days.html").read_text()
