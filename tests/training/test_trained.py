@@ -5,73 +5,26 @@ from __future__ import annotations
 import copy
 import math
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from zoo import CHOICES, MADE, trained
 
 import leashed as lsh
 from leashed import datasets, models, stream
-from leashed.datasets import Bags, ClickDataset, Dataset, SparseDataset
+from leashed.datasets import Bags, ClickDataset
 from leashed.training.result import TrainResult
 
 ROWS = 256
 
 
-def made(name: str) -> tuple[Any, Any, Any]:
-    """A small model of each kind, what it is trained on, and what is predicted."""
-    random = np.random.default_rng(1)
-    x, y = random.normal(size=(ROWS, 6)).astype(np.float32), random.integers(0, 2, ROWS)
-    data = Dataset.from_arrays(x, y, names=[f"n{j}" for j in range(6)])
-    clicks = datasets.synthetic_clicks(ROWS, test=ROWS, cardinalities=50)
-    if name == "mlp":
-        return models.mlp(6, [8], 2), data, data
-    if name == "linear_regression":
-        numbers = Dataset.regression(x, x.sum(1))
-        return models.linear_regression(6), numbers, numbers
-    if name == "cnn":
-        images = datasets.synthetic_digits(ROWS, test=ROWS)
-        return models.lenet(images.train.image_shape, 10), images.train, images.test
-    if name == "fm":
-        rows = datasets.hashed(clicks.train, 6)
-        return models.fm(rows.features, 2), rows, datasets.hashed(clicks.test, 6)
-    if name == "logistic_regression":
-        rows = datasets.hashed(clicks.train, 6)
-        return models.logistic_regression(rows.features), rows, datasets.hashed(clicks.test, 6)
-    if name in ("din", "dien"):
-        histories = datasets.synthetic_histories(ROWS, test=ROWS, users=50, items=100)
-        return getattr(models, name)(50, 100, 100), histories.train, histories.test
-    if name == "youtube_dnn":
-        lengths = random.integers(3, 6, 60)
-        items = Bags(random.integers(0, 20, lengths.sum()), np.append(0, np.cumsum(lengths)))
-        split = datasets.next_items(items)
-        return models.youtube_dnn(20, 4, (), negatives=5), split.train, split.test
-    if name == "normalised":
-        norm = models.BatchNorm()
-        return models.dlrm(50, norm=norm), clicks.train, clicks.test
-    return getattr(models, name)(50), clicks.train, clicks.test
-
-
-ZOO = (
-    "mlp", "linear_regression", "cnn", "logistic_regression", "fm", "dlrm", "deepfm", "dcn", "wide_deep",
-    "din", "dien", "youtube_dnn", "normalised",
-)  # fmt: skip
-
-
-def trained(name: str) -> tuple[TrainResult, Any, Any]:
-    model, data, test = made(name)
-    found = lsh.train(
-        model, data, until=lsh.until(epochs=1), threads=1, batch_size=32, rule=lsh.Adagrad(0.02)
-    )
-    return found, data, test
-
-
-@pytest.mark.parametrize("name", ZOO)
+@pytest.mark.parametrize("name", [name for name in MADE if name != "external"])
 def test_what_is_saved_is_all_of_it(name: str, tmp_path: Path) -> None:
-    """Predictions, figures and what training on leads to, the same in a process of its own."""
+    """Predictions, figures and what training on leads to; tests/training/test_zoo.py: in a process of
+    its own.
+    """
     found, data, test = trained(name)
     one = found.model
     path = tmp_path / "kept"
@@ -81,30 +34,13 @@ def test_what_is_saved_is_all_of_it(name: str, tmp_path: Path) -> None:
     assert again.columns == one.columns
     np.testing.assert_array_equal(again.predict(test), one.predict(test))
     assert again.evaluate(test) == one.evaluate(test)
-    choices = {"until": lsh.until(epochs=1), "threads": 1, "batch_size": 32}
-    on = [each.train(data, rule=lsh.Adagrad(0.02), **choices) for each in (again, one)]
+    on = [each.train(data, until=lsh.until(epochs=1), **CHOICES) for each in (again, one)]
     np.testing.assert_array_equal(on[0].parameters, on[1].parameters)
     np.testing.assert_array_equal(on[0].model.predict(test), on[1].model.predict(test))
-    again = lsh.load(path)  # whose tables were trained where they lie
-    if not isinstance(test, SparseDataset):
-        said_elsewhere(path, test, again, tmp_path)
-
-
-def said_elsewhere(path: Path, test: Any, again: Any, tmp_path: Path) -> None:
-    pickled = tmp_path / "test"
-    pickled.write_bytes(pickle.dumps(test))
-    program = (
-        "import pickle, sys, leashed as lsh, numpy as np\n"
-        "test = pickle.loads(open(sys.argv[2], 'rb').read())\n"
-        "np.save(sys.argv[3], lsh.load(sys.argv[1]).predict(test))\n"
-    )
-    out = tmp_path / "said.npy"
-    subprocess.run([sys.executable, "-c", program, path, pickled, out], check=True, timeout=120)
-    np.testing.assert_array_equal(np.load(out), again.predict(test))
 
 
 def test_running_statistics_go_on(tmp_path: Path) -> None:
-    found, data, _ = trained("normalised")
+    found, data, _ = trained("dlrm, normalised")
     found.model.save(tmp_path / "kept")
     for one in (found.model, lsh.load(tmp_path / "kept")):
         begun = np.array(one.statistics)
@@ -119,7 +55,7 @@ def test_one_number_is_told_flat_and_several_are_not() -> None:
     found, _, test = trained("dlrm")
     said = found.model.predict(test)
     assert said.shape == (len(test),)
-    of_model = made("dlrm")[0].predict(found.parameters, test, found.tables)
+    of_model = MADE["dlrm"]()[0].predict(found.parameters, test, found.tables)
     np.testing.assert_array_equal(said, of_model[:, 0])
     assert lsh.metrics.auc(said, test.y) == lsh.metrics.auc(of_model, test.y)
     images, _, test = trained("cnn")
@@ -128,7 +64,7 @@ def test_one_number_is_told_flat_and_several_are_not() -> None:
 
 def test_networks_take_what_they_are_judged_on() -> None:
     found, _, test = trained("mlp")
-    model = made("mlp")[0]
+    model = MADE["mlp"]()[0]
     said = model.predict(found.parameters, test)
     np.testing.assert_array_equal(said, model.predict(found.parameters, test.x))
     np.testing.assert_array_equal(said, found.model.predict(test.x))
@@ -152,7 +88,7 @@ def test_the_best_items() -> None:
     found, _, test = trained("youtube_dnn")
     best = found.model.top_items(test, 3)
     expected = lsh.retrieval.retrieve(
-        made("youtube_dnn")[0], found.parameters, test, found.tables, 3
+        MADE["youtube_dnn"]()[0], found.parameters, test, found.tables, 3
     )
     np.testing.assert_array_equal(best, expected)
     with pytest.raises(TypeError, match="SampledLogits"):
