@@ -24,6 +24,12 @@ def test_step(t: list[int], lr: float, every: int, factor: float) -> None:
     np.testing.assert_allclose(found, [lr * factor ** (i // every) for i in t], rtol=1e-9)
 
 
+@given(times, rates, st.floats(0.0, 2.0), st.floats(1e-2, 1e6))
+def test_inverse(t: list[int], lr: float, power: float, steps: float) -> None:
+    found = schedules.inverse(lr, power=power, steps=steps).at(t)
+    np.testing.assert_allclose(found, [lr * (1 + i / steps) ** -power for i in t], rtol=1e-9)
+
+
 @given(times, rates, counts, st.floats(0.0, 1.0))
 def test_cosine(t: list[int], lr: float, total: int, final: float) -> None:
     found = schedules.cosine(lr, total=total, final=final).at(t)
@@ -57,6 +63,7 @@ def test_edges() -> None:
     for nothing in (
         schedules.constant(0),
         schedules.step(0, every=2),
+        schedules.inverse(0),
         schedules.cosine(0.0, total=5),
         schedules.warmup(0.0, steps=3),
         schedules.scaled(0),
@@ -71,6 +78,8 @@ def test_edges() -> None:
         (lambda: schedules.constant(-1e-9), ValueError, "lr must be at least 0"),
         (lambda: schedules.step(0.1, every=0), ValueError, "every must be at least 1"),
         (lambda: schedules.step(0.1, every=1, factor=0), ValueError, "factor must be greater"),
+        (lambda: schedules.inverse(0.1, power=-1), ValueError, "power must be at least 0"),
+        (lambda: schedules.inverse(0.1, steps=0), ValueError, "steps must be greater than 0"),
         (lambda: schedules.cosine(0.1, total=1.5), TypeError, "total must be a whole number"),
         (lambda: schedules.cosine(0.1, total=1, final=-1), ValueError, "final must be at least 0"),
         (lambda: schedules.warmup("0.1", steps=1), TypeError, "lr must be a number"),

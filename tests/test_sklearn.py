@@ -28,7 +28,9 @@ ESTIMATORS = [
     SGDClassifier(),
     SGDClassifier(fit_intercept=False),
     SGDClassifier(loss="log_loss"),
+    SGDClassifier(loss="modified_huber", learning_rate="optimal", n_jobs=1),
     SGDRegressor(),
+    SGDRegressor(loss="huber", epsilon=1.35, learning_rate="adaptive"),
     MLPClassifier(),
     MLPRegressor(),
 ]
@@ -757,9 +759,25 @@ def test_l1_ratios_are_the_other_penalties() -> None:
         np.testing.assert_array_equal(mixed.parameters_, plain.parameters_)
 
 
-def test_only_log_loss_has_probabilities() -> None:
-    assert not hasattr(SGDClassifier(), "predict_proba")
-    assert hasattr(SGDClassifier(loss="log_loss"), "predict_proba")
+def test_losses_that_have_probabilities_have_their_logarithms() -> None:
+    x, y = blobs()
+    for name in ("predict_proba", "predict_log_proba"):
+        assert not hasattr(SGDClassifier(), name)
+    for model in (SGDClassifier("log_loss"), SGDClassifier("modified_huber"), MLPClassifier((4,))):
+        model.set_params(max_iter=20, tol=None, random_state=0).fit(x, y)
+        shares = model.predict_proba(x)
+        np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-6)
+        np.testing.assert_allclose(np.exp(model.predict_log_proba(x)), shares, rtol=1e-6)
+
+
+def test_probabilities_of_modified_huber_are_scikit_learns() -> None:
+    x, y = blobs()
+    for labels in (y, y == "a"):
+        options: dict[str, Any] = {"loss": "modified_huber", "random_state": 0}
+        own = linear_model.SGDClassifier(**options).fit(x, labels)
+        ours = SGDClassifier(**options).fit(x, labels)
+        ours.coef_, ours.intercept_ = own.coef_, own.intercept_
+        np.testing.assert_allclose(ours.predict_proba(x), own.predict_proba(x), atol=1e-12)
 
 
 def test_a_fit_that_fails_leaves_the_estimator_as_it_was() -> None:
@@ -875,7 +893,7 @@ def test_columns_of_one_scale_bring_no_warning() -> None:
 def test_parameters_that_are_wrong_are_named() -> None:
     x, y = blobs()
     for options, message in (
-        ({"loss": "absolute"}, "loss must be 'hinge' or 'log_loss'"),
+        ({"loss": "absolute"}, "loss must be 'hinge', 'log_loss' or 'modified_huber'"),
         ({"penalty": "l3"}, "penalty must be 'l2', 'l1', 'elasticnet' or None"),
         ({"penalty": "elasticnet", "l1_ratio": 1.5}, "l1_ratio must be at most 1"),
         ({"tol": -1.0}, "tol must be at least 0"),
@@ -891,6 +909,178 @@ def test_parameters_that_are_wrong_are_named() -> None:
     for name in ("fit_intercept", "warm_start", "early_stopping"):
         with pytest.raises(TypeError, match=f"{name} must be True or False, got 1"):
             SGDClassifier(**{name: 1}).fit(x, y)
+
+
+def alike(sign: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Rows whose order is no matter: each has the same gradient."""
+    row, signs = np.array([0.7, -0.4, 0.2]), np.where(np.arange(30) % 2, 1.0, -1.0)
+    return (signs[:, None] * row, signs) if sign else (np.tile(row, (30, 1)), np.full(30, 2.5))
+
+
+RATES: list[dict[str, Any]] = [
+    {"learning_rate": "constant", "eta0": 0.05},
+    {"learning_rate": "invscaling", "eta0": 0.3, "power_t": 0.4},
+    {"learning_rate": "invscaling"},
+    {"learning_rate": "optimal"},
+    {"learning_rate": "adaptive", "eta0": 0.2},
+]
+
+
+@SPARSE
+@pytest.mark.parametrize("rate", RATES, ids=str)
+@pytest.mark.parametrize("loss", ["hinge", "log_loss", "modified_huber", "squared_error", "huber"])
+def test_steps_are_scikit_learns(loss: str, rate: dict[str, Any], sparse: bool) -> None:
+    kind = "SGDRegressor" if loss in ("squared_error", "huber") else "SGDClassifier"
+    x, y = alike(kind == "SGDClassifier")
+    adaptive = rate["learning_rate"] == "adaptive"
+    options: dict[str, Any] = {
+        "loss": loss,
+        "alpha": 0.01,
+        "fit_intercept": False,
+        "random_state": 0,
+        **rate,
+        **({"epsilon": 0.4} if loss == "huber" else {}),
+        **({"penalty": None} if adaptive or sparse else {}),  # decay of columns comes late
+        **({"tol": 1e-3, "max_iter": 1000} if adaptive else {}),
+        **({} if adaptive else {"tol": None, "max_iter": 4}),
+    }
+    own = getattr(linear_model, kind)(**options).fit(rows(x, sparse), y)
+    ours = globals()[kind](batch_size=1, **options).fit(rows(x, sparse), y)
+    assert ours.n_iter_ == own.n_iter_
+    np.testing.assert_allclose(ours.coef_, own.coef_, rtol=2e-4)
+
+
+def test_steps_of_batches_go_by_the_examples_so_far() -> None:
+    x, y = alike(False)
+    options: dict[str, Any] = {"learning_rate": "invscaling", "eta0": 0.1, "penalty": None}
+    model = SGDRegressor(batch_size=10, max_iter=2, tol=None, fit_intercept=False, **options)
+    w = np.zeros(3)
+    for update in range(6):
+        w -= 0.1 / (1 + 10 * update) ** 0.25 * (x[0] @ w - y[0]) * x[0]
+    np.testing.assert_allclose(model.fit(x, y).coef_, w, rtol=1e-5)
+
+
+@SPARSE
+@pytest.mark.parametrize("penalty", ["l2", "l1", None])
+def test_huber_is_of_numbers_in_their_own_units(penalty: str, sparse: bool) -> None:
+    """Against gradient descent in NumPy."""
+    if sparse and penalty == "l2":
+        pytest.skip("decay of columns comes late")
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(80, 4))
+    y = x @ [2.0, -1.0, 0.0, 0.0] + 3 + rng.standard_t(1, size=80)
+    alpha, epsilon, eta = 0.1, 0.3, 0.2
+    model = SGDRegressor(
+        "huber", epsilon=epsilon, penalty=penalty, alpha=alpha, rule=lsh.SGD(eta), batch_size=80
+    ).set_params(max_iter=3000, tol=None)
+    model.fit(rows(x, sparse), y)
+    w, b = np.zeros(4), 0.0
+    for _ in range(3000):
+        slope = np.clip(x @ w + b - y, -epsilon, epsilon)
+        w = w - eta * (x.T @ slope / 80 + (alpha * w if penalty == "l2" else 0))
+        if penalty == "l1":
+            w = np.sign(w) * np.maximum(np.abs(w) - eta * alpha, 0)
+        b -= eta * slope.mean()
+    np.testing.assert_allclose(model.coef_, w, atol=0.01)
+    np.testing.assert_allclose(model.intercept_, [b], atol=0.01)
+    off = np.abs(x @ model.coef_ + model.intercept_ - y)
+    loss = np.where(off <= epsilon, off**2 / 2, epsilon * off - epsilon**2 / 2).mean()
+    assert model.loss_ == pytest.approx(loss, rel=1e-4)
+    np.testing.assert_allclose(model.predict(rows(x, sparse)), x @ model.coef_ + model.intercept_)
+    model.set_params(epsilon=0.5, warm_start=True)
+    with pytest.raises(ValueError, match=r"epsilon=0\.5 is of other units than the last fit"):
+        model.fit(rows(x, sparse), y)
+
+
+def test_names_of_scikit_learn_say_the_same() -> None:
+    x, y = blobs()
+    for make in (SGDClassifier, MLPClassifier):
+        options: dict[str, Any] = {"random_state": 0, "max_iter": 3, "tol": None}
+        one = make(**options).fit(x, y)
+        np.testing.assert_array_equal(
+            make(n_jobs=1, **options).fit(x, y).parameters_, one.parameters_
+        )
+        for jobs in (2, -1, -2, np.int64(2)):
+            assert make(n_jobs=jobs, **options).fit(x, y).score(x, y) > 0.3
+    rate: dict[str, Any] = {"random_state": 0, "max_iter": 3, "tol": None}
+    np.testing.assert_array_equal(
+        MLPClassifier(learning_rate_init=0.01, **rate).fit(x, y).parameters_,
+        MLPClassifier(lr=0.01, **rate).fit(x, y).parameters_,
+    )
+
+
+def test_n_jobs_is_what_joblib_makes_of_it() -> None:
+    joblib = pytest.importorskip("joblib", reason="joblib is not installed")
+    assert SGDClassifier()._threads() == 1
+    assert SGDClassifier(n_jobs=3)._threads() == 3
+    assert SGDClassifier(n_jobs=-1)._threads() == joblib.cpu_count()
+    assert SGDClassifier(n_jobs=-1000)._threads() == 1
+    with joblib.parallel_config(n_jobs=3):
+        assert SGDClassifier()._threads() == 3
+        assert SGDClassifier(threads=1)._threads() == 1
+
+
+@SPARSE
+@pytest.mark.parametrize("make", [SGDClassifier, MLPRegressor])
+@pytest.mark.parametrize("early", [False, True])
+def test_lines_of_epochs_are_printed_and_change_nothing(
+    make: Any, early: bool, sparse: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if sparse and make is MLPRegressor:
+        pytest.skip("perceptrons take no sparse features")
+    x, y = blobs()
+    y = y if make is SGDClassifier else x[:, 0]
+    options: dict[str, Any] = {"early_stopping": early, "random_state": 0, "max_iter": 8}
+    quiet = make(tol=None, **options).fit(rows(x, sparse), y)
+    assert capsys.readouterr().out == ""
+    told = make(tol=None, verbose=1, **options).fit(rows(x, sparse), y)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 8
+    for k, (line, loss) in enumerate(zip(lines, told.loss_curve_, strict=True), 1):
+        assert line.startswith(f"Epoch {k}, loss = {loss:.8f}")
+        assert ("validation score" in line) == early
+    np.testing.assert_array_equal(told.parameters_, quiet.parameters_)
+
+
+def test_names_that_say_the_same_are_given_once() -> None:
+    x, y = blobs()
+    rate: dict[str, Any] = {"learning_rate": "constant"}
+    for make, options, message in (
+        (SGDClassifier, {"n_jobs": 1, "threads": 1}, "threads=1 and n_jobs=1 say the same"),
+        (SGDClassifier, {"n_jobs": 0}, "n_jobs must be -1, for all cores, or at least 1, got 0"),
+        (SGDClassifier, {"lr": 0.1, **rate}, "learning_rate='constant' and lr both say how far"),
+        (
+            SGDClassifier,
+            {"rule": lsh.Adam(0.1), **rate},
+            "learning_rate='constant' and rule both say",
+        ),
+        (SGDClassifier, {"eta0": 0.1}, "eta0 needs learning_rate"),
+        (
+            SGDClassifier,
+            {"learning_rate": "pa1"},
+            "learning_rate must be 'constant', .*, got 'pa1'",
+        ),
+        (SGDClassifier, {"eta0": 0.1, "learning_rate": "optimal"}, "eta0 is none of"),
+        (SGDClassifier, {"alpha": 0, "learning_rate": "optimal"}, "alpha must be greater than 0"),
+        (SGDClassifier, {"eta0": 0.0, **rate}, "eta0 must be greater than 0"),
+        (SGDClassifier, {"eta0": 1e30, **rate}, "training ran to infinity; .* lower eta0, got 1e"),
+        (SGDClassifier, {"verbose": -1}, "verbose must be at least 0"),
+        (MLPClassifier, {"lr": 0.1, "learning_rate_init": 0.1}, "say the same; leave one out"),
+        (
+            MLPClassifier,
+            {"rule": lsh.SGD(0.1), "learning_rate_init": 0.1},
+            "leave learning_rate_init",
+        ),
+    ):
+        with pytest.raises(ValueError, match=message):
+            make(**options).fit(x, y)
+    for options, message in (
+        ({"loss": "hinge"}, "loss must be 'squared_error' or 'huber'"),
+        ({"loss": "huber", "epsilon": 0.0}, "epsilon must be greater than 0"),
+        ({"learning_rate": "invscaling", "power_t": -1.0}, "power_t must be at least 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            SGDRegressor(**options).fit(x, x[:, 0])
 
 
 def test_the_package_itself_imports_no_scikit_learn() -> None:

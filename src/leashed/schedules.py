@@ -20,7 +20,7 @@ from leashed import _core
 from leashed.base import checks
 from leashed.base.choice import Setting
 
-__all__ = ["Schedule", "constant", "cosine", "scaled", "step", "warmup"]
+__all__ = ["Schedule", "constant", "cosine", "inverse", "scaled", "step", "warmup"]
 
 
 @dataclass(frozen=True)
@@ -109,6 +109,27 @@ def step(lr: float, *, every: int, factor: float = 0.1) -> Schedule:
             ("lr", checks.rate("lr", lr)),
             ("every", float(checks.whole("every", every))),
             ("factor", checks.real("factor", factor, 0.0)),
+        ),
+    )
+
+
+def inverse(lr: float, *, power: float = 0.5, steps: float = 1.0) -> Schedule:
+    """η (1 + t / steps)^−power.
+
+    Args:
+        lr: η at first.
+        power: from 0; with 0.5 η falls as 1/√t, with 1 as 1/t.
+        steps: above 0: updates after which η is at 2^−power.
+
+    Raises:
+        TypeError, ValueError: an argument is not such a number.
+    """
+    return Schedule(
+        "inverse",
+        (
+            ("lr", checks.rate("lr", lr)),
+            ("power", checks.real("power", power, 0.0, allow=True)),
+            ("steps", checks.real("steps", steps, 0.0)),
         ),
     )
 

@@ -17,7 +17,10 @@ from leashed.models import LOSSES, Dense, Model, ReLU
 ISAS = _core.available_isas()
 Array = NDArray[np.float64]
 
-OF_VALUES = ("squared_error",)  # losses of rows that give numbers; of the others rows have classes
+OF_VALUES = (
+    "squared_error",
+    "huber",
+)  # losses of rows that give numbers; of the others rows have classes
 
 
 def csr(x: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
@@ -46,7 +49,10 @@ CASES = [
     ("log_loss", 3),
     ("hinge", 1),
     ("hinge", 4),
+    ("modified_huber", 1),
+    ("modified_huber", 3),
     ("squared_error", 1),
+    ("huber", 1),
 ]
 
 

@@ -9,7 +9,9 @@
   X(sampled_softmax)      \
   X(log_loss)             \
   X(hinge)                \
-  X(squared_error)
+  X(modified_huber)       \
+  X(squared_error)        \
+  X(huber)
 
 namespace leashed {
 

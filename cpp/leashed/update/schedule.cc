@@ -38,6 +38,19 @@ class Stepwise final : public Schedule {
   const double factor_;
 };
 
+// η · (1 + t / steps)^−power.
+class Inverse final : public Schedule {
+ public:
+  explicit Inverse(const Choice& c) : lr_(c["lr"]), steps_(c["steps"]), power_(c["power"]) {}
+  double at(std::uint64_t t) const override {
+    return lr_ * std::pow(1 + static_cast<double>(t) / steps_, -power_);
+  }
+  double largest() const override { return lr_; }
+
+ private:
+  const double lr_, steps_, power_;
+};
+
 // Half a cosine from η at 0 to `final` at `total`, and `final` from there on.
 class Cosine final : public Schedule {
  public:
@@ -85,6 +98,8 @@ using Factory = Pointer (*)(const Choice&, std::size_t workers);
 
 const std::map<std::string, Factory> kSchedules = {
     {"step", [](const Choice& c, std::size_t) -> Pointer { return std::make_unique<Stepwise>(c); }},
+    {"inverse",
+     [](const Choice& c, std::size_t) -> Pointer { return std::make_unique<Inverse>(c); }},
     {"cosine", [](const Choice& c, std::size_t) -> Pointer { return std::make_unique<Cosine>(c); }},
     {"warmup",
      [](const Choice& c, std::size_t workers) -> Pointer {

@@ -57,7 +57,9 @@ class Model:
     - ``"log_loss"``: Σ_k log(1 + e^o_k) − z_k o_k: logistic regression, with several outputs each
       class against the rest.
     - ``"hinge"``: Σ_k max(0, 1 − (2 z_k − 1) o_k), of support vector machines.
+    - ``"modified_huber"``: of m = (2 z_k − 1) o_k, Σ_k max(0, 1 − m)² where m ≥ −1, and −4 m below.
     - ``"squared_error"``: ½ (o − v)², with one output, for an example of value v.
+    - ``"huber"``: ½ (o − v)² where |o − v| ≤ 1, and |o − v| − ½ beyond, likewise.
 
     A model of one dense layer is a linear model, and takes a ``SparseDataset`` too.
 

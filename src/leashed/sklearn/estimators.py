@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
+from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.exceptions import ConvergenceWarning
@@ -32,6 +33,7 @@ from leashed.files.resuming import Kept
 from leashed.models.network import Model
 from leashed.rules import SGD, Adam, Rule, check_rule
 from leashed.schedules import Schedule
+from leashed.sklearn.rates import rates
 from leashed.training.run import mean_loss, train_passes
 from leashed.training.sets import batches_of
 
@@ -40,7 +42,9 @@ __all__ = ["MLPClassifier", "MLPRegressor", "SGDClassifier", "SGDRegressor"]
 _APART = 1e3  # scales of two columns, of which a warning is due
 _FEW = 10  # numbers, which do not tell what scale they are of
 _ROUNDING = 1e-9  # what scaling leaves of a column that is constant
+_REGRESSORS_LR, _PERCEPTRONS_LR = 0.2, 1e-3
 _AT_ONCE = 1 << 20  # numbers of dense rows that are copied
+_MOST_JOBS = 1 << 20
 
 
 @dataclass
@@ -77,6 +81,10 @@ class _Patience:
             self._without = self._without + 1 if score < self._best + self._tol else 0
         self._best = max(self._best, score)
 
+    def begin_again(self) -> None:
+        """Count epochs without improvement anew, beside the best so far."""
+        self._without = 0
+
 
 @dataclass
 class _Held:
@@ -99,11 +107,13 @@ class _Settings:
     early_stopping: bool = False
     validation_fraction: float = 0.1
     batch_size: int = 16
-    threads: int = 1
+    threads: int | None = None
+    n_jobs: int | None = None
     discipline: Discipline | None = None
     rule: Rule | None = None
     random_state: Any = None
     warm_start: bool = False
+    verbose: int = 0
 
 
 class _Estimator(_Settings, BaseEstimator):
@@ -121,6 +131,36 @@ class _Estimator(_Settings, BaseEstimator):
 
     def _rule(self, data: Dataset | SparseDataset) -> Rule:  # noqa: ARG002
         return SGD(self.lr) if self.rule is None else self.rule
+
+    def _rules(self, data: Dataset | SparseDataset, examples: float) -> Iterator[Rule]:  # noqa: ARG002
+        """What a fit goes by, the next one where the last brings no improvement any more, in
+        updates of so many examples.
+        """
+        yield self._rule(data)
+
+    def _step_size(self, rule: Rule) -> tuple[str, Any]:
+        """The parameter that steps of this rule go by, and what it is."""
+        return "lr", rule.config()["lr"] if self.lr is None else self.lr
+
+    def _threads(self) -> int:
+        if self.threads is None:
+            if self.n_jobs is not None and checks.whole("n_jobs", self.n_jobs, -_MOST_JOBS) == 0:
+                raise ValueError("n_jobs must be -1, for all cores, or at least 1, got 0")
+            return int(effective_n_jobs(self.n_jobs))
+        if self.n_jobs is not None:
+            raise ValueError(
+                f"threads={self.threads!r} and n_jobs={self.n_jobs!r} say the same; leave one out"
+            )
+        return checks.whole("threads", self.threads)
+
+    def _verbose(self) -> bool:
+        if isinstance(self.verbose, (bool, np.bool_)):
+            return bool(self.verbose)
+        return checks.whole("verbose", self.verbose, 0) > 0
+
+    def _unit(self) -> float:
+        """What targets are divided by for the model."""
+        return 1.0
 
     def _penalised(self, rule: Rule, model: Model, data: Dataset | SparseDataset) -> Rule:  # noqa: ARG002
         """The rule with what no gradient has of the penalty."""
@@ -252,9 +292,13 @@ class _Estimator(_Settings, BaseEstimator):
     ) -> None:
         """Trains for at most so many epochs, from where the last call ended or from the start."""
         model = self._model(data.features, len(data))
-        rule = self._penalised(self._rule(data), model, data)
         batch_size = min(checks.whole("batch_size", self.batch_size), len(data))
-        threads = checks.whole("threads", self.threads)
+        rules = self._rules(data, len(data) / batches_of(data, batch_size, 1))
+        rule = self._penalised(next(rules), model, data)
+        threads = self._threads()
+        square = self._unit() ** 2  # of a loss
+        # Where decay of columns comes late, a call's end is a moment at which all get it.
+        tells = self._verbose() and not isinstance(data, SparseDataset)
         discipline = self.discipline
         if discipline is None:
             # Dense models may be a few numbers, all in the vector that a Hogwild thread holds when
@@ -269,8 +313,15 @@ class _Estimator(_Settings, BaseEstimator):
         scores = list(self.validation_scores_ or []) if go_on and held else [] if held else None
         best, best_score = theta, -math.inf
         done = 0
-        while done < epochs and patience.left > 0:
-            more = 1 if held or reaches_over else int(min(patience.left, epochs - done))
+        while done < epochs:
+            if patience.left <= 0:
+                slower = next(rules, None)
+                if slower is None:
+                    break
+                rule = self._penalised(slower, model, data)
+                patience.begin_again()
+            one = held or reaches_over or tells
+            more = 1 if one else int(min(patience.left, epochs - done))
             done += more
             updates = 0 if run.reached is None else run.reached.updates
             outcome = train_passes(
@@ -288,10 +339,10 @@ class _Estimator(_Settings, BaseEstimator):
             )
             theta = outcome["parameters"]
             if outcome["outcome"] == "crashed" or not np.isfinite(theta).all():
-                lr = rule.config()["lr"] if self.lr is None else self.lr
+                name, rate = self._step_size(rule)
                 raise ValueError(
                     "training ran to infinity; scale the features, for example with "
-                    f"sklearn.preprocessing.StandardScaler, or lower lr, got {lr!r}"
+                    f"sklearn.preprocessing.StandardScaler, or lower {name}, got {rate!r}"
                 )
             if outcome["reason"] == "interrupted":
                 raise KeyboardInterrupt
@@ -301,14 +352,17 @@ class _Estimator(_Settings, BaseEstimator):
                 curve.append(curve[-1])
                 if scores:
                     scores.append(scores[-1])
+                self._tell(done, curve[-1:], scores)
                 continue
-            losses = outcome["pass_losses"].tolist()
+            losses = (square * outcome["pass_losses"]).tolist()
             if reaches_over:
-                losses = [mean_loss(model, data, theta, threads) + _penalty(model, data, theta)]
+                found = mean_loss(model, data, theta, threads) + _penalty(model, data, theta)
+                losses = [square * found]
             curve += losses
             if held is None:
                 for loss in losses:
                     patience.see(-loss)
+                self._tell(done, losses, scores)
                 continue
             assert scores is not None
             self._store(model, theta)
@@ -316,6 +370,7 @@ class _Estimator(_Settings, BaseEstimator):
             patience.see(scores[-1])
             if scores[-1] > best_score:
                 best, best_score = theta, scores[-1]
+            self._tell(done, losses, scores)
         self._keep(run, rule, done)
         self._store(model, best if held and self.KEEPS_BEST else theta)
         self.n_iter_ = done
@@ -323,7 +378,15 @@ class _Estimator(_Settings, BaseEstimator):
         self.best_loss_ = None if held else min(curve)
         self.validation_scores_ = scores
         self.best_validation_score_ = max(scores) if scores else None
-        self.loss_ = mean_loss(model, data, self.parameters_, threads)
+        self.loss_ = square * mean_loss(model, data, self.parameters_, threads)
+
+    def _tell(self, done: int, losses: Sequence[float], scores: Sequence[float] | None) -> None:
+        """A line for each of the last epochs, where it is asked for."""
+        if not self._verbose():
+            return
+        for k, loss in enumerate(losses, done - len(losses) + 1):
+            score = f", validation score = {scores[-1]:.6f}" if scores else ""
+            print(f"Epoch {k}, loss = {loss:.8f}{score}", flush=True)
 
     def _run(
         self, theta: NDArray[np.float32], rule: Rule, data: Dataset | SparseDataset, batch_size: int
@@ -475,11 +538,38 @@ class _Linear(_Estimator):
     penalty: str | None = "l2"
     l1_ratio: float = 0.15
     fit_intercept: bool = True
+    learning_rate: str | None = None
+    eta0: float | None = None
+    power_t: float = 0.5
+
+    LOSSES: ClassVar[tuple[str, ...]] = ()
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+    def _rules(self, data: Dataset | SparseDataset, examples: float) -> Iterator[Rule]:
+        if self.learning_rate is None:
+            if self.eta0 is not None:
+                raise ValueError(
+                    "eta0 needs learning_rate: 'constant', 'invscaling' or 'adaptive'; or give the "
+                    "step size as lr"
+                )
+            return super()._rules(data, examples)
+        for name in ("lr", "rule"):
+            if getattr(self, name) is not None:
+                raise ValueError(
+                    f"learning_rate={self.learning_rate!r} and {name} both say how far steps go; "
+                    "leave one out"
+                )
+        found = rates(self.learning_rate, self.eta0, self.power_t, self._alpha(), examples)
+        return map(SGD, found)
+
+    def _step_size(self, rule: Rule) -> tuple[str, Any]:
+        if self.learning_rate is None:
+            return super()._step_size(rule)
+        return "eta0", rule.config()["lr"]
 
     def _l1_share(self) -> float:
         """Of the penalty."""
@@ -500,7 +590,7 @@ class _Linear(_Estimator):
         return 0.0 if self.penalty is None else (1.0 - share) * self._alpha()
 
     def _penalised(self, rule: Rule, model: Model, data: Dataset | SparseDataset) -> Rule:
-        l1 = self._l1_share() * self._alpha()
+        l1 = self._l1_share() * self._alpha() / self._unit()
         if l1 == 0.0:
             return rule
         # A run on sparse rows has the intercepts first, on dense ones last.
@@ -509,6 +599,9 @@ class _Linear(_Estimator):
         return _Truncated(rule, l1, begin, begin + model.features * outputs)
 
     def _linear_model(self, features: int, outputs: int) -> Model:
+        if self.loss not in self.LOSSES:
+            listed = ", ".join(f"{loss!r}" for loss in self.LOSSES[:-1])
+            raise ValueError(f"loss must be {listed} or {self.LOSSES[-1]!r}, got {self.loss!r}")
         layer = models.Dense(outputs, bias=_flag(self, "fit_intercept"))
         return Model((features, 1, 1), (layer,), "linear", loss=self.loss, l2=self._l2())
 
@@ -524,8 +617,8 @@ class _Linear(_Estimator):
     def _store(self, model: Model, theta: NDArray[np.float32]) -> None:
         self.parameters_ = theta
         parts = model.unflatten(theta)
-        self.coef_ = parts["0.weight"].T.astype(np.float64)
-        self.intercept_ = parts["0.bias"].astype(np.float64)
+        self.coef_ = self._unit() * parts["0.weight"].T.astype(np.float64)
+        self.intercept_ = self._unit() * parts["0.bias"].astype(np.float64)
 
     def _outputs(self, x: Any) -> NDArray[np.float64]:
         return np.asarray(x @ np.atleast_2d(self.coef_).T, np.float64) + self.intercept_
@@ -689,8 +782,13 @@ def _flag(estimator: Any, name: str) -> bool:
     return bool(value)
 
 
+def _logarithms(probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
+    with np.errstate(divide="ignore"):
+        return np.log(probabilities)
+
+
 def _has_probabilities(estimator: Any) -> bool:
-    return bool(estimator.loss == "log_loss")
+    return estimator.loss in ("log_loss", "modified_huber")
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -699,7 +797,8 @@ class SGDClassifier(_Classifier, _Linear):
     classes each against the rest, all at once.
 
     Args:
-        loss: ``"hinge"`` or ``"log_loss"``; only the second has ``predict_proba``.
+        loss: ``"hinge"``, ``"log_loss"``, or ``"modified_huber"``, a squared hinge that labels
+            which are wrong move no more than so far; the last two have ``predict_proba``.
         penalty: ``"l2"``, α/2 |w|²; ``"l1"``, α |w|₁; ``"elasticnet"``, α ((1 − ``l1_ratio``)/2 |w|²
             + ``l1_ratio`` |w|₁); or None. The l1 part truncates: after each update a weight goes
             towards 0, and no farther, by all the η α so far that it has not gone yet, as
@@ -711,6 +810,13 @@ class SGDClassifier(_Classifier, _Linear):
         lr: the step size for the mean gradient of a batch, or a schedule of ``leashed.schedules``.
             Default: 0.1, on a sparse matrix 1 over the mean of 1 + |x|² over the examples, but
             1/``alpha`` at most; where calls go on, that of the first whose rows are not all empty.
+        learning_rate: scikit-learn's name of a schedule in place of ``lr``, t being 1 + the examples
+            so far: ``"constant"``, ``eta0``; ``"invscaling"``, ``eta0`` / t^``power_t``;
+            ``"optimal"``, 1 / (α (t₀ + t − 1)) with t₀ = α^(−3/4); ``"adaptive"``, ``eta0``, a fifth of
+            it each time that the fit would end, until it is at most 1e-6. Default: none.
+        eta0: for it, above 0; default 0.01. It is for the mean gradient of a batch: of scikit-learn's
+            own with ``batch_size=1``.
+        power_t: see ``learning_rate``.
         max_iter: the most epochs.
         tol: what counts as an improvement of the loss, with more than two classes for each of them
             that its loss is summed over, or of the score with ``early_stopping``; None: training
@@ -721,13 +827,16 @@ class SGDClassifier(_Classifier, _Linear):
         validation_fraction: that part, between 0 and 1.
         batch_size: examples per gradient, at most all there are; fewer where they do not divide by
             it, for an epoch has each once.
-        threads: worker threads.
+        threads: worker threads. Default: 1.
+        n_jobs: scikit-learn's name of ``threads``; -1: all cores. One of them alone is given.
         discipline: of ``leashed``. Default: ``Leashed()``, on sparse features ``Hogwild()``, with one
             thread ``Sequential()``.
         rule: of ``leashed.rules``, in place of ``SGD(lr)``.
         random_state: of the order of the examples.
         warm_start: ``fit`` goes on from the parameters of the last ``fit`` or ``partial_fit``, on
             data with the same features and classes, in place of beginning anew.
+        verbose: above 0: a line for each epoch with its loss, and its score with
+            ``early_stopping``; on sparse features those of several epochs together.
         class_weight: of each class, by label (1 for those that are missing), or ``"balanced"``: n
             over the number of classes and that of the class's examples; None: 1 each.
 
@@ -753,6 +862,8 @@ class SGDClassifier(_Classifier, _Linear):
     lr: float | Schedule | None = None
     class_weight: Any = None
 
+    LOSSES = ("hinge", "log_loss", "modified_huber")
+
     def _rule(self, data: Dataset | SparseDataset) -> Rule:
         if self.rule is not None or self.lr is not None:
             return super()._rule(data)
@@ -768,8 +879,6 @@ class SGDClassifier(_Classifier, _Linear):
         return SGD(lr)
 
     def _model(self, features: int, rows: int) -> Model:  # noqa: ARG002
-        if self.loss not in ("hinge", "log_loss"):
-            raise ValueError(f"loss must be 'hinge' or 'log_loss', got {self.loss!r}")
         return self._linear_model(features, self._problems())
 
     def _problems(self) -> int:
@@ -787,40 +896,77 @@ class SGDClassifier(_Classifier, _Linear):
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
         """Probabilities [n, classes]; with more than two classes those of each against the rest,
-        scaled to add up to 1.
+        scaled to add up to 1. With ``"modified_huber"`` (o + 1) / 2 of the distances o, cut off at
+        0 and 1 (Zadrozny and Elkan, 2002).
         """
         check_is_fitted(self)
         scores = self._outputs(self._validated(X, reset=False))
-        share = 0.5 * (1.0 + np.tanh(0.5 * scores))
+        if self.loss == "modified_huber":
+            share = 0.5 * (1.0 + np.clip(scores, -1.0, 1.0))
+        else:
+            share = 0.5 * (1.0 + np.tanh(0.5 * scores))
         if share.shape[1] == 1:
             return np.hstack([1.0 - share, share])
         total = share.sum(axis=1, keepdims=True)
         even = np.full_like(share, 1.0 / share.shape[1])
         return np.divide(share, total, out=even, where=total > 0)
 
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
+        """Logarithms of ``predict_proba``, [n, classes]."""
+        return _logarithms(self.predict_proba(X))
+
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class SGDRegressor(_Regressor, _Linear):
-    """Linear regression with the squared error ½ (o − y)². Parameters and attributes as those of
-    ``SGDClassifier``, but for ``loss`` and ``classes_``; ``coef_`` is [features]. A number ``lr``,
-    by default 0.2, is divided by the mean of 1 + |x|² over the examples, without which a step
-    overshoots where features are not scaled; a schedule is taken as it is.
+    """Linear regression. Parameters and attributes as those of ``SGDClassifier``, but for what is
+    said here, ``class_weight`` and ``classes_``; ``coef_`` is [features].
+
+    Args:
+        loss: ``"squared_error"``, ½ (o − y)², or ``"huber"``, the same where |o − y| is at most
+            ``epsilon``, and ε |o − y| − ½ ε² beyond.
+        epsilon: ε, above 0. A model with ``"huber"`` is of y / ε, in ``parameters_`` too; where fits
+            go on it must be the same.
+        lr: a number, by default 0.2, is divided by the mean of 1 + |x|² over the examples, without
+            which a step overshoots where features are not scaled; a schedule is taken as it is, and
+            so is ``eta0``.
+        power_t: by default 0.25.
     """
 
-    loss: ClassVar[str] = "squared_error"  # type: ignore[misc]
-    lr: float | Schedule = 0.2
+    loss: str = field(default="squared_error", kw_only=False)
+    lr: float | Schedule | None = None
+    epsilon: float = 0.1
+    power_t: float = 0.25
+
+    LOSSES = ("squared_error", "huber")
 
     def _rule(self, data: Dataset | SparseDataset) -> Rule:
         if self.rule is not None or isinstance(self.lr, Schedule):
             return super()._rule(data)
-        return SGD(checks.rate("lr", self.lr) / (1.0 + _mean_square(data)))
+        lr = _REGRESSORS_LR if self.lr is None else checks.rate("lr", self.lr)
+        return SGD(lr / (1.0 + _mean_square(data)))
 
     def _model(self, features: int, rows: int) -> Model:  # noqa: ARG002
         return self._linear_model(features, 1)
 
+    def _unit(self) -> float:
+        return checks.real("epsilon", self.epsilon, 0.0) if self.loss == "huber" else 1.0
+
+    def _reached(self, model: Model) -> NDArray[np.float32]:
+        if self._unit() != self._unit_:
+            raise ValueError(
+                f"loss={self.loss!r} with epsilon={self.epsilon!r} is of other units than the last "
+                "fit; go on with the same ones, or fit with warm_start=False"
+            )
+        return super()._reached(model)
+
+    def _data(self, x: Any, y: Any, weights: Any) -> Dataset | SparseDataset:
+        return super()._data(x, y if self._unit() == 1.0 else y / self._unit(), weights)
+
     def _store(self, model: Model, theta: NDArray[np.float32]) -> None:
         super()._store(model, theta)
         self.coef_ = self.coef_[0]
+        self._unit_ = self._unit()
 
 
 def _mean_square(data: Dataset | SparseDataset) -> float:
@@ -845,7 +991,8 @@ class _Perceptron(_Estimator):
     """Dense layers with ReLU between them."""
 
     hidden_layer_sizes: tuple[int, ...] = field(default=(100,), kw_only=False)
-    lr: float | Schedule = 1e-3
+    lr: float | Schedule | None = None
+    learning_rate_init: float | None = None
     max_iter: int = 200
     tol: float | None = 1e-4
     n_iter_no_change: int = 10
@@ -855,7 +1002,25 @@ class _Perceptron(_Estimator):
     KEEPS_BEST = True
 
     def _rule(self, data: Dataset | SparseDataset) -> Rule:  # noqa: ARG002
-        return Adam(self.lr) if self.rule is None else self.rule
+        if self.rule is not None and self.learning_rate_init is None:
+            return self.rule
+        name, lr = self._given_rate()
+        if self.rule is not None:
+            raise ValueError(f"rule has a learning rate of its own; leave {name} out, or rule")
+        return Adam(lr if isinstance(lr, Schedule) else checks.rate(name, lr))
+
+    def _given_rate(self) -> tuple[str, Any]:
+        if self.learning_rate_init is None:
+            return "lr", _PERCEPTRONS_LR if self.lr is None else self.lr
+        if self.lr is not None:
+            raise ValueError(
+                f"lr={self.lr!r} and learning_rate_init={self.learning_rate_init!r} say the same; "
+                "leave one out"
+            )
+        return "learning_rate_init", self.learning_rate_init
+
+    def _step_size(self, rule: Rule) -> tuple[str, Any]:
+        return super()._step_size(rule) if self.rule is not None else self._given_rate()
 
     def _initial(self, model: Model, seed: int) -> NDArray[np.float32]:
         return model.init(seed, "glorot")
@@ -894,7 +1059,8 @@ class MLPClassifier(_Perceptron, _Classifier):
     Args:
         hidden_layer_sizes: widths of the hidden layers.
         alpha: α of the penalty α/(2n) |w|² over n examples, as scikit-learn has it.
-        lr: the step size of ``Adam``.
+        lr: the step size of ``Adam``, or a schedule; default 0.001.
+        learning_rate_init: scikit-learn's name of ``lr``. One of them alone is given.
         max_iter: the most epochs.
         tol: see ``SGDClassifier``.
         n_iter_no_change: likewise; it takes more than so many epochs.
@@ -902,11 +1068,13 @@ class MLPClassifier(_Perceptron, _Classifier):
         validation_fraction: likewise.
         batch_size: examples per gradient, at most all there are; fewer where they do not divide by
             it, for an epoch has each once.
-        threads: worker threads.
+        threads: worker threads. Default: 1.
+        n_jobs: scikit-learn's name of ``threads``; -1: all cores. One of them alone is given.
         discipline: of ``leashed``. Default: ``Leashed()``, with one thread ``Sequential()``.
         rule: of ``leashed.rules``, in place of ``Adam(lr)``.
         random_state: of the initial parameters and of the order of the examples.
         warm_start: see ``SGDClassifier``; the layers must be the same as well.
+        verbose: see ``SGDClassifier``.
 
     Attributes:
         classes_: the labels, sorted.
@@ -927,6 +1095,10 @@ class MLPClassifier(_Perceptron, _Classifier):
         """Probabilities [n, classes]."""
         check_is_fitted(self)
         return self._outputs(self._validated(X, reset=False))
+
+    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
+        """Logarithms of ``predict_proba``, [n, classes]."""
+        return _logarithms(self.predict_proba(X))
 
 
 # (Fields come from the last base first: those of a perceptron are the newest.)

@@ -99,7 +99,7 @@ def _chance(model: Any, weights: NDArray[np.float32] | None) -> float:
     """The loss of a model that knows nothing; 0 where it is not known."""
     if model.loss == "softmax":
         loss = math.log(model.classes)
-    elif model.loss in ("log_loss", "hinge"):
+    elif model.loss in ("log_loss", "hinge", "modified_huber"):
         loss = model.outputs * (math.log(2) if model.loss == "log_loss" else 1.0)
     else:
         return 0.0

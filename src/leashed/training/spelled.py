@@ -49,6 +49,7 @@ T = TypeVar("T")
 
 SCHEDULES: Mapping[str, Callable[..., Schedule]] = {
     "step": schedules.step,
+    "inverse": schedules.inverse,
     "cosine": schedules.cosine,
     "warmup": schedules.warmup,
     "scaled": schedules.scaled,
