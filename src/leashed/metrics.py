@@ -1,4 +1,5 @@
-"""How good predicted clicks are: AUC, GAUC, log loss, normalised entropy, calibration.
+"""How good predicted clicks are: AUC, GAUC, log loss, normalised entropy, calibration; and predicted
+numbers: squared and absolute errors, R².
 
 Functions of whole arrays, exact; ``ClickMetrics``, which takes them in parts, in memory that does not
 grow; and ``progressive``, which has a training count them on what it is about to train on.
@@ -18,6 +19,8 @@ from leashed.base import checks
 
 __all__ = [
     "ClickMetrics",
+    "Errors",
+    "NumberMetrics",
     "Progressive",
     "Scored",
     "Values",
@@ -25,8 +28,12 @@ __all__ = [
     "calibration",
     "gauc",
     "log_loss",
+    "mae",
+    "mse",
     "normalised_entropy",
     "progressive",
+    "r2",
+    "rmse",
     "undo_downsampling",
 ]
 
@@ -195,6 +202,119 @@ def undo_downsampling(probabilities: ArrayLike, negatives: float) -> NDArray[np.
     if negatives > 1:
         raise ValueError(f"negatives must be at most 1, got {negatives:g}")
     return negatives * p / (negatives * p + (1 - p))
+
+
+@dataclass(frozen=True)
+class Errors:
+    """How far predicted numbers are off; NaN where there is no row of weight.
+
+    Attributes:
+        rows: How many there were.
+        mse, rmse, mae, r2: As the functions of their names.
+    """
+
+    rows: int
+    mse: float
+    rmse: float
+    mae: float
+    r2: float
+
+
+class NumberMetrics:
+    """Errors of numbers that come in parts.
+
+    told = lsh.metrics.NumberMetrics()
+    told.add(model.predict(part), part.y)
+    told.values().rmse
+    """
+
+    def __init__(self) -> None:
+        self._rows, self._first = 0, 0.0
+        self._sums = np.zeros(5)
+
+    def add(
+        self, predicted: ArrayLike, values: ArrayLike, weights: ArrayLike | None = None
+    ) -> None:
+        """Count rows.
+
+        Args:
+            predicted: [n] or [n, 1], not NaN.
+            values: [n], finite, what should have been predicted.
+            weights: [n], finite and not negative. Default: 1 each.
+
+        Raises:
+            TypeError, ValueError: As for ``mse``.
+        """
+        said = _scores("predicted", predicted)
+        true = np.asarray(checks.numeric("values", values), np.float64)
+        if true.shape != said.shape or not len(said):
+            raise ValueError(
+                f"values must have one for each prediction, at least 1, got shape {true.shape}"
+            )
+        if not np.isfinite(true).all():
+            first = int(np.argmin(np.isfinite(true)))
+            raise ValueError(f"values[{first}] is {true[first]}; a value is finite")
+        weight = _row_weights(weights, len(said))
+        if not self._rows:
+            self._first = float(true[0])  # sums of squares lose no digits to a large mean
+        self._rows += len(said)
+        away, error = true - self._first, said - true
+        self._sums += [
+            weight.sum(),
+            weight @ error**2,
+            weight @ np.abs(error),
+            weight @ away,
+            weight @ away**2,
+        ]
+
+    def values(self) -> Errors:
+        """Of all rows so far."""
+        weight, squares, absolute, total, spread = self._sums.tolist()
+        if not weight:
+            return Errors(self._rows, math.nan, math.nan, math.nan, math.nan)
+        mean_squared, variance = squares / weight, spread / weight - (total / weight) ** 2
+        explained = 1 - mean_squared / variance if variance > 0 else math.nan
+        return Errors(
+            self._rows, mean_squared, math.sqrt(mean_squared), absolute / weight, explained
+        )
+
+
+def _errors(predicted: ArrayLike, values: ArrayLike, weights: ArrayLike | None) -> Errors:
+    counted = NumberMetrics()
+    counted.add(predicted, values, weights)
+    return counted.values()
+
+
+def mse(predicted: ArrayLike, values: ArrayLike, weights: ArrayLike | None = None) -> float:
+    """The weighted mean of squared errors; NaN where all weigh nothing.
+
+    Args:
+        predicted: [n] or [n, 1], what a model said.
+        values: [n], what it should have said, finite.
+        weights: [n], finite and not negative. Default: 1 each.
+
+    Raises:
+        TypeError: An argument is no array of numbers.
+        ValueError: Lengths differ, there is no row, or a number is NaN.
+    """
+    return _errors(predicted, values, weights).mse
+
+
+def rmse(predicted: ArrayLike, values: ArrayLike, weights: ArrayLike | None = None) -> float:
+    """The root of ``mse``, whose arguments it has."""
+    return _errors(predicted, values, weights).rmse
+
+
+def mae(predicted: ArrayLike, values: ArrayLike, weights: ArrayLike | None = None) -> float:
+    """The weighted mean of absolute errors; arguments as of ``mse``."""
+    return _errors(predicted, values, weights).mae
+
+
+def r2(predicted: ArrayLike, values: ArrayLike, weights: ArrayLike | None = None) -> float:
+    """The share of the values' variance that is explained, 1 − ``mse`` / variance: 1 at best, 0 of who
+    says their mean; NaN where they are all the same. Arguments as of ``mse``.
+    """
+    return _errors(predicted, values, weights).r2
 
 
 @dataclass(frozen=True)
@@ -425,6 +545,11 @@ def _weighed(
     if wrong.any():
         first = int(np.argmax(wrong))
         raise ValueError(f"labels[{first}] is {y[first]}; a label is 0, or 1 for a click")
+    w = _row_weights(weights, rows)
+    return np.where(y == 1, w, 0.0), np.where(y == 1, 0.0, w)
+
+
+def _row_weights(weights: ArrayLike | None, rows: int) -> NDArray[np.float64]:
     w = np.ones(rows) if weights is None else checks.numeric("weights", weights).astype(np.float64)
     if w.shape != (rows,):
         raise ValueError(f"weights must have one value for each score, {rows}, got shape {w.shape}")
@@ -432,7 +557,7 @@ def _weighed(
     if wrong.any():
         first = int(np.argmax(wrong))
         raise ValueError(f"weights[{first}] is {w[first]}; a weight is finite and not negative")
-    return np.where(y == 1, w, 0.0), np.where(y == 1, 0.0, w)
+    return w
 
 
 def _log_loss(

@@ -48,7 +48,14 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     command.chmod(command.stat().st_mode | stat.S_IXUSR)
     path = os.pathsep.join([str(command.parent), os.environ["PATH"]])
     blocks = re.findall(r"```(sh|python)\n(.*?)```", PAGE, re.DOTALL)
-    assert [kind for kind, _ in blocks] == ["sh"] * 5 + ["python", "sh", "python", "sh", "python"]
+    assert [kind for kind, _ in blocks] == ["sh"] * 5 + [
+        "python",
+        "sh",
+        "python",
+        "sh",
+        "python",
+        "python",
+    ]
     write_parquet(tmp_path)
     known: dict[str, object] = {}
     for kind, block in blocks:

@@ -183,8 +183,20 @@ def test_labels():
         assert stream.infer(pa.table({"y": values, **numbers}), label="y")["y"] == stream.Label()
     target = pa.table({"y": np.arange(n), **numbers})
     assert stream.infer(target, label="y")["y"] == stream.Target()
-    with pytest.raises(ValueError, match=r"label 'y' is not 0 and 1, .*'user_id'.* ids=False"):
-        stream.infer(target.append_column("user_id", [np.arange(n) % 7]), label="y")
+    of_ids = target.append_column("user_id", [np.arange(n) % 7])
+    assert stream.infer(of_ids, label="y")["y"] == stream.Target()
+    for word, column in (
+        ("number", stream.Target()),
+        ("classes", stream.Label(n)),
+        (60, stream.Label(60)),
+    ):
+        assert stream.infer(of_ids, label="y", target=word)["y"] == column
+    for word, message in (
+        ("click", "has 2, and a click is 0 or 1"),
+        (n - 1, "has 49, and a class is"),
+    ):
+        with pytest.raises(ValueError, match=f"label 'y' {message}"):
+            stream.infer(of_ids, label="y", target=word)
     with pytest.raises(ValueError, match="label 'y' is of type string, with no, yes; make it"):
         stream.infer(pa.table({"y": ["no", "yes"] * 25, **numbers}), label="y")
     with pytest.raises(ValueError, match="label must be a column, got 'z'; there are y, a"):

@@ -1,4 +1,6 @@
-"""Rows of numbers and ids, and whether each was clicked: what models with embedding tables read."""
+"""Rows of numbers and ids, and whether each was clicked, or what else it is to give: what models with
+embedding tables read.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from leashed import _core, metrics
 from leashed.base import checks
+from leashed.base.target import REMEDY, TargetWord, check_target, classes_of
 from leashed.datasets.columns import Columns, check_names, frame_names, places
 from leashed.datasets.dataset import (
     _check_finite,
@@ -20,6 +23,7 @@ from leashed.datasets.dataset import (
     _whole_labels,
     check_weights,
     check_y,
+    number_of_classes,
 )
 from leashed.datasets.fields import Schema
 
@@ -81,7 +85,8 @@ class Bags:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ClickDataset:
-    """Examples of numbers and ids, and which of them were clicked. ``from_arrays`` builds one.
+    """Examples of numbers and ids, and which of them were clicked, or the class or number that each is to
+    give. ``from_arrays`` builds one.
 
     An id is any 64-bit number. Which row of which table it stands for is the model's to say.
 
@@ -89,7 +94,8 @@ class ClickDataset:
         x: float32 [n, numbers], C-contiguous, read-only, finite; ``numbers`` may be 0.
         ids: One id a feature: uint64 [n, features], read-only. Otherwise a tuple that has for each
             feature uint64 [n], or ``Bags`` of n rows.
-        y: int32 [n], read-only: 1 where it was clicked, else 0.
+        y: int32 [n], read-only: 1 where it was clicked, else 0; or each in [0, classes). Of numbers
+            float32 [n], finite.
         names: Of the features that are ids.
         name: What plots and reports call this set.
         weights: float32 [n] or None, as of a ``Dataset``.
@@ -99,6 +105,7 @@ class ClickDataset:
         number_names: Of the numbers, one for each, or None: they have none.
         named: Whether ``names`` are the data's own; else they are C1, C2, … for want of any.
         schema: What the columns of the file or table that it is of became; None: it is of arrays.
+        classes: Number of classes, at least 2, of clicks 2; 0 of numbers.
 
     Raises:
         TypeError: An argument is not of the type above.
@@ -107,7 +114,7 @@ class ClickDataset:
 
     x: NDArray[np.float32]
     ids: NDArray[np.uint64] | tuple[NDArray[np.uint64] | Bags, ...]
-    y: NDArray[np.int32]
+    y: NDArray[np.int32] | NDArray[np.float32]
     names: tuple[str, ...]
     name: str = "clicks"
     weights: NDArray[np.float32] | None = None
@@ -116,15 +123,16 @@ class ClickDataset:
     number_names: tuple[str, ...] | None = None
     named: bool = True
     schema: Schema | None = None
+    classes: int = 2
 
     def __post_init__(self) -> None:
         n = np.size(self.y)
-        _check_array("y", self.y, np.int32, (n,))
+        _check_array("y", self.y, np.float32 if self.classes == 0 else np.int32, (n,))
         if not isinstance(self.name, str):
             raise TypeError(f"name must be a str, got {type(self.name).__name__}")
         if n == 0:
             raise ValueError("y is empty; pass at least one example")
-        check_y(self.y, 2)
+        object.__setattr__(self, "classes", check_y(self.y, self.classes))
         columns = self.x.shape[1] if getattr(self.x, "ndim", 0) == 2 else 0
         _check_array("x", self.x, np.float32, (n, columns))
         if columns:
@@ -181,6 +189,8 @@ class ClickDataset:
         name: str = "clicks",
         weights: ArrayLike | None = None,
         number_names: Sequence[str] | None = None,
+        *,
+        target: TargetWord = "click",
     ) -> ClickDataset:
         """Build a data set from arrays of any boolean, integer or floating-point dtype.
 
@@ -191,22 +201,22 @@ class ClickDataset:
             x: Numbers [n, numbers]; None: there are none.
             ids: Whole numbers [n, features], or for each feature by its name whole numbers [n], or
                 ``Bags``. Negative ones are taken by their bits.
-            y: [n], 1 where the example was clicked, else 0.
+            y: [n], what each example is to give, as ``target`` says.
             names: Of the features, where ``ids`` is an array. Default: those of a data frame's
                 columns, else ``C1``, ``C2``, …, which are not taken for the data's own.
             name: What plots and reports call this set.
             weights: How much each example counts, [n], not negative. Default: 1 each.
             number_names: Of the numbers. Default: those of a data frame's columns, else none.
+            target: ``"click"``: ``y`` is 1 where the example was clicked, else 0. ``"number"``: finite
+                numbers. So many classes, at least 2: whole numbers from 0 below; ``"classes"``: of so
+                many as the largest label tells.
 
         Raises:
             TypeError: A dtype is not numeric, or an argument is of the wrong type.
-            ValueError: Lengths differ, an id or a label is not whole, a label is neither 0 nor 1,
-                or a number or a weight is not finite.
+            ValueError: Lengths differ, an id or a label is not whole, a click is neither 0 nor 1, a
+                label is no class, or a number or a weight is not finite.
         """
-        labels = _whole_labels(_numeric_array("y", y))
-        if labels.ndim != 1:
-            raise ValueError(f"y must be one label per example, shape [n], got {labels.shape}")
-        check_y(labels, 2)
+        labels, classes = _targets(_numeric_array("y", y), check_target(target))
         numbers = np.zeros((len(labels), 0)) if x is None else _numeric_array("x", x)
         with np.errstate(over="ignore"):
             x32 = np.ascontiguousarray(numbers, np.float32)
@@ -229,18 +239,14 @@ class ClickDataset:
         return cls(
             x32,
             columns,
-            labels.astype(np.int32),
+            labels,
             tuple(names),
             name,
             check_weights(weights, len(labels)),
             number_names=called,
             named=named,
+            classes=classes,
         )
-
-    @property
-    def classes(self) -> int:
-        """Labels are 0 and 1."""
-        return 2
 
     @property
     def numbers(self) -> int:
@@ -406,6 +412,24 @@ class ClickSplit(NamedTuple):
 
     train: ClickDataset
     test: ClickDataset
+
+
+def _targets(y: NDArray[Any], target: TargetWord) -> tuple[NDArray[Any], int]:
+    """What examples are to give, and how many classes there are, 0 of numbers."""
+    if y.ndim != 1:
+        raise ValueError(f"y must be one label per example, shape [n], got {y.shape}")
+    if (classes := classes_of(target)) == 0:
+        with np.errstate(over="ignore"):
+            return np.array(y, np.float32), 0
+    if target == "click" and len(y):
+        wrong = ~((y == 0) | (y == 1))
+        if wrong.any():
+            first = int(np.argmax(wrong))
+            raise ValueError(f"y has {y[first]} at index {first}, and a click is 0 or 1; {REMEDY}")
+    labels = _whole_labels(y)
+    if not len(labels):
+        raise ValueError("y is empty; pass at least one example")
+    return labels.astype(np.int32), number_of_classes(labels, classes)
 
 
 def names_of(features: int) -> tuple[str, ...]:

@@ -31,6 +31,8 @@ def downsample(data: ClickDataset, negatives: float, seed: int = 0) -> ClickData
     """
     if not isinstance(data, ClickDataset):
         raise TypeError(f"data must be a ClickDataset, got {type(data).__name__}")
+    if data.classes != 2:
+        raise ValueError("data must be clicks, 0 and 1, to leave out those that are none")
     negatives = checks.real("negatives", negatives, 0.0)
     if negatives > 1:
         raise ValueError(f"negatives must be at most 1, got {negatives:g}")

@@ -247,8 +247,6 @@ class Schema:
         self.numbers = tuple(n for n, c in self.columns.items() if isinstance(c, Number))
         ids = {n: c for n, c in self.columns.items() if isinstance(c, (Id, Hashed, Vocabulary))}
         self.ids: dict[str, IdColumn] = ids
-        if ids and self.classes != 2:
-            raise ValueError("columns must have Label(), of two classes, where there are ids")
         if not self.numbers and not ids:
             raise ValueError("columns must have a Number() or an id; got neither")
 

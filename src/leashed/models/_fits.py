@@ -64,16 +64,21 @@ def check_labels(model: Judged, data: Dataset | SparseDataset | ClickDataset, na
     """ValueError where the data has too many classes, or numbers for a model of classes."""
     if model.classes == 0 or data.classes == 0:
         if model.classes != data.classes:
+            remedy = (
+                'target="number" is of a model of numbers and of ClickDataset.from_arrays, "click" or '
+                '"classes" of one of labels'
+                if isinstance(data, ClickDataset)
+                else "Dataset.regression(x, y) and Dataset.from_arrays(x, y) make the one and the other"
+            )
             raise ValueError(
                 f"{name} has {'numbers' if data.classes == 0 else 'labels'}, but the loss "
-                f"{model.loss} takes {'numbers' if model.classes == 0 else 'labels'}; "
-                "Dataset.regression(x, y) and Dataset.from_arrays(x, y) make the one and the other"
+                f"{model.loss} takes {'numbers' if model.classes == 0 else 'labels'}; {remedy}"
             )
         return
-    if int(data.y.max()) >= model.classes:
+    if (largest := int(data.y.max())) >= model.classes:
         raise ValueError(
-            f"{name} has labels up to {int(data.y.max())}, but the model knows "
-            f"{model.classes} classes"
+            f"{name} has labels up to {largest}, first in row {int(np.argmax(data.y >= model.classes))}, "
+            f"but the model knows {model.classes} classes"
         )
 
 

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from leashed import _core
 from leashed.base import checks
 from leashed.base.choice import Choice
+from leashed.base.target import TargetWord
 from leashed.datasets import ClickDataset, Dataset
 from leashed.models import _parameters
 from leashed.models._columns import arranged, check_columns
@@ -461,8 +462,8 @@ class Graph:
         name: what plots and reports call it.
         l2: λ of the penalty λ/2 |w|² over all weights in the parameters that are no biases. It is
             part of what is minimised, not of the losses that are reported.
-        made_by: what makes it for so many dense features, and for ids below such bounds (None: any),
-            where its shape follows from the data. Default: it is as it is.
+        made_by: what makes it for so many dense features, for ids below such bounds (None: any) and for
+            so many classes (0: numbers), where its shape follows from the data. Default: it is as it is.
 
     Raises:
         TypeError: ``output`` is no node, or ``name`` no str.
@@ -475,7 +476,9 @@ class Graph:
     loss: str = "log_loss"
     name: str = "graph"
     l2: float = 0.0
-    made_by: Callable[[int, Sequence[int | None]], Graph] | None = field(default=None, repr=False)
+    made_by: Callable[[int, Sequence[int | None], int], Graph] | None = field(
+        default=None, repr=False
+    )
 
     def __post_init__(self) -> None:
         if not isinstance(self.output, Node):
@@ -575,10 +578,25 @@ class Graph:
             numbers, bounds = data.numbers, data.bounds  # type: ignore[attr-defined]
         else:
             return self
-        made = self.made_by(numbers, bounds)
-        if (made.features, made.tables) == (self.features, self.tables):
+        made = self.made_by(numbers, bounds, data.classes)  # type: ignore[attr-defined]
+        shape = (self.features, self.tables, self.outputs)
+        if (made.features, made.tables, made.outputs) == shape:
             return self
-        return replace(made, loss=self.loss, name=self.name, l2=self.l2, made_by=self.made_by)
+        loss = made.loss if self.target == "classes" else self.loss
+        return replace(made, loss=loss, name=self.name, l2=self.l2, made_by=self.made_by)
+
+    @property
+    def target(self) -> TargetWord | None:
+        """What rows are to give: ``"click"``, ``"number"``, or one of so many classes; ``"classes"``: of as
+        many as the data have. None: what was chosen, among others.
+        """
+        if getattr(self.made_by, "target", None) == "classes":
+            return "classes"
+        if self.loss == "sampled_softmax":
+            return None
+        if self.classes == 0:
+            return "number"
+        return "click" if self.outputs == 1 else self.classes
 
     @property
     def dimension(self) -> int:

@@ -1,4 +1,6 @@
-"""Models of click-through rates: a few dense features, many that are ids, one output."""
+"""Models of click-through rates, and of other targets over tables: a few dense features, many that are
+ids, and of clicks and numbers one output.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ from functools import partial
 from typing import Literal, NamedTuple
 
 from leashed.base import checks
+from leashed.base.target import TargetWord, check_target, classes_of
 from leashed.models.graphs import (
     AUGRU,
     FM,
@@ -60,39 +63,59 @@ def _shape(rows: Rows, dense: int | None, categories: int | None) -> _Shape:
     return _Shape(dense, counts)
 
 
+class _Head(NamedTuple):
+    """The last layer's outputs, and how they are judged."""
+
+    outputs: int
+    loss: str
+
+    @classmethod
+    def of(cls, target: TargetWord) -> _Head:
+        """Of classes that the data are to tell two, until they do."""
+        if check_target(target) == "click":
+            return cls(1, "log_loss")
+        classes = classes_of(target)
+        return cls(1, "squared_error") if classes == 0 else cls(classes or 2, "softmax")
+
+
 @dataclass(frozen=True)
 class _Open:
     """What makes a model for the data's shape, of which something was left open.
 
     Args:
-        build: of rows, dense and categories.
-        rows, dense, categories: as they were given.
+        build: of rows, dense, categories and target.
+        rows, dense, categories, target: as they were given.
     """
 
     build: Callable[..., Graph]
     rows: Rows
     dense: int | None
     categories: int | None
+    target: TargetWord
 
-    def __call__(self, numbers: int, bounds: Sequence[int | None]) -> Graph:
+    def __call__(self, numbers: int, bounds: Sequence[int | None], classes: int) -> Graph:
         rows, dense = self.rows, numbers if self.dense is None else self.dense
+        target = (classes or 2) if self.target == "classes" else self.target
         if self.categories is None and (rows is None or not isinstance(rows, Iterable)):
             rows = [bound if rows is None else rows for bound in bounds]
-            return self.build(rows or None, dense=dense, categories=len(bounds))
-        return self.build(rows, dense=dense, categories=self.categories)
+            return self.build(rows or None, dense=dense, categories=len(bounds), target=target)
+        return self.build(rows, dense=dense, categories=self.categories, target=target)
 
 
 def _graph(
     output: Node,
+    head: _Head,
     name: str,
     build: Callable[..., Graph],
     rows: Rows,
     dense: int | None,
     categories: int | None,
+    target: TargetWord,
 ) -> Graph:
     told = categories is not None or (rows is not None and isinstance(rows, Iterable))
-    made_by = None if told and dense is not None else _Open(build, rows, dense, categories)
-    return Graph(output, name=name, made_by=made_by)
+    told = told and dense is not None and target != "classes"
+    made_by = None if told else _Open(build, rows, dense, categories, target)
+    return Graph(output, loss=head.loss, name=name, made_by=made_by)
 
 
 def _input(shape: _Shape) -> list[Node]:
@@ -124,6 +147,7 @@ def dlrm(
     top: Sequence[int] = (64, 32),
     *,
     categories: int | None = None,
+    target: TargetWord = "click",
     norm: Norm | None = None,
     name: str = "dlrm",
 ) -> Graph:
@@ -141,13 +165,17 @@ def dlrm(
         bottom: widths of the MLP of the dense features, the last being ``dim``. Default: 64 and ``dim``.
         top: widths of the MLP behind the interaction, without the output's 1.
         categories: features that are ids, where ``rows`` does not tell. Default: as of ``dense``, 26.
+        target: what rows are to give: a ``"click"``, 0 or 1, by one output with the loss ``log_loss``;
+            a ``"number"``, by one with ``squared_error``; or one of so many classes, from 2, by a
+            ``softmax`` over as many outputs. ``"classes"``: as many as the data have.
         norm: between each dense layer of the MLPs and its ReLU (extreme-scale-asgd, Algorithm 1).
             Default: nothing.
         name: what plots and reports call it.
 
     Raises:
         TypeError: a size is not a whole number.
-        ValueError: a size is below 1, there is nothing to read, or ``bottom`` does not end in ``dim``.
+        ValueError: a size is below 1, there is nothing to read, ``bottom`` does not end in ``dim``, or
+            ``target`` is none.
     """
     bottom = (64, dim) if bottom is None else bottom
     if not bottom or bottom[-1] != dim:
@@ -159,9 +187,10 @@ def dlrm(
     # Without numbers, rows stand beside their products in place of what is made of these.
     beside = vectors[:1] if shape.dense else vectors
     joined = Concat(*beside, Dot(*vectors)) if len(vectors) > 1 else vectors[0]
-    output = _layers(joined, top, norm) >> Dense(1)
+    head = _Head.of(target)
+    output = _layers(joined, top, norm) >> Dense(head.outputs)
     build = partial(dlrm, dim=dim, bottom=bottom, top=top, norm=norm, name=name)
-    return _graph(output, name, build, rows, dense, categories)
+    return _graph(output, head, name, build, rows, dense, categories, target)
 
 
 def deepfm(
@@ -171,19 +200,21 @@ def deepfm(
     hidden: Sequence[int] = (64, 32),
     *,
     categories: int | None = None,
+    target: TargetWord = "click",
     norm: Norm | None = None,
     name: str = "deepfm",
 ) -> Graph:
     """DeepFM (Guo et al., 2017): the sum of a linear model, a factorisation machine of the
     categories' rows, and an MLP of these and the dense features. Each category has two tables, one
-    of ``dim`` and one of 1 float a row, for the linear model.
+    of ``dim`` and one of 1 float a row, for the linear model. Of several classes each has a linear model
+    (whose rows have a float for each), and takes of the machine's sum as much as a layer says.
 
     Args:
         rows: as for ``dlrm``.
         dim: floats of a row.
         dense: as for ``dlrm``.
         hidden: widths of the MLP, without the output's 1.
-        categories, norm: as for ``dlrm``.
+        categories, target, norm: as for ``dlrm``.
         name: what plots and reports call it.
 
     Raises:
@@ -192,11 +223,21 @@ def deepfm(
     shape = _shape(rows, dense, categories)
     x = _input(shape)
     embeddings = _embeddings(shape.counts, dim, "c")
-    linear = Sum(*(node >> Dense(1) for node in x), *_embeddings(shape.counts, 1, "w"))
-    deep = _layers(Concat(*x, *embeddings), hidden, norm) >> Dense(1)
-    crossed = [FM(*embeddings)] if len(embeddings) > 1 else []
+    head = _Head.of(target)
+    linear = _linear(x, shape.counts, head)
+    deep = _layers(Concat(*x, *embeddings), hidden, norm) >> Dense(head.outputs)
+    crossed: list[Node] = [FM(*embeddings)] if len(embeddings) > 1 else []
+    if head.outputs > 1:
+        crossed = [node >> Dense(head.outputs) for node in crossed]
     build = partial(deepfm, dim=dim, hidden=hidden, norm=norm, name=name)
-    return _graph(Sum(linear, *crossed, deep), name, build, rows, dense, categories)
+    output = Sum(linear, *crossed, deep)
+    return _graph(output, head, name, build, rows, dense, categories, target)
+
+
+def _linear(x: Sequence[Node], counts: Sequence[int | None], head: _Head) -> Node:
+    """A linear model of the dense features and of rows of their own."""
+    wide = _embeddings(counts, head.outputs, "w")
+    return Sum(*(node >> Dense(head.outputs) for node in x), *wide)
 
 
 def wide_deep(
@@ -206,19 +247,22 @@ def wide_deep(
     hidden: Sequence[int] = (64, 32),
     *,
     categories: int | None = None,
+    target: TargetWord = "click",
     norm: Norm | None = None,
     name: str = "wide_deep",
 ) -> Graph:
     """Wide & Deep (Cheng et al., 2016): the sum of a linear model and an MLP. Each category has two
-    tables, one of ``dim`` and one of 1 float a row, for the linear model. Arguments as for
-    ``deepfm``.
+    tables, one of ``dim`` and one of 1 float a row, for the linear model, of several classes of as many.
+    Arguments as for ``deepfm``.
     """
     shape = _shape(rows, dense, categories)
     x = _input(shape)
-    wide = Sum(*(node >> Dense(1) for node in x), *_embeddings(shape.counts, 1, "w"))
-    deep = _layers(Concat(*x, *_embeddings(shape.counts, dim, "c")), hidden, norm) >> Dense(1)
+    head = _Head.of(target)
+    wide = _linear(x, shape.counts, head)
+    joined = Concat(*x, *_embeddings(shape.counts, dim, "c"))
+    deep = _layers(joined, hidden, norm) >> Dense(head.outputs)
     build = partial(wide_deep, dim=dim, hidden=hidden, norm=norm, name=name)
-    return _graph(Sum(wide, deep), name, build, rows, dense, categories)
+    return _graph(Sum(wide, deep), head, name, build, rows, dense, categories, target)
 
 
 def dcn(
@@ -230,6 +274,7 @@ def dcn(
     *,
     weights: Literal["vector", "matrix"] = "vector",
     categories: int | None = None,
+    target: TargetWord = "click",
     norm: Norm | None = None,
     name: str = "dcn",
 ) -> Graph:
@@ -245,7 +290,7 @@ def dcn(
         weights: of a cross layer: a ``"vector"`` w, x₀ (x·w) + b + x, or as in DCN-V2 (Wang et al.,
             2021, eq. 1) a ``"matrix"`` W, x₀ ⊙ (W x + b) + x, with as many parameters as it has
             entries.
-        categories, norm: as for ``dlrm``.
+        categories, target, norm: as for ``dlrm``.
         name: what plots and reports call it.
 
     Raises:
@@ -261,9 +306,10 @@ def dcn(
     x: Node = x0
     for _ in range(checks.size("cross", cross)):
         x = Cross(x0, x) if weights == "vector" else Sum(Product(x0, x >> Dense(width)), x)
-    output = Concat(x, _layers(x0, hidden, norm)) >> Dense(1)
+    head = _Head.of(target)
+    output = Concat(x, _layers(x0, hidden, norm)) >> Dense(head.outputs)
     build = partial(dcn, dim=dim, cross=cross, hidden=hidden, weights=weights, norm=norm, name=name)
-    return _graph(output, name, build, rows, dense, categories)
+    return _graph(output, head, name, build, rows, dense, categories, target)
 
 
 def youtube_dnn(
@@ -347,6 +393,7 @@ def din(
     *,
     longest: int = 20,
     softmax: bool = False,
+    target: TargetWord = "click",
     norm: Norm | None = None,
     name: str = "din",
 ) -> Graph:
@@ -367,6 +414,7 @@ def din(
         hidden: widths of the MLP, without the output's 1.
         longest: items of a history that are read, its first ones.
         softmax: whether the scores of a history are normalised; the paper's are not.
+        target: as for ``dlrm``, classes as a number.
         norm: as for ``dlrm``.
         name: what plots and reports call it.
 
@@ -377,7 +425,15 @@ def din(
     scores = AttentionUnit(read.item, read.history, attention, softmax)
     interest = AttentionPool(scores, read.history)
     joined = Concat(Input(dense), read.user, read.item, interest)
-    return Graph(_layers(joined, hidden, norm) >> Dense(1), name=name)
+    head = _Head.of(_told(target))
+    return Graph(_layers(joined, hidden, norm) >> Dense(head.outputs), loss=head.loss, name=name)
+
+
+def _told(target: TargetWord) -> TargetWord:
+    """Of a model whose shape does not follow from data."""
+    if target == "classes":
+        raise ValueError("target must be how many classes there are, got 'classes'")
+    return target
 
 
 def dien(
@@ -390,6 +446,7 @@ def dien(
     hidden: Sequence[int] = (200, 80),
     *,
     longest: int = 20,
+    target: TargetWord = "click",
     norm: Norm | None = None,
     name: str = "dien",
 ) -> Graph:
@@ -400,8 +457,8 @@ def dien(
     node.
 
     Args:
-        users, items, categories, dim, dense, hidden, longest, norm, name: as for ``din``, with its
-            features.
+        users, items, categories, dim, dense, hidden, longest, target, norm, name: as for ``din``,
+            with its features.
         units: floats of a state. Default: 2 ``dim``, as the paper has it.
 
     Raises:
@@ -412,7 +469,8 @@ def dien(
     states = GRU(read.history, units)
     scores = AttentionScores(read.item >> Dense(units, bias=False), states)
     joined = Concat(Input(dense), read.user, read.item, AUGRU(states, scores, units))
-    return Graph(_layers(joined, hidden, norm) >> Dense(1), name=name)
+    head = _Head.of(_told(target))
+    return Graph(_layers(joined, hidden, norm) >> Dense(head.outputs), loss=head.loss, name=name)
 
 
 def ecommerce(
@@ -425,6 +483,7 @@ def ecommerce(
     hidden: Sequence[int] = (200, 80),
     *,
     longest: int = 20,
+    target: TargetWord = "click",
     norm: Norm | None = None,
     name: str = "ecommerce",
 ) -> Graph:
@@ -437,10 +496,12 @@ def ecommerce(
     read = _histories(users, items, categories, dim, longest)
     x = Input(dense)
     one = {"wide_users": users, "wide_items": items, "wide_categories": categories}
+    head = _Head.of(_told(target))
     wide = [
-        Embedding(TableSpec(table, 1, rows), feature=i)
+        Embedding(TableSpec(table, head.outputs, rows), feature=i)
         for i, (table, rows) in enumerate(one.items())
     ]
     scores = AttentionUnit(read.item, read.history, attention, softmax=True)
     joined = Concat(x, read.user, read.item, AttentionPool(scores, read.history))
-    return Graph(Sum(x >> Dense(1), *wide, _layers(joined, hidden, norm) >> Dense(1)), name=name)
+    deep = _layers(joined, hidden, norm) >> Dense(head.outputs)
+    return Graph(Sum(x >> Dense(head.outputs), *wide, deep), loss=head.loss, name=name)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from leashed.base import atomic, checks
+from leashed.base.target import REMEDY, TargetWord, check_target
 from leashed.base.warning import warn
 from leashed.datasets.fields import Column, Hashed, Id, Label, Number, Schema, Target, Vocabulary
 from leashed.datasets.files import paths_of, unpacked
@@ -98,7 +99,14 @@ class Inferred(Mapping[str, Column]):
         return "\n".join(["{", *lines, "}"])
 
 
-def infer(source: Any, *, label: str, rows: int = _ROWS, ids: bool = True) -> Inferred:
+def infer(
+    source: Any,
+    *,
+    label: str,
+    rows: int = _ROWS,
+    ids: bool = True,
+    target: TargetWord | None = None,
+) -> Inferred:
     """What the columns of a table are to become, as its first rows tell.
 
         columns = lsh.stream.infer("logs/*.parquet", label="clicked")
@@ -106,7 +114,7 @@ def infer(source: Any, *, label: str, rows: int = _ROWS, ids: bool = True) -> In
         rows = lsh.stream.parquet("logs/*.parquet", "schema.json")
 
     ======================== =====================================================================
-    the label                ``Label()`` where it is 0 or 1, else ``Target()``
+    the label                as ``target`` says; without, ``Label()`` where it is 0 or 1, else ``Target()``
     real numbers, decimals   ``Number``; of whole ones with an id's name ``Id``
     booleans                 ``Number``
     whole numbers            ``Id`` where the last word of their name is one of ``ID_WORDS``, as in
@@ -131,12 +139,14 @@ def infer(source: Any, *, label: str, rows: int = _ROWS, ids: bool = True) -> In
         rows: so many are looked at, the first ones.
         ids: False: for a model of numbers alone. Whole numbers and parts of moments are numbers then,
             and what is none is left out.
+        target: what is to be predicted: a ``"click"``, 0 or 1; a ``"number"``; one of so many classes, or
+            ``"classes"``: as many as the largest label in those rows tells.
 
     Raises:
         ImportError: pyarrow is not installed.
         OSError: a file cannot be read.
         TypeError, ValueError: an argument is wrong, there is no such column, nothing beside it can be
-            used, or what the label has is not 0 and 1 where there are ids; the message tells the remedy.
+            used, or what the label has is no such target; the message tells the remedy.
     """
     if not isinstance(label, str):
         raise TypeError(f"label must be the name of a column, got {label!r}")
@@ -153,7 +163,7 @@ def infer(source: Any, *, label: str, rows: int = _ROWS, ids: bool = True) -> In
             raise ValueError(f"source has column {name!r} more than once; rename one")
         values = _Values(name, table.column(name), text=separator is not None)
         if name == label:
-            found[name] = _label(values)
+            found[name] = _label(values, target)
             continue
         made = "is the table's index" if _INDEX.fullmatch(name) else _column(values, ids=ids)
         if isinstance(made, str):
@@ -163,8 +173,6 @@ def infer(source: Any, *, label: str, rows: int = _ROWS, ids: bool = True) -> In
     if len(found) < 2:
         reasons = "; ".join(f"{name} {why}" for name, why in left_out.items())
         raise ValueError(f"source has no column to learn from beside {label!r}: {reasons}")
-    if not isinstance(found[label], Label):
-        _check_target(label, found)
     if left_out:
         reasons = "; ".join(f"{name} {why}" for name, why in left_out.items())
         warn(f"columns that are not read: {reasons}. columns= says otherwise")
@@ -268,7 +276,7 @@ def _without_views(column: Any) -> Any:
     return column.cast(pa.large_string()) if pa.types.is_string_view(column.type) else column
 
 
-def _label(values: _Values) -> Column:
+def _label(values: _Values, target: TargetWord | None) -> Column:
     name = values.name
     if not len(values.there):
         raise ValueError(f"label {name!r} has no value; name a column that has")
@@ -279,16 +287,25 @@ def _label(values: _Values) -> Column:
             "numbers that are to be predicted"
         )
     numbers = values.numbers()
-    return Label() if np.isin(numbers, (0, 1)).all() else Target()
-
-
-def _check_target(label: str, found: Mapping[str, Column]) -> None:
-    ids = [name for name, column in found.items() if isinstance(column, (Id, Hashed, Vocabulary))]
-    if ids:
+    clicks = np.isin(numbers, (0, 1))
+    if target is None:
+        return Label() if clicks.all() else Target()
+    if check_target(target) == "number":
+        return Target()
+    if target == "click":
+        if not clicks.all():
+            other = numbers[np.argmin(clicks)]
+            raise ValueError(f"label {name!r} has {other:g}, and a click is 0 or 1; {REMEDY}")
+        return Label()
+    bound = np.inf if target == "classes" else float(target)
+    wrong = ~((numbers == np.trunc(numbers)) & (numbers >= 0) & (numbers < bound))
+    if wrong.any():
+        below = "" if target == "classes" else f" below {target}"
         raise ValueError(
-            f"label {label!r} is not 0 and 1, and columns that are ids, as {ids[0]!r}, are for models of "
-            "clicks alone; make it 0 and 1, or for a model of numbers say ids=False"
+            f"label {name!r} has {numbers[np.argmax(wrong)]:g}, and a class is a whole number from 0"
+            f'{below}; target="number" is for numbers'
         )
+    return Label(max(2, int(numbers.max()) + 1) if target == "classes" else int(target))
 
 
 def _column(values: _Values, *, ids: bool) -> dict[str, Column] | str:

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from leashed.base.target import TargetWord
 from leashed.datasets.fields import Column, Schema
 from leashed.datasets.files import Paths, check_readable, paths_of
 from leashed.datasets.text import CRITEO
@@ -34,6 +35,7 @@ def parquet(
     columns: Given = None,
     *,
     label: str | None = None,
+    target: TargetWord | None = None,
     bad: str = "fail",
     threads: int | None = None,
     shuffle: int = 0,
@@ -52,6 +54,7 @@ def parquet(
         columns: as of :func:`csv`, or the path of a file that :func:`schema` reads. Default: as
             :func:`infer` finds of the first rows; for days give all the same ones.
         label: what is to be told of a row, where ``columns`` does not say.
+        target: as of :func:`infer`, of the label.
         bad, threads, shuffle, seed: as of :func:`arrow`.
 
     Raises:
@@ -60,7 +63,7 @@ def parquet(
         TypeError, ValueError: an argument is wrong; and as of :func:`arrow`.
     """
     files = parquet_files(path)
-    known = _known(files, columns, label)
+    known = _known(files, columns, label, target=target)
     return _Parquet(files, known, Options(bad, threads, shuffle, seed))
 
 
@@ -70,6 +73,7 @@ def table(
     *,
     label: str | None = None,
     ids: bool = True,
+    target: TargetWord | None = None,
     bad: str = "fail",
     threads: int | None = None,
     shuffle: int = 0,
@@ -85,7 +89,7 @@ def table(
         source: such a table; or a path, as of :func:`parquet` where it ends in .parquet or is a
             folder, else of :func:`csv`, its header telling what is between fields.
         columns, label, bad, threads, shuffle, seed: as of :func:`parquet`.
-        ids: as of :func:`infer`.
+        ids, target: as of :func:`infer`.
 
     Raises:
         FileNotFoundError, ImportError, TypeError, ValueError: as of :func:`parquet`, or of :func:`csv`.
@@ -97,28 +101,38 @@ def table(
         )
     given: dict[str, Any] = {"bad": bad, "threads": threads, "shuffle": shuffle, "seed": seed}
     if hasattr(source, "__arrow_c_stream__"):
-        return arrow(source, _known(source, columns, label, ids=ids), name="table", **given)
+        known = _known(source, columns, label, ids=ids, target=target)
+        return arrow(source, known, name="table", **given)
     if is_parquet(source):
         files = parquet_files(source)
-        return parquet(files, _known(files, columns, label, ids=ids), **given)
+        return parquet(files, _known(files, columns, label, ids=ids, target=target), **given)
     if isinstance(columns, (str, os.PathLike)):
         return csv(source, **schema(columns), **given)
-    found = _known(source, columns, label, ids=ids)
+    found = _known(source, columns, label, ids=ids, target=target)
     if Schema(found) == CRITEO.schema:
         return criteo(source, **given)
     return csv(source, found, separator=separator_of(paths_of(source)[0]), **given)
 
 
 def _known(
-    source: Any, columns: Given, label: str | None, *, ids: bool = True
+    source: Any,
+    columns: Given,
+    label: str | None,
+    *,
+    ids: bool = True,
+    target: TargetWord | None = None,
 ) -> Mapping[str, Column]:
     if (columns is None) == (label is None):
         raise ValueError(
             "label must name the column that tells what is to be predicted, or columns say what each is"
             + ("" if columns is None else "; give one of them")
         )
+    if columns is not None and target is not None:
+        raise ValueError(
+            "target goes with label; columns say by Label(classes) and Target() what is to be predicted"
+        )
     if columns is None:
-        return infer(source, label=str(label), ids=ids)
+        return infer(source, label=str(label), ids=ids, target=target)
     found: Mapping[str, Column] = (
         schema(columns)["columns"] if isinstance(columns, (str, os.PathLike)) else columns
     )

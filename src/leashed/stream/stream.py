@@ -304,6 +304,7 @@ class Stream(ABC):
             skipped=skipped,
             number_names=self.number_names,
             schema=self._schema,
+            classes=self.classes,
         )
 
     def __repr__(self) -> str:

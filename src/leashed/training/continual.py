@@ -595,7 +595,8 @@ def _shaped(
         saved = checkpoint.read_model(folder).model
         if isinstance(saved, Graph):
             rows = dict(zip(saved.id_features, saved.embeddings, strict=True))
-            made = model.made_by(saved.features, [rows[f].table.rows for f in sorted(rows)])
+            bounds = [rows[f].table.rows for f in sorted(rows)]
+            made = model.made_by(saved.features, bounds, saved.classes)
             return replace(made, name=model.name, loss=model.loss, l2=model.l2), days
     if isinstance(days, (Stream, ClickDataset, Dataset, str)) or not isinstance(days, Iterable):
         return model, days  # which is refused

@@ -31,12 +31,12 @@ MAX_SEED = 2**63 - 1
 
 
 def is_of_clicks(model: object) -> bool:
-    """Whether it is a graph over tables that gives one logit of a click, or could be one over tables
-    of other data.
+    """Whether it is a graph over tables, or could be one over tables of other data, that tells of a row
+    whether it is clicked, or another target than which of all items comes next.
     """
     if not isinstance(model, Graph) or not (model.tables or model.made_by):
         return False
-    return model.loss == "log_loss" and model.outputs == 1
+    return model.target is not None
 
 
 def rule(*, of_clicks: bool) -> SGD | Adagrad:

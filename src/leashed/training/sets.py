@@ -300,7 +300,8 @@ def rows_of(
             f"data must be read for model {getattr(model, 'name', model)}, which takes no table: "
             "leashed.stream.table(data, label=...).read()"
         )
-    rows = streams.table(data, columns, label=label, ids=of_ids)
+    target = model.target if isinstance(model, Graph) and columns is None else None
+    rows = streams.table(data, columns, label=label, ids=of_ids, target=target)
     if is_table(validation):
         validation = streams.table(validation, rows.schema).read()
     in_files = isinstance(data, (str, os.PathLike))

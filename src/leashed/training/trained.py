@@ -48,6 +48,7 @@ class Evaluation:
         accuracy: share that is classified correctly, without weights; None of numbers.
         auc, normalised_entropy, calibration: as of ``leashed.metrics``, of models of one output with
             the loss ``log_loss``; else None.
+        mse, rmse, mae, r2: as of ``leashed.metrics``, of models of numbers; else None.
         auc_error: how far ``auc`` may be off, where there are more than 2²² rows; else None.
         hidden_auc: of the probabilities from which generated labels were drawn; else None.
     """
@@ -60,6 +61,10 @@ class Evaluation:
     normalised_entropy: float | None = None
     calibration: float | None = None
     hidden_auc: float | None = None
+    mse: float | None = None
+    rmse: float | None = None
+    mae: float | None = None
+    r2: float | None = None
 
     def to_json(self) -> dict[str, float | None]:
         """What there is, as JSON's own types: NaN and infinities are None."""
@@ -67,7 +72,15 @@ class Evaluation:
         return {name: v if math.isfinite(v) else None for name, v in told.items()}
 
     def __str__(self) -> str:
-        words = {"auc": "AUC", "auc_error": "± of it", "hidden_auc": "hidden model's AUC"}
+        words = {
+            "auc": "AUC",
+            "auc_error": "± of it",
+            "hidden_auc": "hidden model's AUC",
+            "mse": "MSE",
+            "rmse": "RMSE",
+            "mae": "MAE",
+            "r2": "R²",
+        }
         rows = [
             (
                 words.get(name, name.replace("_", " ")),
@@ -334,6 +347,7 @@ def judged(trained: Trained, parts: Iterator[Any]) -> Evaluation:
     if isinstance(model, Graph):
         given["statistics"] = trained.statistics
     found, scored, hidden = [], _Scored(), None
+    errors = metrics.NumberMetrics()
     classes = 0
     for data in parts:
         if isinstance(model, External):
@@ -342,6 +356,9 @@ def judged(trained: Trained, parts: Iterator[Any]) -> Evaluation:
             loss, accuracy, *_ = model.evaluate(trained.parameters, data, **given)
             classes = data.classes
         found.append((len(data), loss, accuracy))
+        of_numbers = not isinstance(model, External) and not classes
+        if of_numbers and math.isfinite(loss):
+            errors.add(trained.predicted(data), data.y, data.weights)
         if is_of_clicks(model) and math.isfinite(loss):
             scored.add(_logits(trained, data), data.y, data.weights)
         if isinstance(data, ClickDataset) and data.hidden is not None:  # generated: in one part
@@ -353,7 +370,11 @@ def judged(trained: Trained, parts: Iterator[Any]) -> Evaluation:
     made = Evaluation(int(rows.sum()), loss, hidden_auc=hidden)
     if classes:
         made = replace(made, accuracy=float(rows @ accuracies / rows.sum()))
-    return replace(made, **scored.values()) if scored.rows and math.isfinite(loss) else made
+    if not math.isfinite(loss):
+        return made
+    if (told := errors.values()).rows:
+        made = replace(made, mse=told.mse, rmse=told.rmse, mae=told.mae, r2=told.r2)
+    return replace(made, **scored.values()) if scored.rows else made
 
 
 def is_of_clicks(model: Any) -> bool:

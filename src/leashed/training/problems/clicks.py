@@ -18,7 +18,7 @@ from leashed.rules import Rule
 from leashed.staleness import Policy
 from leashed.stream import Stream
 from leashed.stream.batches import is_parquet
-from leashed.training.problems.files import FileWords, expanded, stream_of
+from leashed.training.problems.files import FileWords, expanded, stream_of, target_of
 
 __all__ = [
     "GROUP",
@@ -153,13 +153,14 @@ def build(name: str, words: ClickWords, known: Schema | None = None) -> Graph:
             "--data out, or train from Python"
         )
     if generated:
-        for option in ("schema", "label"):
+        target_of(words)
+        for option in ("schema", "label", "target"):
             if getattr(words, option) is not None:
                 raise ValueError(f"--{option} goes with --data FILE, or --days")
         return MODELS[name](_CARDINALITY)
     files = [*expanded(words.days).values()] if words.days else words.data
     assert files is not None
-    model = _COLUMNS[name]()
+    model = _COLUMNS[name](target=target_of(words))
     if words.schema is None and words.label is None and known is None and not is_parquet(files):
         return model  # Criteo's
     return model.shaped(stream_of(files, words, known))
@@ -178,6 +179,7 @@ def refuse(words: ClickWords, *, files: bool = False) -> None:
         "evict",
         "schema",
         "label",
+        "target",
         "bad",
         "days",
         "stream",

@@ -14,6 +14,7 @@ from typing import Any
 
 from leashed import stream
 from leashed.base.options import option
+from leashed.base.target import TargetWord, of_text
 from leashed.datasets.fields import Schema
 from leashed.datasets.files import paths_of
 from leashed.datasets.text import CRITEO
@@ -29,6 +30,7 @@ __all__ = [
     "parts_of",
     "read_for",
     "stream_of",
+    "target_of",
 ]
 
 WHAT = "what is trained, and on what"
@@ -63,6 +65,13 @@ class FileWords:
         "become is found in the first rows (see leashed.stream.infer)",
         group=FILES,
         metavar="COLUMN",
+    )
+    target: str | None = option(
+        None,
+        "what is predicted: a click, 0 or 1, a number, or one of several classes, numbered from 0, as many "
+        "as there are or classes=N (default: click)",
+        group=FILES,
+        metavar="click|number|classes[=N]",
     )
     bad: str | None = option(
         None,
@@ -130,7 +139,8 @@ def stream_of(
         if not parquet:
             columns["separator"] = separator_of(paths_of(paths)[0])
     elif words.label is not None:
-        columns = _inferred(_hashable(words.days or paths), words.label)
+        target = target_of(words)
+        columns = _inferred(_hashable(words.days or paths), words.label, target)
     if parquet:
         if not columns:
             raise ValueError(f"{paths} is Parquet; say --label COLUMN, or --schema FILE")
@@ -138,14 +148,20 @@ def stream_of(
     return stream.csv(paths, **columns, bad=bad) if columns else stream.criteo(paths, bad=bad)
 
 
+def target_of(words: FileWords) -> TargetWord:
+    """What rows are to give. ValueError where ``--target`` is no such word."""
+    return "click" if words.target is None else of_text(words.target)
+
+
 def _hashable(paths: Any) -> str | tuple[str, ...]:
     return str(paths) if isinstance(paths, (str, Path)) else tuple(map(str, paths))
 
 
 @lru_cache
-def _inferred(paths: str | tuple[str, ...], label: str) -> dict[str, Any]:
+def _inferred(paths: str | tuple[str, ...], label: str, target: TargetWord) -> dict[str, Any]:
     """What the columns of files become, looked at once."""
-    found = stream.infer(paths if isinstance(paths, str) else list(paths), label=label)
+    several = paths if isinstance(paths, str) else list(paths)
+    found = stream.infer(several, label=label, target=target)
     return {
         "columns": found,
         **({} if found.separator is None else {"separator": found.separator}),

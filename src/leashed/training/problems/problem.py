@@ -57,7 +57,7 @@ class ProblemWords(SparseWords, ClickWords):
 def strange_to(model: str | None) -> tuple[str, ...]:
     """The options that only other kinds of models take; None: those that only some kinds do."""
     groups = {clicks.GROUP, sparse.GROUP, FILES}
-    only_clicks = ["label", "days"]
+    only_clicks = ["label", "days", "target"]
     if model in clicks.MODELS:
         groups, only_clicks = {sparse.GROUP}, []
     elif model in sparse.MODELS:
