@@ -352,6 +352,22 @@ def test_figures_need_matplotlib_which_is_said_before_a_run(
     assert [path.name for path in tmp_path.iterdir()] == ["rows.tsv"]
 
 
+def test_a_warning_is_one_line(tmp_path):
+    (tmp_path / "rows.svm").write_text("1 1:1e30 2:1\n0 1:1 2:1e30\n1 1:3\n0 1:5\n")
+    program = "from leashed.cli import main; main()"
+    words = ["train", "--no-progress", "--model", "logistic_regression", "--data", "rows.svm", "--epochs", "3"]
+    ended = subprocess.run(
+        [sys.executable, "-c", program, *words],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("leashed: warning: the training crashed after ")
+
+
 def test_version_and_help(capsys):
     for arguments in (["--version"], ["--help"], ["train", "--help"], ["bench", "scaling", "-h"]):
         with pytest.raises(SystemExit) as end:

@@ -35,6 +35,14 @@ def test_the_pages_commands_run(capsys) -> None:
         assert "ASP()" in capsys.readouterr().out
 
 
+def test_a_mode_that_crashes_is_told_of_in_its_row_alone(capsys) -> None:
+    words = ["--epochs", "1", "--workers", "20", "--lr", "100", "--modes", "sync,asp"]
+    assert main(["simulate", *words]) == 0
+    row = re.search(r"ASP\(\).*", capsys.readouterr().out)
+    assert row
+    assert "NaN" in row[0] or "–" in row[0]
+
+
 @pytest.mark.parametrize("model", ["logistic_regression", "fm"])
 def test_files_of_sparse_rows_are_played(model, tmp_path, capsys) -> None:
     """Of a stream the rows are those of the file in memory, but for the fifth that is to test."""

@@ -46,8 +46,9 @@ def run(command: str, folder: Path, **environment: str) -> str:
 
 
 def surroundings() -> dict[str, str]:
-    """With this Python's programs before others."""
-    return {**os.environ, "PATH": f"{_TOOLS}{os.pathsep}{os.environ['PATH']}"}
+    """With this Python's programs before others, and where a warning is an error."""
+    path = f"{_TOOLS}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "PYTHONWARNINGS": "error"}
 
 
 def needed(program: str) -> None:

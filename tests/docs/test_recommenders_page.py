@@ -64,7 +64,7 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             continue
         ended = subprocess.run(
             ["sh", "-ec", block],
-            env={**os.environ, "PATH": path},
+            env={**os.environ, "PATH": path, "PYTHONWARNINGS": "error"},
             capture_output=True,
             text=True,
             timeout=240,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
@@ -55,6 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if argv is None else list(argv)
     options = _parser(_model_of(given)).parse_args(given)
     command: Callable[[argparse.Namespace], int] = options.command
+    before, warnings.formatwarning = warnings.formatwarning, _in_one_line
     try:
         return command(options)
     except KeyboardInterrupt:
@@ -69,6 +71,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MemoryError as error:
         print(f"leashed: error: out of memory: {arguments.explain(error)}", file=sys.stderr)
         return 2
+    finally:
+        warnings.formatwarning = before
+
+
+def _in_one_line(message: Warning | str, *_: object, **__: object) -> str:
+    """Where it comes from is a line of the program that called ``main``, which tells nobody anything."""
+    return f"leashed: warning: {message}\n"
 
 
 def _model_of(argv: Sequence[str]) -> str | None:

@@ -18,6 +18,7 @@ from leashed.simulation.network import Network
 from leashed.simulation.sharding import Sharding
 from leashed.simulation.virtual_time import Cluster, Simulation, check_shards, simulate
 from leashed.stopping import Until
+from leashed.training.doubts import ends_are_told
 from leashed.training.job import GROUPS, Job
 from leashed.training.options import Init
 from leashed.training.problems import clicks
@@ -239,18 +240,21 @@ def _simulate(options: argparse.Namespace) -> int:
         line.show(repr(mode))
         if job.stream and number_of:
             problem = problem_of(job)  # whose rows are read anew
-        played = simulate(
-            problem.model,
-            problem.train,
-            validation=problem.test,
-            cluster=cluster,
-            mode=mode,
-            until=Until(epochs=job.epochs),
-            **how,
-            detection=detection,
-            shards=shards,
-            init=Init(tables=clicks.make_tables(problem.model, job, how["rule"], how["staleness"])),
-        )
+        with ends_are_told():
+            played = simulate(
+                problem.model,
+                problem.train,
+                validation=problem.test,
+                cluster=cluster,
+                mode=mode,
+                until=Until(epochs=job.epochs),
+                **how,
+                detection=detection,
+                shards=shards,
+                init=Init(
+                    tables=clicks.make_tables(problem.model, job, how["rule"], how["staleness"])
+                ),
+            )
         rows.append(_row(mode, played))
         if played.result.reason == "interrupted":
             break
