@@ -355,7 +355,16 @@ def test_figures_need_matplotlib_which_is_said_before_a_run(
 def test_a_warning_is_one_line(tmp_path):
     (tmp_path / "rows.svm").write_text("1 1:1e30 2:1\n0 1:1 2:1e30\n1 1:3\n0 1:5\n")
     program = "from leashed.cli import main; main()"
-    words = ["train", "--no-progress", "--model", "logistic_regression", "--data", "rows.svm", "--epochs", "3"]
+    words = [
+        "train",
+        "--no-progress",
+        "--model",
+        "logistic_regression",
+        "--data",
+        "rows.svm",
+        "--epochs",
+        "3",
+    ]
     ended = subprocess.run(
         [sys.executable, "-c", program, *words],
         cwd=tmp_path,
