@@ -230,7 +230,7 @@ def test_a_function_is_called_once_for_each_staleness() -> None:
         (lambda: staleness.tau_normalized_short(0), ValueError, "baseline_deviation must be"),
         (lambda: staleness.cutoff(-1), ValueError, "iota must be at least 0"),
         (lambda: staleness.cutoff(1.5), TypeError, "iota must be a whole number"),
-        (lambda: staleness.stage_aware("inverse"), TypeError, "policy must come from"),
+        (lambda: staleness.stage_aware(0.5), TypeError, "policy must come from"),
         (lambda: staleness.stage_aware(staleness.none(), 0), ValueError, "lam must be greater"),
         (
             lambda: staleness.stage_aware(staleness.stage_aware(staleness.none())),
@@ -276,4 +276,4 @@ def test_wrong_arguments_are_named(call: Any, error: type[Exception], message: s
 def test_train_takes_a_policy_and_nothing_else(digits: lsh.Dataset) -> None:
     model = lsh.models.mlp(784, [], 10)
     with pytest.raises(TypeError, match=r"staleness must come from leashed\.staleness"):
-        lsh.train(model, digits, staleness="inverse", until=lsh.until(updates=1))
+        lsh.train(model, digits, staleness=0.5, until=lsh.until(updates=1))

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from leashed.base import checks
+from leashed.base import checks, words
 from leashed.base.value import Value
 
 __all__ = [  # noqa: RUF022  in the order of this file
@@ -143,7 +143,26 @@ class Leashed(Discipline):
         return "LSH_ps∞" if self.persistence == math.inf else f"LSH_ps{self.persistence}"
 
 
-# Every discipline as it is by default, by the command line's name.
-DISCIPLINES: Mapping[str, Discipline] = {
-    name.lower(): globals()[name]() for name in __all__ if name != "Discipline"
+# Every discipline, by its word.
+WORDS: Mapping[str, type[Discipline]] = {
+    name.lower(): globals()[name] for name in __all__ if name != "Discipline"
 }
+
+# Each as it is by default.
+DISCIPLINES: Mapping[str, Discipline] = {name: kind() for name, kind in WORDS.items()}
+
+
+def of(discipline: Discipline | str) -> Discipline:
+    """``discipline``, or what its word stands for: ``"hogwild"``, ``"leashed:persistence=1"``.
+
+    Raises:
+        TypeError: it is neither.
+        ValueError: there is no such word; the message says which there are.
+    """
+    if isinstance(discipline, str):
+        discipline = words.made(WORDS, "discipline", discipline)()
+    if not isinstance(discipline, Discipline):
+        raise TypeError(
+            f"discipline must be Leashed() or another of leashed.disciplines, got {discipline!r}"
+        )
+    return discipline

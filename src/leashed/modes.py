@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from leashed.base import checks
+from leashed.base import checks, words
 from leashed.base.choice import Setting
 from leashed.base.value import Value
 
@@ -460,3 +460,25 @@ class Prague(Mode):
     lag: int = 4
     h: int = 1
     seed: int = 0
+
+
+# Every mode, by its word.
+WORDS: Mapping[str, type[Mode]] = {
+    kind.NAME: kind
+    for name in __all__
+    if issubclass(kind := globals()[name], Mode) and kind is not Mode
+}
+
+
+def of(mode: Mode | str) -> Mode:
+    """``mode``, or what its word stands for: ``"asp"``, ``"gba:m=8,iota=4"``.
+
+    Raises:
+        TypeError: it is neither.
+        ValueError: there is no such word; the message says which there are.
+    """
+    if isinstance(mode, str):
+        mode = words.made(WORDS, "mode", mode)()
+    if not isinstance(mode, Mode):
+        raise TypeError(f"mode must be ASP() or another of leashed.modes, got {mode!r}")
+    return mode

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from leashed import schedules
-from leashed.base import checks
+from leashed.base import checks, words
 from leashed.base.choice import Choice, Setting
 from leashed.base.value import Value
 from leashed.schedules import Schedule
@@ -489,8 +489,17 @@ RULES: Mapping[str, type[Stepping]] = {
 }
 
 
-def check_rule(rule: Rule) -> Rule:
-    """``rule``; TypeError where it is none."""
+def check_rule(rule: Rule | str) -> Rule:
+    """``rule``, or what its word stands for: ``"adam"``, ``"adagrad:lr=0.03"``.
+
+    Raises:
+        TypeError: it is neither.
+        ValueError: there is no such word; the message says which there are.
+    """
+    if isinstance(rule, str):
+        kind = words.choose(RULES, "rule", rule.partition(":")[0].strip())
+        lr = words.settings("rule", rule.partition(":")[2]).get("lr", kind.LR)
+        return words.made(RULES, "rule", rule)(lr=lr)
     if not isinstance(rule, Rule):
         raise TypeError(f"rule must be SGD(lr=...) or another rule of leashed.rules, got {rule!r}")
     return rule

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from leashed import _core
-from leashed.base import checks
+from leashed.base import checks, words
 from leashed.base.choice import Choice, Setting
 
 __all__ = [
@@ -441,11 +441,14 @@ def from_function(f: Callable[[int], float], length: int = 1024) -> Policy:
 
 
 def of(name: str, policy: Any) -> Policy:
-    """``policy``, where it is one.
+    """``policy``, or what its word stands for: ``"inverse"``, ``"power:k=2"``.
 
     Raises:
-        TypeError: it is not.
+        TypeError: it is neither; the message begins with ``name``.
+        ValueError: there is no such word; the message says which there are.
     """
+    if isinstance(policy, str):
+        return words.made(POLICIES, name, policy)()
     if not isinstance(policy, Policy):
         raise TypeError(
             f"{name} must come from leashed.staleness, such as inverse(), got {policy!r}"

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leashed import _core
-from leashed.base import checks
+from leashed.base import checks, words
 from leashed.base.choice import Choice
 
 if TYPE_CHECKING:
@@ -438,7 +438,14 @@ def check(sync: object, cluster: object) -> Synchroniser | None:
 
 
 def check_synchroniser(sync: object) -> Synchroniser | None:
-    """TypeError where it is none; None may be given."""
+    """``sync``, or what its word stands for: ``"easgd:alpha=0.5"``; None may be given.
+
+    Raises:
+        TypeError: it is neither.
+        ValueError: there is no such word; the message says which there are.
+    """
+    if isinstance(sync, str):
+        return words.made(SYNCHRONISERS, "sync", sync)()
     if sync is not None and not isinstance(sync, Synchroniser):
         raise TypeError(f"sync must come from leashed.sync, got {sync!r}")
     return sync

@@ -41,6 +41,11 @@ def parsed(*arguments: str) -> Job:
         (["--rule", "adam:beta1=0.8,clip_norm=1"], lsh.Adam(0.001, 0.8, clip_norm=1)),
         (["--rule", "adamw", "--lr", "0.01"], lsh.AdamW(0.01)),
         (["--lr", "0"], lsh.SGD(0.0)),
+        (["--rule", "adagrad:lr=0.03"], lsh.Adagrad(0.03)),
+        (
+            ["--rule", "adagrad:lr=0.03", "--schedule", "cosine:total=9"],
+            lsh.Adagrad(schedules.cosine(0.03, total=9)),
+        ),
         (["--rule", "adam:amsgrad=true,maximize=true"], lsh.Adam(0.001, amsgrad=True, maximize=True)),
         (["--rule", "rmsprop:centered=true"], lsh.RMSprop(0.001, centered=True)),
         (["--rule", "momentum:dampening=0.1"], lsh.Momentum(0.01, dampening=0.1)),
@@ -90,10 +95,17 @@ def test_policies(arguments: list[str], policy: staleness.Policy) -> None:
     ("arguments", "message"),
     [
         (["--rule", "magic"], "--rule 'magic' is unknown; choose one of sgd"),
-        (["--rule", "adam:beta=1"], "--rule adam:beta=1: adam has no 'beta'; it has beta1, beta2"),
+        (
+            ["--rule", "adam:beta=1"],
+            "--rule adam:beta=1: adam has no 'beta'; it has lr, beta1, beta2",
+        ),
         (["--rule", "adam:beta1"], "--rule takes key=value,..., not 'beta1'"),
         (["--rule", "adam:beta1=high"], "--rule: beta1 is 'high', neither a number"),
         (["--rule", "adam:beta1=1"], "beta1 must be less than 1"),
+        (
+            ["--rule", "adam:lr=1", "--lr", "2"],
+            "--lr 2 and --rule adam:lr=1 both give lr; give one",
+        ),
         (["--lr", "-1"], "lr must be at least 0"),
         (["--rule", "nesterov:dampening=0.5"], "dampening must be 0 with Nesterov"),
         (["--rule", "momentum", "--swap", "period=5"], "wrap .*Adagrad, .*Adam"),

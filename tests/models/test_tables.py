@@ -314,7 +314,7 @@ MADE: dict[str, tuple[dict[str, object], type[Exception], str]] = {
     "eviction": ({"evict": "best"}, ValueError, "evict must be"),
     "fixed": ({"evict": "age"}, ValueError, "leave rows out"),
     "sightings": ({"rows": None, "max_bytes": 10**6, "admit_after": 256}, ValueError, "at most"),
-    "rule": ({"rule": "sgd"}, TypeError, "rule must be"),
+    "rule": ({"rule": 0.1}, TypeError, "rule must be"),
     "momentum": ({"rule": lsh.Momentum(0.1)}, TypeError, "Momentum would have to move rows"),
     "Nesterov": ({"rule": lsh.Nesterov(0.1)}, TypeError, "Nesterov would have to move rows"),
     "decay": ({"rule": lsh.SGD(0.1, weight_decay=0.1)}, ValueError, "weight_decay would"),

@@ -196,7 +196,7 @@ def test_models_of_peers_are_averaged():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"mode": "asp"}, "mode must be ASP"),
+        ({"mode": 3}, "mode must be ASP"),
         ({"mode": modes.ASP(), "discipline": lsh.Leashed()}, "discipline is not for runs"),
         ({"mode": modes.SSP(s=-1)}, "'s' must be from 0"),
         ({"mode": modes.GBA(iota=-1)}, "'iota' must be from 0"),

@@ -102,7 +102,6 @@ CASES: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         ValueError,
         "weight_decay would have to move rows",
     ),
-    "a batch too large": ({"batch_size": 61}, ValueError, "batch_size must be at most the 60"),
 }
 
 

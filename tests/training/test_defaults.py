@@ -79,12 +79,11 @@ def test_of_fewer_rows_than_64_a_batch_has_all() -> None:
     played = lsh.simulate(model, few, cluster=cluster, until=until)
     assert played.result.config["batch_size"] == 20
     lsh.simulation.measure(model, few)
-    for size in (21, 64):
-        refused = f"batch_size must be at most the 20 examples of the data, got {size}"
-        with pytest.raises(ValueError, match=refused):
-            lsh.train(model, few, until=until, batch_size=size, **COMMON)
-        with pytest.raises(ValueError, match=refused):
-            lsh.simulate(model, few, cluster=cluster, until=until, batch_size=size)
+    for size in (21, 64, 2**64):
+        larger = lsh.train(model, few, until=until, batch_size=size, **COMMON)
+        assert (larger.config["batch_size"], larger.total_updates) == (20, 3)
+        again = lsh.simulate(model, few, cluster=cluster, until=until, batch_size=size)
+        assert again.result.config["batch_size"] == 20
 
 
 @pytest.mark.parametrize("first", [None, lsh.until(updates=5)])
@@ -136,8 +135,9 @@ def test_days_go_on_with_the_batches_of_the_days_before(
     days = {"a": data[:40], "b": data[:40], "c": data[20:28]}
     result = lsh.continual(dlrm(), days, **given)
     assert [day.updates for day in result.days] == [4, 8, 9]
-    with pytest.raises(ValueError, match="batch_size must be at most the 8 examples of the data"):
-        lsh.continual(dlrm(), [data[:40], data[:8]], batch_size=10, folder=tmp_path / "b", **COMMON)
+    short = {"batch_size": 10, "folder": tmp_path / "b", **COMMON}
+    result = lsh.continual(dlrm(), [data[:40], data[20:28], data[:40]], **short)
+    assert [day.updates for day in result.days] == [4, 5, 9]
 
 
 @pytest.mark.parametrize(("size", "updates"), [(None, [1, 3]), (10, [4, 17])])

@@ -246,7 +246,7 @@ def test_a_recorded_term_is_replayed(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("given", "error", "message"),
     [
-        ({"mode": "gba"}, TypeError, "mode must be ASP"),
+        ({"mode": 3}, TypeError, "mode must be ASP"),
         ({"discipline": lsh.Leashed()}, ValueError, "discipline is not for runs with a mode"),
         ({"cluster": object()}, ValueError, "cluster is not for runs with a mode"),
         ({"threads": "auto"}, ValueError, "is not for runs with a mode"),

@@ -131,8 +131,8 @@ def test_what_is_a_part_of_nothing(given: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"mode": "asp", "term": 9.0}, "mode must be ASP"),
-        ({"cluster": Alone(), "sync": "ma"}, "sync must come from leashed.sync"),
+        ({"mode": 3, "term": 9.0}, "mode must be ASP"),
+        ({"cluster": Alone(), "sync": 3}, "sync must come from leashed.sync"),
         ({"cluster": "here", "sync": lsh.sync.MA()}, "cluster must come from leashed.cluster"),
     ],
 )
@@ -143,7 +143,7 @@ def test_what_it_is_a_part_of_is_none(given: dict[str, Any], message: str) -> No
 
 def test_a_cluster_has_a_synchroniser_or_none() -> None:
     place = Alone()
-    place.sync = "ma"  # type: ignore[attr-defined]
+    place.sync = 3  # type: ignore[attr-defined]
     with pytest.raises(TypeError, match=r"sync must come from leashed\.sync"):
         train(cluster=place)
 

@@ -40,7 +40,7 @@ _joins = itertools.count()  # of this process; the k-th of one meets the k-th of
 
 def join(
     *,
-    sync: Synchroniser | None = None,
+    sync: Synchroniser | str | None = None,
     servers: int = 1,
     rank: int | None = None,
     size: int | None = None,
@@ -64,7 +64,7 @@ def join(
 
     Args:
         sync: how this trainer's parameters are kept in sync with those of the others, from
-            ``leashed.sync``. Default: not at all.
+            ``leashed.sync``, or a word, as ``"easgd:alpha=0.5"``. Default: not at all.
         servers: sync servers, which ``EASGD`` needs; 0 for ``MA`` and ``BMUF``.
         rank: of this trainer, from 0; with ``size``. Default: from the environment.
         size: how many trainers there are.
@@ -102,7 +102,7 @@ def join(
         OSError: the key cannot be read, or the folder not be written; or it has a run already.
         TimeoutError: rank 0 does not come.
     """
-    check_synchroniser(sync)
+    sync = check_synchroniser(sync)
     checks.whole("servers", servers, 0)
     if transport not in TRANSPORTS:
         raise ValueError(f"transport must be one of {', '.join(TRANSPORTS)}, got {transport!r}")

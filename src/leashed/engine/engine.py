@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from leashed import _core, rules
+from leashed import _core, disciplines, rules
 from leashed import staleness as policies
 from leashed.base import checks
 from leashed.base.machine import cores
@@ -115,14 +115,14 @@ class Engine(_core.Engine):
         self,
         theta: ArrayLike,
         *,
-        rule: Rule | None = None,
-        discipline: Discipline | None = None,
-        staleness: Policy | None = None,
+        rule: Rule | str | None = None,
+        discipline: Discipline | str | None = None,
+        staleness: Policy | str | None = None,
         workers: int | None = None,
         readers: int | None = None,
         variables: Sequence[int] | None = None,
         check_finite: bool = True,
-        sync: Synchroniser | None = None,
+        sync: Synchroniser | str | None = None,
         cluster: Cluster | None = None,
         batches: int | None = None,
         batch_size: int = 1,
@@ -353,13 +353,9 @@ def _leases(session: Session | None, batches: int | None) -> _core.Leases | None
     return leases
 
 
-def check_discipline(discipline: Discipline | None) -> Discipline:
+def check_discipline(discipline: Discipline | str | None) -> Discipline:
     """``discipline``, or the default; an error where threads cannot come and go under it."""
-    discipline = Leashed() if discipline is None else discipline
-    if not isinstance(discipline, Discipline):
-        raise TypeError(
-            f"discipline must be Leashed(), Hogwild(), Locked() or Sequential(), got {discipline!r}"
-        )
+    discipline = Leashed() if discipline is None else disciplines.of(discipline)
     if isinstance(discipline, Synchronous):
         raise ValueError(  # noqa: TRY004  it is a discipline, but not one for this
             "discipline must not be Synchronous, which takes all its threads through every step "
@@ -368,7 +364,7 @@ def check_discipline(discipline: Discipline | None) -> Discipline:
     return discipline
 
 
-def check_rule(rule: Rule | None) -> Rule:
+def check_rule(rule: Rule | str | None) -> Rule:
     """``rule``, or the default; TypeError where it is none."""
     return SGD(0.05) if rule is None else rules.check_rule(rule)
 

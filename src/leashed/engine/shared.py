@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from leashed import _core
+from leashed import _core, disciplines
 from leashed import staleness as policies
 from leashed.base import checks, choice
 from leashed.base.closing import Closing
@@ -82,9 +82,9 @@ class SharedVector(Closing):
         name: str,
         theta: ArrayLike,
         *,
-        rule: Rule | None = None,
-        discipline: Discipline | None = None,
-        staleness: Policy | None = None,
+        rule: Rule | str | None = None,
+        discipline: Discipline | str | None = None,
+        staleness: Policy | str | None = None,
         participants: int = 8,
     ) -> SharedVector:
         """Make a vector under ``name`` and take part in it.
@@ -111,7 +111,7 @@ class SharedVector(Closing):
         name = _name(name)
         theta = checks.vector("theta", theta)
         rule = SGD(0.05) if rule is None else check_rule(rule)
-        discipline = Leashed() if discipline is None else discipline
+        discipline = Leashed() if discipline is None else disciplines.of(discipline)
         if not isinstance(discipline, Leashed | Hogwild):
             raise TypeError(
                 "discipline must be Leashed() or Hogwild(): a lock or a barrier would wait for ever "

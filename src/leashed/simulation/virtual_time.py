@@ -420,7 +420,7 @@ def measure(
     model: Model | External,
     data: Dataset | Samples | Split,
     *,
-    rule: Rule | None = None,
+    rule: Rule | str | None = None,
     batch_size: int | None = None,
     seed: int = 0,
 ) -> Costs:
@@ -563,11 +563,11 @@ def simulate(
     *,
     cluster: Cluster | Trainers,
     until: Until,
-    discipline: Discipline | None = None,
-    mode: Mode | None = None,
+    discipline: Discipline | str | None = None,
+    mode: Mode | str | None = None,
     sync: Synchroniser | None = None,
-    rule: Rule | None = None,
-    staleness: Policy | None = None,
+    rule: Rule | str | None = None,
+    staleness: Policy | str | None = None,
     batch_size: int | None = None,
     seed: int = 0,
     init: str | ArrayLike | Init = "he",
@@ -658,7 +658,7 @@ def simulate(
         },
     )
     _check_sync(sync, trainers)
-    check_shards(shards, mode)
+    check_shards(shards, asked.mode)
     _check_rounds(sync, trainers, asked.discipline, crew.update, model.dimension)
     term = None if given.mode is None else given.mode.term
     _check_members(crew, term, detection)

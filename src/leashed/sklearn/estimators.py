@@ -22,7 +22,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from leashed import models
+from leashed import disciplines, models
 from leashed.base import checks
 from leashed.base.choice import Choice
 from leashed.base.warning import warn
@@ -109,8 +109,8 @@ class _Settings:
     batch_size: int = 16
     threads: int | None = None
     n_jobs: int | None = None
-    discipline: Discipline | None = None
-    rule: Rule | None = None
+    discipline: Discipline | str | None = None
+    rule: Rule | str | None = None
     random_state: Any = None
     warm_start: bool = False
     verbose: int = 0
@@ -130,7 +130,7 @@ class _Estimator(_Settings, BaseEstimator):
     KEEPS_BEST: ClassVar[bool] = False
 
     def _rule(self, data: Dataset | SparseDataset) -> Rule:  # noqa: ARG002
-        return SGD(self.lr) if self.rule is None else self.rule
+        return SGD(self.lr) if self.rule is None else check_rule(self.rule)
 
     def _rules(self, data: Dataset | SparseDataset, examples: float) -> Iterator[Rule]:  # noqa: ARG002
         """What a fit goes by, the next one where the last brings no improvement any more, in
@@ -300,7 +300,9 @@ class _Estimator(_Settings, BaseEstimator):
         # Where decay of columns comes late, a call's end is a moment at which all get it.
         tells = self._verbose() and not isinstance(data, SparseDataset)
         discipline = self.discipline
-        if discipline is None:
+        if discipline is not None:
+            discipline = disciplines.of(discipline)
+        else:
             # Dense models may be a few numbers, all in the vector that a Hogwild thread holds when
             # it is interrupted, and puts back.
             sparse = isinstance(data, SparseDataset)
@@ -477,7 +479,6 @@ class _Truncated(Rule):
 
 def _kind(rule: Rule) -> str:
     """What tells rules apart whose states mean something else."""
-    check_rule(rule)
     return f"{rule.config()['name']} with {rule.state_vectors} states"
 
 
@@ -829,9 +830,9 @@ class SGDClassifier(_Classifier, _Linear):
             it, for an epoch has each once.
         threads: worker threads. Default: 1.
         n_jobs: scikit-learn's name of ``threads``; -1: all cores. One of them alone is given.
-        discipline: of ``leashed``. Default: ``Leashed()``, on sparse features ``Hogwild()``, with one
+        discipline: of ``leashed``, or a word. Default: ``Leashed()``, on sparse features ``Hogwild()``, with one
             thread ``Sequential()``.
-        rule: of ``leashed.rules``, in place of ``SGD(lr)``.
+        rule: of ``leashed.rules``, or a word, in place of ``SGD(lr)``.
         random_state: of the order of the examples.
         warm_start: ``fit`` goes on from the parameters of the last ``fit`` or ``partial_fit``, on
             data with the same features and classes, in place of beginning anew.
@@ -1003,7 +1004,7 @@ class _Perceptron(_Estimator):
 
     def _rule(self, data: Dataset | SparseDataset) -> Rule:  # noqa: ARG002
         if self.rule is not None and self.learning_rate_init is None:
-            return self.rule
+            return check_rule(self.rule)
         name, lr = self._given_rate()
         if self.rule is not None:
             raise ValueError(f"rule has a learning rate of its own; leave {name} out, or rule")
@@ -1070,8 +1071,8 @@ class MLPClassifier(_Perceptron, _Classifier):
             it, for an epoch has each once.
         threads: worker threads. Default: 1.
         n_jobs: scikit-learn's name of ``threads``; -1: all cores. One of them alone is given.
-        discipline: of ``leashed``. Default: ``Leashed()``, with one thread ``Sequential()``.
-        rule: of ``leashed.rules``, in place of ``Adam(lr)``.
+        discipline: of ``leashed``, or a word. Default: ``Leashed()``, with one thread ``Sequential()``.
+        rule: of ``leashed.rules``, or a word, in place of ``Adam(lr)``.
         random_state: of the initial parameters and of the order of the examples.
         warm_start: see ``SGDClassifier``; the layers must be the same as well.
         verbose: see ``SGDClassifier``.

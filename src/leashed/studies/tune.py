@@ -10,13 +10,14 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
-from leashed.base import checks
+from leashed import disciplines, modes
+from leashed.base import checks, words
 from leashed.base.machine import cores
 from leashed.base.table import Table, duration
 from leashed.datasets import ClickSplit, SparseDataset, Split
 from leashed.disciplines import Discipline, Hogwild, Leashed, Locked, Sequential, Synchronous
 from leashed.modes import Mode
-from leashed.rules import RULES, SGD, Rule
+from leashed.rules import RULES, SGD, Rule, check_rule
 from leashed.staleness import Policy
 from leashed.stopping import Until
 from leashed.studies.study import Data, Part, Record, Study, left, option
@@ -118,11 +119,11 @@ def tune(
     batch_sizes: Sequence[int] = BATCH_SIZES,
     seed: int = 0,
     init: str = "he",
-    discipline: Discipline | None = None,
-    mode: Mode | None = None,
-    rule: Callable[[float], Rule] | None = None,
+    discipline: Discipline | str | None = None,
+    mode: Mode | str | None = None,
+    rule: Callable[[float], Rule] | str | None = None,
     lr: float | None = None,
-    staleness: Policy | None = None,
+    staleness: Policy | str | None = None,
     progress: Callable[[Trial], object] | None = None,
 ) -> Tuning:
     """Find the choice with the least time to ε-convergence on this machine, within a budget.
@@ -145,8 +146,8 @@ def tune(
         init: initialisation, as for :func:`leashed.train`.
         discipline: that alone is tried. Default: those of the paper are compared.
         mode: in place of a discipline.
-        rule: makes a rule of a step size, such as ``leashed.rules.Adam``. Default: ``SGD``, of models
-            of clicks ``Adagrad``.
+        rule: makes a rule of a step size, such as ``leashed.rules.Adam``, or its word, as
+            ``"adam:beta1=0.8"``. Default: ``SGD``, of models of clicks ``Adagrad``.
         lr: the first step size to try. Default: 0.1 of ``SGD``, else the rule's own.
         staleness: as for :func:`leashed.train`.
         progress: called after every trial.
@@ -158,9 +159,7 @@ def tune(
     training = data.train if isinstance(data, (Split, ClickSplit)) else data
     read, _ = sets_of(model, training, None)
     of_clicks = defaults.is_of_clicks(model)
-    make = type(defaults.rule(of_clicks=of_clicks)) if rule is None else rule
-    if isinstance(make, Rule) or not callable(make):
-        raise TypeError(f"rule must make one of a step size, as leashed.rules.SGD, got {rule!r}")
+    make, first = _made(rule, of_clicks=of_clicks)
     share = _share(loss_fraction, of_clicks=of_clicks)
     abilities.check(
         {"stream": isinstance(read, Streamed), **abilities.of_end(Until(loss_fraction=share))}
@@ -173,7 +172,7 @@ def tune(
         seed,
         given=_given(discipline, mode),
         sparse=is_sparse(read),
-        lr=_first_lr(rule, of_clicks=of_clicks) if lr is None else checks.rate("lr", lr),
+        lr=first if lr is None else checks.rate("lr", lr),
     )
 
     def trained(candidate: Candidate, seed: int, until: Until) -> TrainResult:
@@ -193,6 +192,25 @@ def _share(loss_fraction: float | None, *, of_clicks: bool) -> float:
     return loss_fraction
 
 
+def _made(rule: object, *, of_clicks: bool) -> tuple[Callable[[float], Rule], float]:
+    """What makes a rule of a step size, and where the search for that begins.
+
+    Raises:
+        TypeError, ValueError: ``rule`` is no such thing, nor a word.
+    """
+    if isinstance(rule, str):
+        if "lr" in words.settings("rule", rule.partition(":")[2]):
+            raise ValueError(
+                f"rule {rule!r} has an lr, which is searched for; give lr= to begin with"
+            )
+        kind = RULES[type(check_rule(rule)).__name__.lower()]
+        return words.made(RULES, "rule", rule), _first_lr(kind, of_clicks=of_clicks)
+    make = type(defaults.rule(of_clicks=of_clicks)) if rule is None else rule
+    if isinstance(make, Rule) or not callable(make):
+        raise TypeError(f"rule must make one of a step size, as leashed.rules.SGD, got {rule!r}")
+    return make, _first_lr(rule, of_clicks=of_clicks)
+
+
 def _first_lr(rule: object, *, of_clicks: bool) -> float:
     """Where the search for the step size of a kind of rule begins; None: the default."""
     default = defaults.rule(of_clicks=of_clicks)
@@ -202,14 +220,16 @@ def _first_lr(rule: object, *, of_clicks: bool) -> float:
     return _FIRST_LR if rule is SGD else float(getattr(rule, "LR", _FIRST_LR))
 
 
-def _given(discipline: Discipline | None, mode: Mode | None) -> Discipline | Mode | None:
+def _given(
+    discipline: Discipline | str | None, mode: Mode | str | None
+) -> Discipline | Mode | None:
     """What alone is tried, if that is said.
 
     Raises:
         TypeError, ValueError: it is none, or both are given.
     """
-    if discipline is not None and not isinstance(discipline, Discipline):
-        raise TypeError(f"discipline must come from leashed.disciplines, got {discipline!r}")
+    mode = None if mode is None else modes.of(mode)
+    discipline = None if discipline is None else disciplines.of(discipline)
     abilities.check({**abilities.of_mode(mode), "discipline": discipline})
     return discipline if mode is None else mode
 

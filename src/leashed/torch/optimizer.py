@@ -275,7 +275,7 @@ class Optimizer(torch.optim.Optimizer):
             param_group has what the rule has not, or ``rule`` is none.
     """
 
-    def __init__(self, params: Any, rule: Rule | None = None) -> None:
+    def __init__(self, params: Any, rule: Rule | str | None = None) -> None:
         self._rule = check_rule(rule)
         self._groups: list[_Group] = []
         super().__init__(params, _settings(self._rule))
@@ -390,13 +390,13 @@ def fit(
     dataset: Any,
     *,
     until: Until,
-    rule: Rule | None = None,
-    discipline: Discipline | None = None,
-    staleness: Policy | None = None,
+    rule: Rule | str | None = None,
+    discipline: Discipline | str | None = None,
+    staleness: Policy | str | None = None,
     threads: int | None = None,
     batch_size: int | None = None,
     seed: int = 0,
-    sync: Synchroniser | None = None,
+    sync: Synchroniser | str | None = None,
     cluster: Cluster | None = None,
 ) -> FitResult:
     """Train a PyTorch module with threads that share its parameters.
@@ -551,12 +551,7 @@ class _Batches:
             )
         self.dataset = dataset
         self.rows = len(self.tensors[0] if self.tensors else dataset)
-        self.size = min(_BATCH_SIZE, max(1, self.rows)) if batch_size is None else batch_size
-        if self.size > self.rows:
-            raise ValueError(
-                f"batch_size must be at most the {self.rows} examples of the dataset, "
-                f"got {self.size}"
-            )
+        self.size = min(_BATCH_SIZE if batch_size is None else batch_size, max(1, self.rows))
         self.seed = checks.whole("seed", seed, 0, MAX_SEED)
         rules = until.rules(self.rows, self.size)
         self.total = int(rules["batches"]) if "batches" in rules else None

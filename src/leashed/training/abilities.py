@@ -204,13 +204,7 @@ def check(asked: Mapping[str, object]) -> None:
 
 
 def of_mode(mode: Mode | None, policy: str = "none") -> dict[str, object]:
-    """What there is with a mode, and a native staleness policy.
-
-    Raises:
-        TypeError: it is no mode.
-    """
-    if mode is not None and not isinstance(mode, Mode):
-        raise TypeError(f"mode must be ASP() or another of leashed.modes, got {mode!r}")
+    """What there is with a mode, and a native staleness policy."""
     return {
         "mode": mode,
         "models": mode is not None and not mode.PUSHES_GRADIENTS,

@@ -110,10 +110,10 @@ def continual(
     days: Iterable[OneDay] | Mapping[str, OneDay],
     *,
     folder: str | os.PathLike[str],
-    rule: Rule | None = None,
-    discipline: Discipline | None = None,
-    mode: Mode | None = None,
-    staleness: Policy | None = None,
+    rule: Rule | str | None = None,
+    discipline: Discipline | str | None = None,
+    mode: Mode | str | None = None,
+    staleness: Policy | str | None = None,
     threads: int | None = None,
     batch_size: int | None = None,
     seed: int = 0,
@@ -165,7 +165,7 @@ def continual(
         mode: as of ``leashed.train``. A day that was begun goes on with the mode that it was
             begun with; each day begins with a server that holds nothing yet and, where workers have
             models of their own, with all of them at what the day before has come to.
-        batch_size: examples per gradient, at most those of each day in memory. Default: that of the
+        batch_size: examples per gradient; of a day in memory of fewer, all of them. Default: that of the
             run in ``folder``, which begins with 64; a day in memory of fewer rows is one batch
             (of one row it is refused by a model that normalises by batches).
         seed: of the initial parameters, the tables, and of the order of days in memory.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from leashed import modes
 from leashed.base import checks
 from leashed.base.warning import warn
 from leashed.stopping import Until
@@ -159,7 +160,7 @@ _NOW = {
 
 def options(
     init: object,
-    mode: Mode | None,
+    mode: Mode | str | None,
     observe: object,
     checkpoint: object,
     cluster: Cluster | None,
@@ -175,7 +176,7 @@ def options(
     """
     given = {
         "init": init if isinstance(init, Init) else Init(cast("Any", init)),
-        "mode": mode,
+        "mode": None if mode is None else modes.of(mode),
         "observe": _observed(observe),
         "checkpoint": _kept(checkpoint),
         "cluster": cluster,
@@ -207,12 +208,7 @@ def _with(whole: str, given: Any, part: str, value: object, told: str) -> Any:
     if whole == "cluster":
         from leashed.sync import Synced, check  # noqa: PLC0415 (seldom asked for)
 
-        check(value, given)
-        return Synced(given, cast("Any", value))
-    if whole == "mode":
-        from leashed.training.abilities import of_mode  # noqa: PLC0415 (which knows modes)
-
-        of_mode(given, "none")
+        return Synced(given, cast("Any", check(value, given)))
     return replace(given, **{part: value})
 
 

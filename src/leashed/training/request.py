@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from leashed import _core
+from leashed import _core, disciplines
 from leashed import staleness as policies
 from leashed.base import checks
 from leashed.base.choice import Choice
@@ -65,7 +65,6 @@ __all__ = [
     "ThreadRequest",
     "asked",
     "check_dense_part",
-    "check_discipline",
     "of",
     "tables_for",
     "threads_of",
@@ -232,10 +231,10 @@ def asked(
     validation: Any,
     *,
     until: Until | None,
-    discipline: Discipline | None,
+    discipline: Discipline | str | None,
     mode: Mode | None,
-    rule: Rule | None,
-    staleness: Policy | None,
+    rule: Rule | str | None,
+    staleness: Policy | str | None,
     workers: Callable[[Discipline], int],
     batch_size: int | None,
     seed: int,
@@ -263,6 +262,7 @@ def asked(
     train_set, test_set = sets_of(model, data, validation)
     streamed = isinstance(train_set, Streamed)
     staleness = policies.none() if staleness is None else policies.of("staleness", staleness)
+    discipline = None if discipline is None else disciplines.of(discipline)
     abilities.check(
         {
             **abilities.of_mode(mode, staleness.choice()[0]),
@@ -276,9 +276,8 @@ def asked(
         }
     )
     discipline = Leashed() if discipline is None else discipline
-    check_discipline(discipline)
-    rule = defaults.rule(of_clicks=defaults.is_of_clicks(model)) if rule is None else rule
-    check_rule(rule)
+    of_clicks = defaults.is_of_clicks(model)
+    rule = defaults.rule(of_clicks=of_clicks) if rule is None else check_rule(rule)
     threads = workers(discipline)
     examples = len(train_set)  # 0 of a stream
     full_size = batch_size
@@ -286,17 +285,13 @@ def asked(
         begun_with = None if before is None else before.batch_size
         full_size = begun_with or defaults.batch_size(model, examples, until)
     full_size = checks.whole("batch_size", full_size)
-    batch_size = min(full_size, examples or full_size) if batch_size is None else full_size
+    batch_size = min(full_size, examples or full_size)
     until = defaults.end(model, until)
     if not isinstance(until, Until):
         raise TypeError(f"until must be leashed.until(...), got {until!r}")
     if streamed:
         checks.size("batch_size", batch_size)  # no number of rows bounds it
         check_passes(until)
-    elif batch_size > examples:
-        raise ValueError(
-            f"batch_size must be at most the {examples} examples of the data, got {batch_size}"
-        )
     if isinstance(model, Graph):
         check_batch(model, batch_size, examples)
     if mode is not None and not streamed:
@@ -371,7 +366,7 @@ def of(
     threads: int | str | None = None,
     validation: Any = None,
     init: str | ArrayLike | Init = "he",
-    mode: Mode | None = None,
+    mode: Mode | str | None = None,
     observe: Observe | Callable[..., object] | None = None,
     checkpoint: str | os.PathLike[str] | resuming.Kept | Checkpoint | None = None,
     resume: resuming.Resume | None = None,
@@ -498,8 +493,8 @@ def check_dense_part(model: AnyModel) -> None:
 def tables_for(
     model: AnyModel,
     given: Mapping[str, Table] | None,
-    rule: Rule,
-    staleness: Policy,
+    rule: Rule | str,
+    staleness: Policy | str,
     seed: int,
 ) -> dict[str, Table]:
     """Those given, or new ones, of a model that reads tables; of others none."""
@@ -520,14 +515,6 @@ def _check_init(init: Init, model: AnyModel) -> None:
         "give init=leashed.Init(parameters, result.tables) with those of the training that it is from, or "
         "leashed.tables.of(model.tables, rule=rule, seed=seed) to begin with untrained rows"
     )
-
-
-def check_discipline(discipline: Discipline) -> None:
-    """TypeError where it is none."""
-    if not isinstance(discipline, Discipline):
-        raise TypeError(
-            f"discipline must be Leashed() or another of leashed.disciplines, got {discipline!r}"
-        )
 
 
 def threads_of(threads: object, discipline: Discipline) -> int:

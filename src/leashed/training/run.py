@@ -17,11 +17,11 @@ from leashed.disciplines import Discipline, Synchronous
 from leashed.files import resuming
 from leashed.models._running import running
 from leashed.models.network import Model
-from leashed.rules import Rule, check_rule
+from leashed.rules import Rule
 from leashed.training import recordings
 from leashed.training.doubts import warn_of_end, warn_of_sequences
 from leashed.training.outcome import counted, result_of, told_by
-from leashed.training.request import ThreadRequest, check_discipline, threads_of
+from leashed.training.request import ThreadRequest, threads_of
 from leashed.training.result import TrainResult
 from leashed.training.sets import batches_of, head_of, source_of, training_of
 from leashed.training.threads import candidates, fastest
@@ -225,11 +225,8 @@ def train_passes(
     its penalty.
 
     Raises:
-        TypeError, ValueError: the discipline, the rule or the number of threads is wrong. The rest
-            is not checked.
+        TypeError, ValueError: the number of threads is wrong. The rest is not checked.
     """
-    check_discipline(discipline)
-    check_rule(rule)
     threads = threads_of(threads, discipline)
     batches = batches_of(data, batch_size, epochs)
     training = training_of(

@@ -7,15 +7,17 @@ synchroniser of the function or class of that name. What was spelled otherwise i
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from leashed import _core, datasets, modes, schedules, staleness
+from leashed import _core, datasets, schedules, staleness
 from leashed.base.choice import Choice
 from leashed.base.warning import warn
+from leashed.base.words import choose, made, plain, settings
 from leashed.datasets import Split
 from leashed.disciplines import DISCIPLINES, Discipline
+from leashed.disciplines import WORDS as DISCIPLINE_WORDS
+from leashed.modes import WORDS as MODE_WORDS
 from leashed.modes import Mode
 from leashed.rules import RULES, SWAP, Rule
 from leashed.schedules import Schedule
@@ -53,18 +55,6 @@ SCHEDULES: Mapping[str, Callable[..., Schedule]] = {
     "cosine": schedules.cosine,
     "warmup": schedules.warmup,
     "scaled": schedules.scaled,
-}
-
-
-DISCIPLINE_WORDS: Mapping[str, type[Discipline]] = {
-    name: type(made) for name, made in DISCIPLINES.items()
-}
-
-
-MODE_WORDS: Mapping[str, type[Mode]] = {
-    kind.NAME: kind
-    for name in modes.__all__
-    if issubclass(kind := getattr(modes, name), Mode) and kind is not Mode
 }
 
 
@@ -261,23 +251,29 @@ def rule_of(words: RuleWords, before: str = "--", *, of_clicks: bool = False) ->
     """
     default = defaults.rule(of_clicks=of_clicks)
     named = type(default).__name__.lower() if words.rule is None else words.rule
-    kind = _choose(RULES, before + "rule", named.partition(":")[0])
+    name, _, rest = named.partition(":")
+    kind = choose(RULES, before + "rule", name)
+    own = settings(before + "rule", rest).get("lr")
+    if None not in (own, words.lr):
+        raise ValueError(
+            f"{before}lr {words.lr:g} and {before}rule {named} both give lr; give one of the two"
+        )
     step = default.lr if words.rule is None else kind.LR
-    lr: float | Schedule = step if words.lr is None else words.lr
+    lr: float | Schedule = next(given for given in (words.lr, own, step) if given is not None)
     for text in words.schedule:
-        schedule = made(SCHEDULES, before + "schedule", text)
+        schedule = made(SCHEDULES, before + "schedule", text, ("lr", "schedule"))
         try:
             lr = schedule(lr)
         except TypeError as error:
             raise ValueError(f"{before}schedule {text}: {error}") from None
-    rule = made(RULES, before + "rule", named)(lr)
+    rule = made(RULES, before + "rule", named)(lr=lr)
     if words.swap is None:
         return rule
     swap: Callable[..., Rule] = SWAP
     try:
         return swap(rule, **settings(before + "swap", words.swap))
     except TypeError as error:
-        raise ValueError(f"{before}swap {words.swap}: {_plain(error)}") from None
+        raise ValueError(f"{before}swap {words.swap}: {plain(error)}") from None
 
 
 def staleness_of(words: RuleWords, before: str = "--") -> Policy:
@@ -315,7 +311,7 @@ def observers_of(given: object, option: str = "counting") -> list[Choice]:
             raise TypeError(f"{option} must be a list of str, got {text!r}")
         name, _, rest = text.partition(":")
         numbers = {key: float(value) for key, value in settings(option, rest).items()}
-        known = _choose(OBSERVERS, option, name)
+        known = choose(OBSERVERS, option, name)
         if sorted(numbers) != sorted(known):
             wanted = f"takes {', '.join(known)}" if known else "takes no settings"
             raise ValueError(f"{option} {text}: {name} {wanted}")
@@ -323,69 +319,3 @@ def observers_of(given: object, option: str = "counting") -> list[Choice]:
             raise ValueError(f"{option} has {name} twice; leave one of the two out")
         found.append((name, {**numbers}))
     return found
-
-
-def _choose(known: Mapping[str, T], option: str, name: str) -> T:
-    if name not in known:
-        raise ValueError(f"{option} {name!r} is unknown; choose one of {', '.join(known)}")
-    return known[name]
-
-
-def made(known: Mapping[str, Callable[..., T]], option: str, text: str) -> Callable[..., T]:
-    """What ``text`` names, with its settings, for the arguments that are left to be called with.
-
-    Raises:
-        ValueError: there is none of that name, or it has no such setting; the message says what there
-            is. So does what is called.
-    """
-    name, _, rest = text.partition(":")
-    make = _choose(known, option, name)
-    given = settings(option, rest)
-    has = [name for name in inspect.signature(make).parameters if name != "lr"]
-    if unknown := [key for key in given if key not in has]:
-        raise ValueError(
-            f"{option} {text}: {name} has no {unknown[0]!r}; it has "
-            f"{', '.join(has) or 'no settings'}"
-        )
-
-    def call(*args: Any, **named: Any) -> T:
-        try:
-            return make(*args, **given, **named)
-        except TypeError as error:
-            raise ValueError(f"{option} {text}: {_plain(error)}") from None
-
-    return call
-
-
-def _plain(error: TypeError) -> str:
-    """A call's error without the names of Python's functions."""
-    message = str(error)
-    return message.partition("() ")[2] or message
-
-
-def settings(option: str, text: str) -> dict[str, bool | int | float]:
-    """The settings that ``key=value,…`` stands for.
-
-    Raises:
-        ValueError: ``text`` is something else; the message begins with ``option``.
-    """
-    found: dict[str, bool | int | float] = {}
-    for part in filter(None, text.split(",")):
-        key, equals, value = part.partition("=")
-        if not equals:
-            raise ValueError(f"{option} takes key=value,..., not {part!r}")
-        if (key := key.strip()) in found:
-            raise ValueError(f"{option}: {key} is given twice in {text!r}; give it once")
-        found[key] = _number(f"{option}: {key}", value.strip())
-    return found
-
-
-def _number(option: str, text: str) -> bool | int | float:
-    if text in {"true", "false"}:
-        return text == "true"
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    raise ValueError(f"{option} is {text!r}, neither a number nor true or false")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import ArrayLike
 
 from leashed.disciplines import Discipline
+from leashed.disciplines import of as check_discipline  # noqa: F401
 from leashed.files import resuming
 from leashed.modes import Mode
 from leashed.rules import Rule
@@ -20,7 +21,6 @@ from leashed.training.outcome import Progress, progress_of, result_of, told_by  
 from leashed.training.recordings import AnyModel
 from leashed.training.request import (  # noqa: F401
     check_dense_part,
-    check_discipline,
     tables_for,
 )
 from leashed.training.result import TrainResult
@@ -50,7 +50,7 @@ def train(
     seed: int = 0,
     init: str | ArrayLike | Init = "he",
     until: Until | None = None,
-    rule: Rule | None = None,
+    rule: Rule | str | None = None,
     batch_size: int | None = None,
     threads: int | str | None = None,
     progress: bool = False,
@@ -58,9 +58,9 @@ def train(
     checkpoint: str | os.PathLike[str] | resuming.Kept | Checkpoint | None = None,
     resume: resuming.Resume | None = None,
     cluster: Cluster | None = None,
-    discipline: Discipline | None = None,
-    staleness: Policy | None = None,
-    mode: Mode | None = None,
+    discipline: Discipline | str | None = None,
+    staleness: Policy | str | None = None,
+    mode: Mode | str | None = None,
     **old: Any,
 ) -> TrainResult:
     """Train ``model`` on ``data`` with native threads that never take the GIL.
@@ -89,8 +89,10 @@ def train(
 
     How, and until when:
         until: ``lsh.until(...)``. Default of models of clicks: one epoch; others are to be told.
-        rule: of ``leashed.rules``. Default: ``SGD(lr=0.05)``, of models of clicks ``Adagrad(lr=0.02)``.
-        batch_size: examples per gradient. Default: 64, or fewer (docs/training.md).
+        rule: as ``Adam(0.01)`` or ``"adam:lr=0.01"``. Default: ``SGD(0.05)``, of models of clicks
+            ``Adagrad(0.02)``.
+        batch_size: examples per gradient; more than the data are all of them. Default: 64, or fewer
+            (docs/training.md).
         threads: default: the processors this process may use. ``"auto"``: as many as train fastest.
 
     What is seen and kept:
@@ -103,10 +105,10 @@ def train(
 
     For clusters and research:
         cluster: in which this process is a trainer, of ``leashed.cluster.join(sync=...)``.
-        discipline: how threads share parameters, of ``leashed.disciplines``. Default: ``Leashed()``.
-        staleness: what a stale gradient counts, of ``leashed.staleness``. Default: ``none()``.
-        mode: of ``leashed.modes``, in place of a discipline: the threads are the workers of a
-            parameter server, or peers.
+        discipline: how threads share parameters, as ``Leashed()`` (default) or ``"hogwild"``.
+        staleness: what a stale gradient counts, as ``"power:k=2"``. Default: ``"none"``.
+        mode: in place of a discipline, as ``"gba:m=8"``: the threads are the workers of a parameter
+            server, or peers.
         **old: arguments that are a part of one of these by now, with a DeprecationWarning.
 
     Returns:
