@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from warned import once
 
 import leashed as lsh
 from leashed.cluster import joining, opening
@@ -79,6 +80,20 @@ def test_a_master_that_fails_is_told_of(tmp_path: Path, monkeypatch: pytest.Monk
     told = r"status 1: ZeroDivisionError: division by zero \(see .*master\.log\)"
     with pytest.raises(ChildProcessError, match=told):
         cluster.session(10, None, total=1, batch_size=1, workers=1, lockstep=False)
+
+
+@pytest.mark.process
+def test_a_run_that_has_failed_is_told_of_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = f"exit({joining.OVER})"
+    monkeypatch.setattr(joining, "_command", lambda _: lambda *_: [sys.executable, "-c", ended])
+    monkeypatch.setattr(joining, "_failed", lambda _: "no trainer is left")
+    cluster = join(0, tmp_path)
+    assert cluster.meet is not None
+    _, end = cluster.meet(10, 1, 1, None, {})
+    with once("the run has failed: no trainer is left; its report is in"):
+        end()
 
 
 @pytest.mark.process

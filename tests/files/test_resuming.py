@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from warned import once
 
 import leashed as lsh
 from leashed import Dataset, Discipline, TrainResult, _core, cli, staleness
@@ -317,7 +318,7 @@ def test_a_disk_that_fails_stops_nothing(
         raise OSError("no space left")
 
     monkeypatch.setattr(os, "fsync", fail)
-    with pytest.warns(RuntimeWarning, match=rf"no checkpoint.*{path.name}: no space left"):
+    with once(f"no checkpoint was written to {path}: no space left"):
         result = run(digits, 20, checkpoint=path)
     assert result.total_updates == 20
     assert path.read_bytes() == before
@@ -378,9 +379,9 @@ def test_infinite_states_beside_finite_parameters_are_written_and_go_on(
         return lsh.train(model, (x, y), rule=rule, threads=1, batch_size=8, until=until, **given)
 
     whole = trained(40)
-    with pytest.warns(RuntimeWarning, match="1 of 6 parameters .* stand still.*scale") as told:
+    with once("parameters of logistic_regression stand still", "the loss began at ") as told:
         trained(20, checkpoint=path)
-    assert {warning.filename for warning in told} == {__file__}
+    assert "scale the features" in str(told[0].message)
     tensors = model_file.read(path)[1].items()
     assert not all(np.isfinite(tensor).all() for name, tensor in tensors if "state." in name)
     np.testing.assert_array_equal(trained(40, resume=path).parameters, whole.parameters)
@@ -547,8 +548,9 @@ def test_what_a_process_has_left_is_gone_on_from_where_it_is_of_use(
     resumed = run(digits, 40, resume=left)
     assert resumed.config["resumed_at"] == 20
     np.testing.assert_array_equal(resumed.parameters, whole.parameters)
-    with pytest.warns(RuntimeWarning, match=r"is of no use, .* initial parameters: .*seed was 3"):
+    with once("is of no use, so this trainer begins with initial parameters: ") as told:
         other = run(digits, 10, resume=left, seed=4)
+    assert "seed was 3" in str(told[0].message)
     assert "resumed_at" not in other.config
     path.write_bytes(b"nothing")
     with pytest.warns(RuntimeWarning, match=r"is of no use, .*: cannot load .*truncated or not"):

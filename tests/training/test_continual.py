@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 from continual_kills import write_days
 from table_files import rows_in
+from warned import once
 
 import leashed as lsh
 from leashed.base.table import found
@@ -457,11 +458,10 @@ def test_a_day_without_a_row_is_passed_over(how: str, paths: list[Path], tmp_pat
     def finished(day: lsh.Day) -> None:
         told.append(day.name)
 
-    with pytest.warns(RuntimeWarning, match="day a has no row, and is passed over") as warned:
+    with once("day a has no row, and is passed over"):
         begun = lsh.continual(dlrm(), {"a": nothing()}, folder=folder, **COMMON)
-    assert warned[0].filename == __file__
     np.testing.assert_array_equal(begun.parameters, dlrm().init(0))
-    with pytest.warns(RuntimeWarning, match="day [bc] has no row"):
+    with once("day b has no row", "day c has no row"):
         result = lsh.continual(dlrm(), days, folder=folder, **COMMON, finished=finished)
     assert [day.examples for day in result.days] == [0, 320, 0, 327, 334, 0]
     assert [day.updates for day in result.days] == [0, 20, 20, 41, 62, 62]
@@ -548,12 +548,9 @@ def of_one_class(path: Path, label: int) -> Path:
 def test_a_day_of_one_class_is_told_of_once(label: int, at: int, tmp_path: Path) -> None:
     paths = write_days(tmp_path, 3, 320)
     of_one_class(paths[at], label)
-    with pytest.warns(RuntimeWarning) as warned:
+    with once(f"all rows of day day-{at}.tsv have label {label}, and a model") as warned:
         result = run(paths, tmp_path / "run")
-    (warning,) = warned
-    assert f"all rows of day day-{at}.tsv have label {label}," in str(warning.message)
-    assert "--click-share 0,1" in str(warning.message)
-    assert warning.filename == __file__
+    assert "--click-share 0,1" in str(warned[0].message)
     labels = [lsh.datasets.criteo(path).y for path in paths]
     assert [day.click_share for day in result.days] == pytest.approx([y.mean() for y in labels])
     run(paths, tmp_path / "run")  # (a warning would be an error)
@@ -605,12 +602,9 @@ def test_a_day_of_which_more_came_is_told_of_once(tmp_path: Path) -> None:
     run(paths[:2], folder)
     for path, content in zip(paths, wholes, strict=True):
         path.write_bytes(content)
-    with pytest.warns(RuntimeWarning) as warned:
+    with once("the files of day day-0.tsv and 1 more have been written to") as warned:
         result = run(paths, folder)
-    (warning,) = warned
-    assert "the files of day day-0.tsv and 1 more have been written to" in str(warning.message)
-    assert "give these as a day of their own, or train anew" in str(warning.message)
-    assert warning.filename == __file__
+    assert "give these as a day of their own, or train anew" in str(warned[0].message)
     assert [day.changed for day in result.days] == [True, True, False]
     assert [day.examples for day in result.days] == [100, 100, 334]
     assert result.days[2].files[0].bytes == len(wholes[2])
@@ -655,7 +649,7 @@ def test_a_day_of_which_more_comes_while_it_is_trained_on_is_told_of(tmp_path: P
         with path.open("ab") as file:
             file.write(b"1" + b"\t" * 39 + b"\n")
 
-    with pytest.warns(RuntimeWarning, match="the files of day day-0.tsv have been written to"):
+    with once("the files of day day-0.tsv have been written to since they were read"):
         result = run([path], tmp_path / "run", observe=append)
     assert result.days[0].changed
     run([path], tmp_path / "run")
@@ -733,12 +727,11 @@ def test_a_day_whose_squares_leave_the_range_of_floats_is_got_past(tmp_path: Pat
     rows = "".join(f"{k % 2},{k % 7 - 3},{1e20 * (k % 2)}\n" for k in range(64))
     model = Graph(Input(2) >> Dense(1))
     given: dict[str, Any] = {**COMMON, "rule": lsh.Adagrad(0.05), "folder": tmp_path / "run"}
-    with pytest.warns(RuntimeWarning, match="1 of 3 parameters of graph stand still"):
+    with once("1 of 3 parameters of graph stand still"):
         result = lsh.continual(model, numbers(tmp_path, rows, rows), **given)
     assert result.outcome == "done"
     assert [day.updates for day in result.days] == [4, 8]
-    with pytest.warns(RuntimeWarning, match="stand still"):
-        result = lsh.continual(model, numbers(tmp_path, rows, rows, rows), **given)
+    result = lsh.continual(model, numbers(tmp_path, rows, rows, rows), **given)
     assert [day.updates for day in result.days] == [4, 8, 12]
 
 

@@ -5,10 +5,12 @@ or told once with the remedy.
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from warned import once
 
 import leashed as lsh
 from leashed.datasets import Bags, ClickDataset, Dataset, SparseDataset, synthetic_digits
@@ -148,8 +150,9 @@ def test_one_channel_may_stand_anywhere() -> None:
 
 def test_a_loss_that_begins_far_above_chance_is_told_once() -> None:
     rows = PIXELS.reshape(-1, 784)
-    _, said = told(lsh.models.mlp(784, [16], 10), (rows, IMAGES.y))
-    (message,) = said
+    with once("far above 2.3, which is chance; bring the features into a range") as caught:
+        train(lsh.models.mlp(784, [16], 10), (rows, IMAGES.y), threads=2)
+    message = str(caught[0].message)
     assert message.startswith("the loss began at ")
     assert "far above 2.3, which is chance; bring the features into a range around 1" in message
     assert "images x / 255 (the largest value is 255" in message
@@ -224,9 +227,10 @@ def test_a_crash_is_told_once_with_the_remedy(how: str) -> None:
 
 
 def test_a_crash_by_too_large_a_step_alone_names_that_alone() -> None:
-    result, said = told(lsh.models.mlp(784, [16], 10), IMAGES, rule=lsh.SGD(1e30))
+    with once(" updates: a loss, a gradient or parameters were not finite; lower") as caught:
+        result = train(lsh.models.mlp(784, [16], 10), IMAGES, rule=lsh.SGD(1e30))
     assert result.outcome == "crashed"
-    assert said[0].endswith("were not finite; lower the learning rate of SGD, 1e+30")
+    assert str(caught[0].message).endswith("were not finite; lower the learning rate of SGD, 1e+30")
 
 
 def histories(history: Any) -> ClickDataset:
@@ -244,8 +248,8 @@ def din() -> Any:
 def test_a_column_of_one_id_a_row_is_no_history() -> None:
     random = np.random.default_rng(0)
     data = histories(random.integers(0, 5, 64))
-    (message,) = told(din(), data)[1]
-    assert "model din reads 'advertiser', 'device' as sequences" in message
+    with once("model din reads 'advertiser', 'device' as sequences, of which each row has one id"):
+        train(din(), data)
     bags = Bags(random.integers(0, 5, 128), np.arange(65) * 2)
     (message,) = told(din(), histories(bags))[1]
     assert "model din reads 'advertiser' as" in message
@@ -254,3 +258,11 @@ def test_a_column_of_one_id_a_row_is_no_history() -> None:
     assert told(din(), ClickDataset.from_arrays(data.x, both, data.y))[1] == []
     plain = np.stack(list(columns.values()), 1)
     assert told(din(), ClickDataset.from_arrays(data.x, plain, data.y))[1] == []
+
+
+def test_a_column_that_is_no_history_is_told_of_on_the_first_day_alone(tmp_path: Path) -> None:
+    data = histories(np.zeros(64, int))
+    given: dict[str, Any] = {"folder": tmp_path / "run", "threads": 1, "batch_size": 8}
+    with once("as sequences, of which each row has one id"):
+        lsh.continual(din(), {"a": data, "b": data}, **given)
+    lsh.continual(din(), {"a": data, "b": data, "c": data}, **given)

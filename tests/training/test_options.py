@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from warned import once
 
 import leashed as lsh
 from leashed import modes
@@ -101,6 +102,13 @@ def test_an_argument_of_before_is_what_it_has_become(name: str, tmp_path: Path) 
     assert sum(f"the argument {name} is a part of" in one for one in said) == 1
     assert {one.filename for one in told} == {__file__}
     assert found == outcome(now)
+
+
+def test_an_argument_of_before_is_told_of_once() -> None:
+    model, data = lsh.models.logistic_regression(2), (np.eye(2), np.arange(2))
+    given = {"until": lsh.until(epochs=3), "threads": 2, "evaluate_every": 0.001}
+    with once("the argument evaluate_every is a part of observe=", category=DeprecationWarning):
+        lsh.train(model, data, **given)
 
 
 @pytest.mark.parametrize("name", OLD)

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from continual_kills import write_days
 from interrupting import interrupt_after, require_an_early_end
+from warned import once
 
 import leashed as lsh
 from leashed import Dataset, Discipline, SparseDataset, TrainResult, _core, cli, staleness
@@ -479,11 +480,8 @@ def small_disk() -> Any:
 def test_a_disk_that_is_full_ends_the_record_and_not_the_run(trace: Path) -> None:
     data = Dataset.from_arrays(np.eye(4), [0, 1, 0, 1])
     model = lsh.models.logistic_regression(4, 2)
-    with pytest.warns(
-        RuntimeWarning, match=r"record in .*run\.trace ends before the run: File too"
-    ) as told:
+    with once("run.trace ends before the run: File too large"):
         result = run(data, trace, model=model, batch_size=1, until=lsh.until(updates=300_000))
-    assert told[0].filename == __file__
     assert result.total_updates == 300_000
     made = lsh.replay(trace, model, data)
     assert 50_000 < made.updates < 300_000

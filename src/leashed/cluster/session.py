@@ -521,10 +521,9 @@ class Session(Closing):
             each.told = each.why
             # Python says the same text but once.
             again = f" (time {self._outages[name]})" if self._outages[name] > 1 else ""
-            text = f"{self._name} trains, and is not in step with all others{again}: {each.why}"
             try:
-                warn(text)
-            except RuntimeWarning:
+                warn(f"{self._name} trains, and is not in step with all others{again}: {each.why}")
+            except RuntimeWarning as text:
                 # It is made an error, which is not to be one of this thread, that ends it.
                 _log.warning("%s", text)
         if not lasting and self._trouble:

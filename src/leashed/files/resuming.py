@@ -168,6 +168,7 @@ class Checkpointer:
         paused: states come while no worker goes on, and each is written before it does: rows are
             exact then.
         incremental: whether of rows only those are written that have changed.
+        begun: what the run goes on from; of states that were infinite by then nothing is told.
 
     Attributes:
         position: tells how far the run is that the training is a part of; None: it is not.
@@ -188,6 +189,7 @@ class Checkpointer:
         *,
         paused: bool = False,
         incremental: bool = False,
+        begun: _core.Resumption | None = None,
     ) -> None:
         from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 (seldom asked for)
 
@@ -213,7 +215,8 @@ class Checkpointer:
         self._writing = threading.Lock()
         self._handed: _core.Resumption | None = None  # that is waited for
         self._failure: BaseException | None = None
-        self._still = 0  # parameters that stand still
+        self._still_before = 0 if begun is None else _still_in(begun.vectors)  # which was told then
+        self._still = 0  # parameters that stand still, where there are more
         self._told_still = False
         self.position: Callable[[], Position] | None = None
         self._run: Position | None = None  # as of before the next state
@@ -292,7 +295,8 @@ class Checkpointer:
             self._thread.submit(self._try, partial(folders.mark_exact, self._path))
 
     def _contents(self, reached: Reached) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
-        self._still = self._still or _still_in(reached.training.vectors)
+        if not self._still and (found := _still_in(reached.training.vectors)) > self._still_before:
+            self._still = found
         return contents(self._model, *reached, self._config)
 
     def _wait(self) -> None:
@@ -319,9 +323,8 @@ class Checkpointer:
     def _warn(self) -> None:
         if self._failure is not None:
             why = str(self._failure) or type(self._failure).__name__
-            message = f"no checkpoint was written to {self._path}: {why}"
             self._failure = None
-            warn(message)
+            warn(f"no checkpoint was written to {self._path}: {why}")
         if self._still and not self._told_still:
             self._told_still = True
             warn(

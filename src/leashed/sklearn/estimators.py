@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -212,11 +211,10 @@ class _Estimator(_Settings, BaseEstimator):
         )
         self._train(self._data(x, y, weights), epochs, patience, held, go_on=go_on)
         if patience.left > 0 and self.tol is not None:
-            warnings.warn(
+            warn(
                 f"max_iter={epochs} epochs were made before the fit converged; raise max_iter or "
                 "tol",
                 ConvergenceWarning,
-                stacklevel=3,
             )
 
     def _fit_part(self, x: Any, y: Any, sample_weight: Any, *, go_on: bool) -> None:

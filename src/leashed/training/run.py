@@ -39,7 +39,8 @@ def run(asked: ThreadRequest) -> TrainResult:
     """Trains until it ends."""
     model, streamed, told = asked.model, asked.streamed, asked.told
     resumption, refusals = asked.begun.training, asked.refusals()
-    warn_of_sequences(model, asked.train_set)
+    if resumption is None:
+        warn_of_sequences(model, asked.train_set)
     if streamed is not None:
         first = 0 if resumption is None else resumption.batches * asked.batch_size
         streamed.open(asked.until.epochs, asked.workers, first)
@@ -162,6 +163,7 @@ def _checkpointer(
             asked.tables,
             paused=paused,
             incremental=kept.incremental,
+            begun=asked.begun.training,
         )
     )
 
