@@ -11,6 +11,7 @@ import itertools
 import json
 import sys
 import time
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -22,28 +23,39 @@ WARM_UP = 5
 
 
 class Dlrm(torch.nn.Module):
-    """Naumov et al., 2019, at the sizes of ``bench.dlrm``; one table for each feature, or one for all
-    with offsets.
+    """Naumov et al., 2019; one table for each feature, or one for all with offsets. By default of the
+    numbers and tables of ``bench.dlrm``, whose widths it has. ``bags``: rows of the tables of features
+    of which an example has any number of ids, from 1, zeros behind them.
     """
 
-    def __init__(self, fused: bool) -> None:
+    def __init__(
+        self,
+        fused: bool,
+        dense: int = dlrm.DENSE,
+        rows: Sequence[int] = (dlrm.ROWS,) * dlrm.TABLES,
+        bags: Sequence[int] = (),
+    ) -> None:
         super().__init__()
-        self.bottom = chain((dlrm.DENSE, *dlrm.BOTTOM))
-        self.top = chain((dlrm.INTERACTIONS, *dlrm.TOP, 1))
-        rows = [dlrm.ROWS * dlrm.TABLES] if fused else [dlrm.ROWS] * dlrm.TABLES
+        vectors = 1 + len(rows) + len(bags)
+        self.bottom = chain((dense, *dlrm.BOTTOM))
+        self.top = chain((dlrm.DIM + vectors * (vectors - 1) // 2, *dlrm.TOP, 1))
         self.tables = torch.nn.ModuleList(
-            torch.nn.Embedding(n, dlrm.DIM, sparse=True) for n in rows
+            torch.nn.Embedding(n, dlrm.DIM, sparse=True) for n in ([sum(rows)] if fused else rows)
         )
-        self.pairs = torch.tril_indices(dlrm.TABLES + 1, dlrm.TABLES + 1, -1)
+        self.bags = torch.nn.ModuleList(
+            torch.nn.EmbeddingBag(n, dlrm.DIM, mode="sum", sparse=True, padding_idx=0) for n in bags
+        )
+        self.pairs = torch.tril_indices(vectors, vectors, -1)
 
-    def forward(self, x: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, ids: torch.Tensor, *bags: torch.Tensor) -> torch.Tensor:
         z = F.relu(self.bottom(x))
         if len(self.tables) == 1:
             rows = self.tables[0](ids)
         else:
             columns = ids.unbind(1)
             rows = torch.stack([t(c) for t, c in zip(self.tables, columns, strict=True)], 1)
-        vectors = torch.cat([z.unsqueeze(1), rows], 1)
+        sums = [bag(given).unsqueeze(1) for bag, given in zip(self.bags, bags, strict=True)]
+        vectors = torch.cat([z.unsqueeze(1), rows, *sums], 1)
         products = torch.bmm(vectors, vectors.transpose(1, 2))
         pairs = products[:, self.pairs[0], self.pairs[1]]
         return self.top(torch.cat([z, pairs], 1)).squeeze(1)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import leashed as lsh
 from bench import dlrm, figures
@@ -40,12 +41,28 @@ Settings = Mapping[str, Callable[[], tuple[float, Any]]]  # seconds, and the tes
 
 
 @dataclass(frozen=True)
+class Codes:
+    """Ids of the features of which a row has one, int64 [n, features], below ``counts``; and of each
+    other feature int64 [n, longest], from 1 and below its one of ``bag_counts``, zeros behind them.
+    """
+
+    train: NDArray[np.int64]
+    test: NDArray[np.int64]
+    counts: Sequence[int]
+    train_bags: Sequence[NDArray[np.int64]] = ()
+    test_bags: Sequence[NDArray[np.int64]] = ()
+    bag_counts: Sequence[int] = ()
+
+
+@dataclass(frozen=True)
 class Rows:
-    """Clicks as numbers and ids, and hashed into sparse columns."""
+    """Clicks as numbers and ids, the ids as codes, and all hashed into sparse columns."""
 
     dense: lsh.datasets.ClickSplit
+    codes: Codes
     sparse: tuple[lsh.SparseDataset, lsh.SparseDataset]
     threads: int
+    seed: int = 0
 
     def auc(self, scores: Any) -> float:
         return lsh.metrics.auc(np.ravel(scores), self.dense.test.y)
@@ -53,11 +70,16 @@ class Rows:
 
 def rows_of(examples: int, threads: int) -> Rows:
     dense = lsh.datasets.synthetic_clicks(examples, 1, test=_TEST, cardinalities=dlrm.ROWS)
-    sparse = tuple(lsh.datasets.hashed(part, _BITS) for part in (dense.train, dense.test))
-    return Rows(dense, sparse, threads)  # type: ignore[arg-type]
+    ids = [np.asarray(part.ids).astype(np.int64) for part in dense]
+    codes = Codes(ids[0], ids[1], (dlrm.ROWS,) * dlrm.TABLES)
+    return Rows(dense, codes, hashed(dense), threads)
 
 
-def _timed(train: Callable[[], Any]) -> tuple[float, Any]:
+def hashed(split: lsh.datasets.ClickSplit) -> tuple[lsh.SparseDataset, lsh.SparseDataset]:
+    return tuple(lsh.datasets.hashed(part, _BITS) for part in split)  # type: ignore[return-value]
+
+
+def timed(train: Callable[[], Any]) -> tuple[float, Any]:
     start = time.perf_counter()
     found = train()
     return time.perf_counter() - start, found
@@ -81,7 +103,7 @@ def _leashed(
                 observe=lsh.Observe(every=1e6),
             )
 
-        seconds, result = _timed(train)
+        seconds, result = timed(train)
         return seconds, result.model.predict(test)
 
     return {
@@ -119,9 +141,9 @@ def scikit_learn(rows: Rows, folder: Path) -> Settings:  # noqa: ARG001
             eta0=eta0,
             max_iter=passes,
             tol=None,
-            random_state=0,
+            random_state=rows.seed,
         )
-        seconds, _ = _timed(lambda: model.fit(train, y))
+        seconds, _ = timed(lambda: model.fit(train, y))
         return seconds, model.decision_function(test)
 
     return {
@@ -148,7 +170,7 @@ def vowpal_wabbit(rows: Rows, folder: Path) -> Settings:
     def run(rate: float, passes: int) -> tuple[float, Any]:
         cache = folder / "rows.cache"
         options = f"--loss_function logistic -b {_BITS} -l {rate} --holdout_off --quiet"
-        seconds, learner = _timed(
+        seconds, learner = timed(
             lambda: workspace(f"-d {text} --cache_file {cache} --passes {passes} {options}")
         )
         scores = [learner.predict(line) for line in lines[1]]
@@ -175,31 +197,34 @@ def pytorch(rows: Rows, folder: Path) -> Settings:  # noqa: ARG001
     torch = importlib.import_module("torch")
     made = importlib.import_module("bench.torch_dlrm").Dlrm
     entropy = torch.nn.functional.binary_cross_entropy_with_logits
-    offsets = np.arange(dlrm.TABLES) * dlrm.ROWS
+    codes = rows.codes
+    offsets = np.cumsum([0, *codes.counts[:-1]])
 
-    def arrays(part: lsh.ClickDataset) -> list[Any]:
-        ids = np.asarray(part.ids).astype(np.int64) + offsets
-        return [torch.from_numpy(np.asarray(a)) for a in (part.x, ids, part.y.astype(np.float32))]
+    def arrays(part: lsh.ClickDataset, ids: Any, bags: Any) -> list[Any]:
+        return [torch.from_numpy(np.asarray(a)) for a in (part.x, ids + offsets, *bags)]
 
-    (x, ids, y), (test_x, test_ids, _) = arrays(rows.dense.train), arrays(rows.dense.test)
+    given = arrays(rows.dense.train, codes.train, codes.train_bags)
+    held = arrays(rows.dense.test, codes.test, codes.test_bags)
+    y = torch.from_numpy(rows.dense.train.y.astype(np.float32))
 
     def run(lr: float, batch: int) -> tuple[float, Any]:
         torch.set_num_threads(rows.threads)
-        torch.manual_seed(0)
-        model = made(fused=True)
-        torch.nn.init.normal_(model.tables[0].weight, std=0.05)
+        torch.manual_seed(rows.seed)
+        model = made(True, given[0].shape[1], codes.counts, codes.bag_counts)
+        for rows_of_ids in (*model.tables, *model.bags):
+            torch.nn.init.normal_(rows_of_ids.weight, std=0.05)
         optimizer = torch.optim.Adagrad(model.parameters(), lr=lr)
 
         def train() -> None:
             for part in torch.randperm(len(y)).split(batch):
-                loss = entropy(model(x[part], ids[part]), y[part])
+                loss = entropy(model(*(a[part] for a in given)), y[part])
                 optimizer.zero_grad(set_to_none=True)
                 loss.backward()
                 optimizer.step()
 
-        seconds, _ = _timed(train)
+        seconds, _ = timed(train)
         with torch.no_grad():
-            return seconds, model(test_x, test_ids).numpy()
+            return seconds, model(*held).numpy()
 
     return {
         f"DLRM, Adagrad({lr:g}), batch {batch}, 1 epoch": lambda a=lr, b=batch: run(a, b)  # type: ignore[misc]
@@ -208,13 +233,17 @@ def pytorch(rows: Rows, folder: Path) -> Settings:  # noqa: ARG001
     }
 
 
+def columns(rows: Rows) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Numbers, then the ids of which a row has one, as trees take them."""
+    pairs = ((rows.dense.train, rows.codes.train), (rows.dense.test, rows.codes.test))
+    train, test = (np.hstack([part.x, ids.astype(np.float32)]) for part, ids in pairs)
+    return train, test
+
+
 def lightgbm(rows: Rows, folder: Path) -> Settings:  # noqa: ARG001
     library = importlib.import_module("lightgbm")
-    train, test = (
-        np.hstack([np.asarray(part.x), np.asarray(part.ids).astype(np.float32)])
-        for part in (rows.dense.train, rows.dense.test)
-    )
-    ids = list(range(dlrm.DENSE, train.shape[1]))
+    train, test = columns(rows)
+    ids = list(range(rows.dense.train.numbers, train.shape[1]))
     given = library.Dataset(
         train, rows.dense.train.y, categorical_feature=ids, free_raw_data=False
     ).construct()
@@ -224,10 +253,10 @@ def lightgbm(rows: Rows, folder: Path) -> Settings:  # noqa: ARG001
             "objective": "binary",
             "num_leaves": leaves,
             "num_threads": rows.threads,
-            "seed": 0,
+            "seed": rows.seed,
             "verbose": -1,
         }
-        seconds, model = _timed(lambda: library.train(settings, given, trees))
+        seconds, model = timed(lambda: library.train(settings, given, trees))
         return seconds, model.predict(test)
 
     return {
