@@ -18,6 +18,7 @@ from leashed import _core
 from leashed.base import checks
 
 __all__ = [
+    "Classified",
     "ClickMetrics",
     "Errors",
     "NumberMetrics",
@@ -218,6 +219,21 @@ class Errors:
     rmse: float
     mae: float
     r2: float
+
+
+@dataclass(frozen=True)
+class Classified:
+    """How good predicted classes are.
+
+    Attributes:
+        rows: How many there were.
+        accuracy: Share whose likeliest class is the right one.
+        log_loss: The mean of −ln of what the right class was given, by weight.
+    """
+
+    rows: int
+    accuracy: float
+    log_loss: float
 
 
 class NumberMetrics:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -110,7 +111,7 @@ def test_tables_that_are_larger_together_are_refused_before_one_is_made(
     model = lsh.models.dlrm([1000, 2000, None], dim=16, bottom=(16,))
     row = 4 * 16 + 4 * 16 + 16  # Adagrad's state, and the head
     made: list[object] = []
-    monkeypatch.setattr(tables, "Table", lambda **_: made.append(_))
+    monkeypatch.setattr(tables, "Table", lambda **_: made.append(_) or SimpleNamespace())
     monkeypatch.setattr(memory, "available", lambda: 3000 * row - 1)
     with pytest.raises(ValueError, match=r"2 tables of 3,000 rows in all would take"):
         tables.of(model.tables)
@@ -120,3 +121,52 @@ def test_tables_that_are_larger_together_are_refused_before_one_is_made(
     assert len(made) == 3
     monkeypatch.setattr(memory, "available", lambda: None)
     tables.of(model.tables)
+
+
+TOTALS = {
+    "nothing": ("8000000 kB", {}, 8_000_000 * 1024),
+    "v2": (
+        "8000000 kB",
+        {"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/memory.max": "3000000\n"},
+        3_000_000,
+    ),
+    "v2 without a limit": (
+        "8000000 kB",
+        {"proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/memory.max": "max\n"},
+        8_000_000 * 1024,
+    ),
+    "v1": (
+        "8000000 kB",
+        {
+            "proc/self/cgroup": "4:memory:/a\n",
+            "sys/fs/cgroup/memory/a/memory.limit_in_bytes": "5000000\n",
+        },
+        5_000_000,
+    ),
+    "v1 without a limit": (
+        "8000000 kB",
+        {
+            "proc/self/cgroup": "4:memory:/a\n",
+            "sys/fs/cgroup/memory/a/memory.limit_in_bytes": f"{2**63 - 4096}\n",
+        },
+        8_000_000 * 1024,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TOTALS)
+def test_the_machine_is_as_large_as_its_control_group(name: str, tmp_path: Path) -> None:
+    of_system, files, expected = TOTALS[name]
+    used = {
+        path.replace("memory.max", "memory.current").replace("limit", "usage"): "1000\n"
+        for path in files
+        if "memory." in path
+    }
+    for path, text in {"proc/meminfo": f"MemTotal: {of_system}\n", **files, **used}.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    assert memory.total(tmp_path) == expected
+
+
+def test_of_no_machine_nothing_is_known(tmp_path: Path) -> None:
+    assert memory.total(tmp_path) is None

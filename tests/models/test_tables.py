@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 import threading
 import warnings
@@ -400,3 +401,79 @@ def test_a_large_update_leaves_no_more_memory_than_the_table_has() -> None:
 def test_rowwise_adagrad_is_of_tables_alone() -> None:
     with pytest.raises(ValueError, match="rowwise_adagrad"):
         lsh.Engine(np.zeros(3), rule=tables.RowwiseAdagrad(0.1))
+
+
+def decays() -> dict[str, tuple[lsh.Rule, lsh.Rule]]:
+    """Rules of rows, and what they are with weight decay."""
+    found: dict[str, tuple[lsh.Rule, lsh.Rule]] = {
+        name: (make(), dataclasses.replace(make(), weight_decay=0.1))
+        for name, make in ON_ROWS.items()
+        if not isinstance(make(), lsh.SWAP)
+    }
+    found["SGD apart"] = (
+        lsh.SGD(0.1, decoupled=True),
+        lsh.SGD(0.1, decoupled=True, weight_decay=0.1),
+    )
+    found["AdamW"] = lsh.AdamW(0.01, weight_decay=0), lsh.AdamW(0.01, weight_decay=0.1)
+    return found
+
+
+@pytest.mark.parametrize("dim", [1, 10, 16])
+@pytest.mark.parametrize("name", decays())
+def test_rows_that_an_update_has_decay_and_no_others(name: str, dim: int) -> None:
+    rule, decayed = decays()[name]
+    table = lsh.Table(
+        rows=ROWS, dim=dim, init=tables.normal(0.5), rule=rule, seed=1, weight_decay=0.1
+    )
+    follow(table, PerRow(decayed, table.lookup(np.arange(ROWS))), dim)
+
+
+def test_rowwise_adagrad_decays_too() -> None:
+    rule = tables.RowwiseAdagrad(0.1, initial_accumulator=0.2)
+    table = lsh.Table(rows=ROWS, dim=10, init=tables.uniform(1.0), rule=rule, weight_decay=0.1)
+    reference = Rowwise(rule, table.lookup(np.arange(ROWS)))
+    everything = np.arange(ROWS)
+    for ids, gradients in batches(10):
+        table.update(ids, gradients)
+        once = {i: g + 0.1 * reference.theta[i] for i, g in summed(ids, gradients).items()}
+        reference.step(np.array(list(once)), np.stack(list(once.values())))
+        np.testing.assert_allclose(
+            table.lookup(everything), reference.values(), atol=TOLERANCE, rtol=0
+        )
+
+
+def test_swap_and_weight_decay_go_together() -> None:
+    inner = lsh.Adagrad(0.1)
+    table = lsh.Table(rows=ROWS, dim=4, rule=lsh.SWAP(inner, 10**6), weight_decay=0.1)
+    plain = lsh.Table(rows=ROWS, dim=4, rule=inner, weight_decay=0.1)
+    for ids, gradients in batches(4):
+        table.update(ids, gradients)
+        plain.update(ids, gradients)
+    assert (table.lookup(np.arange(ROWS)) == plain.lookup(np.arange(ROWS))).all()
+
+
+def test_weight_decay_is_trained_with_saved_and_told(tmp_path: Path) -> None:
+    ids = np.random.default_rng(0).integers(0, 30, (400, 2))
+    data = lsh.ClickDataset.from_arrays(None, ids, ids[:, 0] % 2)
+    model = lsh.models.dlrm(30, 4, 0, categories=2)
+
+    def norm(weight_decay: float) -> float:
+        made = tables.of(model.tables, rule=lsh.Adagrad(0.1), weight_decay=weight_decay)
+        result = lsh.train(
+            model,
+            data,
+            rule=lsh.Adagrad(0.1),
+            until=lsh.until(epochs=5),
+            init=lsh.Init(tables=made),
+            threads=1,
+        )
+        result.model.save(tmp_path / "saved")
+        assert lsh.load(tmp_path / "saved").tables["c0"].weight_decay == weight_decay
+        return float(np.abs(result.tables["c0"].lookup(np.arange(30))).sum())
+
+    assert norm(0.1) < 0.7 * norm(0.0)
+    for wrong in (-1, float("nan")):
+        with pytest.raises(ValueError, match="weight_decay must"):
+            lsh.Table(rows=3, dim=2, weight_decay=wrong)
+    with pytest.raises(ValueError, match=r"leave it 0 \(AdamW\), and give it to the tables"):
+        lsh.Table(rows=3, dim=2, rule=lsh.AdamW(0.1))

@@ -270,8 +270,8 @@ def test_what_no_day_can_be_told_from_is_refused(paths: list[Path], tmp_path: Pa
     with paths[0].open("rb") as file:
         refused(ValueError, "can be read once", model, [lsh.stream.criteo(file)])
     refused(TypeError, "model must be a graph", lsh.models.mlp(2, [2], 2), days)
-    regression = Graph(lsh.models.Input(13) >> lsh.models.Dense(1), loss="squared_error")
-    refused(ValueError, "model must have one output and the loss log_loss", regression, days)
+    margins = Graph(lsh.models.Input(13) >> lsh.models.Dense(1), loss="hinge")
+    refused(ValueError, "model must have one output and the loss log_loss", margins, days)
     users = lsh.metrics.progressive(gauc=np.zeros(3, np.int64))
     refused(TypeError, "gauc must name a feature", model, days, observe=lsh.Observe(metrics=users))
     refused(FileExistsError, "no days.json; name a new one", model, days, folder=paths[0].parent)

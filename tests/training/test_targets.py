@@ -237,3 +237,55 @@ def test_the_command_line_names_a_wrong_target() -> None:
     done = _run("train", "--model", "mlp", "--target", "number")
     assert done.returncode == 2
     assert "--target goes with --model dlrm" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("target", "label", "header"), [("number", "price", "RMSE"), ("classes", "kind", "accuracy")]
+)
+def test_days_of_other_targets_are_judged_as_such(
+    target: Any, label: str, header: str, tmp_path: Path
+) -> None:
+    from leashed.report import days as shown  # noqa: PLC0415
+
+    y = NUMBER if label == "price" else CLASS
+    data = ClickDataset.from_arrays(X, IDS, y, target=target)
+    model = lsh.models.dlrm(dim=4, target=target).shaped(data)
+    given: dict[str, Any] = {"folder": tmp_path / "run", "rule": lsh.Adagrad(0.1), "threads": 1}
+    days = {"a": data[:700], "b": data[700:1000]}
+    lsh.continual(model, days, batch_size=8, **given)
+    before = lsh.load(tmp_path / "run")
+    result = lsh.continual(model, {**days, "c": data[1000:]}, batch_size=8, **given)
+    last, expected = result.days[-1].yesterday, before.evaluate(data[1000:])
+    assert result.days[0].yesterday is None
+    assert np.isnan(result.days[-1].click_share)
+    if target == "number":
+        assert isinstance(last, lsh.metrics.Errors)
+        assert (last.rmse, last.r2) == pytest.approx((expected.rmse, expected.r2))
+    else:
+        assert isinstance(last, lsh.metrics.Classified)
+        told = (expected.accuracy, expected.loss)
+        assert (last.accuracy, last.log_loss) == pytest.approx(told)
+    again = lsh.continual(model, {**days, "c": data[1000:]}, batch_size=8, **given)
+    assert again.days == result.days  # as the journal has them
+    assert header in repr(result)
+    assert header in shown.line(result.days[-1])
+    table = shown.table(result.days)
+    assert header in table.header
+    assert "AUC" not in table.header
+    with pytest.raises(ValueError, match="click_share goes with clicks"):
+        lsh.continual(model, days, batch_size=8, click_share=(0, 1), **given)
+
+
+def test_days_of_files_have_targets_on_the_command_line(tmp_path: Path) -> None:
+    csv = pytest.importorskip("pyarrow.csv")
+    frame = _frame().drop_columns(["kind"])
+    for day in range(2):
+        csv.write_csv(frame.slice(700 * day, 700), tmp_path / f"day-{day}.csv")
+    done = _run(
+        *("train", "--model", "dlrm", "--days", tmp_path / "day-*.csv", "--label", "price"),
+        *("--target", "number", "--checkpoint", tmp_path / "run", "--threads", 1, "--no-progress"),
+        *("--report", tmp_path / "days.html"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "RMSE" in done.stdout
+    assert "RMSE" in (tmp_path / "days.html").read_text()

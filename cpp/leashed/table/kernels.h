@@ -18,7 +18,7 @@ struct RowUpdate {
   float scale, keep;
 };
 
-// Of the coefficients all but scale, keep and weight decay. moved[i], unless null: the Euclidean
+// Of the coefficients all but scale and keep. moved[i], unless null: the Euclidean
 // norm of what θ of the i-th row was changed by.
 using RowPass = void (*)(const RowUpdate* rows, std::size_t count, std::size_t dim,
                          const Coefficients& coefficients, float* moved);

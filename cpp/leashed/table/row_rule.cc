@@ -44,7 +44,6 @@ RowRule::RowRule(const Choice& choice) {
     for (const auto& [name, entry] : kEntries) known += (known.empty() ? "" : ", ") + name;
     throw Error(choice.name + moves + "choose one of: " + known);
   }
-  if (choice.value("weight_decay", 0) != 0) throw Error("weight_decay" + moves + "leave it 0");
   if (std::isfinite(choice.value("clip_norm", std::numeric_limits<double>::infinity()))) {
     throw Error(
         "clip_norm is of the whole gradient, which the rows of a table do not see; use "

@@ -2,8 +2,9 @@
 // schedules go by t, the updates of the whole model (as torch.optim.SparseAdam); moments are those
 // of the rows that are touched.
 //
-// SWAP is lazy: a row says of which period its squares are, ⌊t/T⌋, and has what it has missed made
-// up for when it is next touched.
+// Weight decay is lazy, too: of the rows that a gradient touches, as if the others' decay were
+// none. SWAP is lazy: a row says of which period its squares are, ⌊t/T⌋, and has what it has missed
+// made up for when it is next touched.
 #pragma once
 
 #include <cstddef>

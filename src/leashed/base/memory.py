@@ -1,11 +1,11 @@
-"""How much memory this process may still take."""
+"""How much memory this process may take, and still take."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["available"]
+__all__ = ["available", "total"]
 
 
 def available(root: Path = Path("/")) -> int | None:
@@ -15,18 +15,30 @@ def available(root: Path = Path("/")) -> int | None:
     Args:
         root: where ``proc`` and ``sys`` are.
     """
-    left = [*_of_system(root), *_of_groups(root)]
+    left = [*_of_system(root, "MemAvailable"), *(left for _, left in _of_groups(root))]
     return max(0, min(left)) if left else None
 
 
-def _of_system(root: Path) -> Iterator[int]:
+def total(root: Path = Path("/")) -> int | None:
+    """Bytes that the system has, or that the limit of one of those groups is, whichever is less,
+    however many of them are in use. None: nothing tells.
+
+    Args:
+        root: where ``proc`` and ``sys`` are.
+    """
+    most = [*_of_system(root, "MemTotal"), *(limit for limit, _ in _of_groups(root))]
+    return min(most) if most else None
+
+
+def _of_system(root: Path, asked: str) -> Iterator[int]:
     for line in _lines(root / "proc/meminfo"):
         name, _, value = line.partition(":")
-        if name == "MemAvailable":
+        if name == asked:
             yield 1024 * int(value.split()[0])
 
 
-def _of_groups(root: Path) -> Iterator[int]:
+def _of_groups(root: Path) -> Iterator[tuple[int, int]]:
+    """Of each its limit, and what is left of it."""
     groups = root / "sys/fs/cgroup"
     for line in _lines(root / "proc/self/cgroup"):
         _, controllers, path = line.split(":", 2)
@@ -43,7 +55,9 @@ def _of_groups(root: Path) -> Iterator[int]:
             )
 
 
-def _of_group(top: Path, path: str, limit: str, usage: str, total: str) -> Iterator[int]:
+def _of_group(
+    top: Path, path: str, limit: str, usage: str, total: str
+) -> Iterator[tuple[int, int]]:
     """Of the group and those above it, as far as they are seen from here."""
     below = [part for part in path.split("/") if part not in ("", "..")]
     for depth in range(len(below) + 1):
@@ -53,7 +67,7 @@ def _of_group(top: Path, path: str, limit: str, usage: str, total: str) -> Itera
             continue
         told = (line.split() for line in _lines(group / "memory.stat"))
         cached = (f"{total}inactive_file", f"{total}active_file")
-        yield most - used + sum(int(value) for name, value in told if name in cached)
+        yield most, most - used + sum(int(value) for name, value in told if name in cached)
 
 
 def _number(path: Path) -> int | None:

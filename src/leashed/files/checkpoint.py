@@ -159,6 +159,7 @@ def load(
         own, given = _model(path, content, model), {}
         if folder is not None:
             given = _fitting(own, folder.new_tables() if tables is None else tables)
+            folder.fit(given)
             folder.require(given)
             folder.check()
             folder.load(given)

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from leashed import staleness
 from leashed.base import atomic, checks, choice
+from leashed.base.warning import warn
 from leashed.models.tables import Initial, RowwiseAdagrad, Table
 from leashed.rules import RULES, SWAP, Rule, Stepping
 
@@ -199,6 +200,29 @@ class Opened:
         """Made as those that were written, but for a schedule and a staleness policy; without rows."""
         return {name: _made(name, told) for name, told in self._tables.items()}
 
+    def fit(self, tables: Mapping[str, Table]) -> None:
+        """Give new tables that are as large as a share of memory the size that they had. A
+        ``RuntimeWarning`` where that share is not about as much here.
+        """
+        new = {
+            name: table
+            for name, table in tables.items()
+            if table.share is not None and not table.has_been_trained
+        }
+        was = {name: self._tables.get(name, {}).get("rows", {}).get("max_bytes") for name in new}
+        told = {name: size for name, size in was.items() if size is not None}
+        here = sum(new[name].max_bytes or 0 for name in told)
+        for name, size in told.items():
+            if size != new[name].max_bytes:
+                new[name].resize(size)
+        if told and not 0.9 < (there := sum(told.values())) / here < 1.1:
+            share = new[next(iter(told))].share
+            warn(
+                f"tables of {self._folder} may grow to {there / 2**30:.3g} GiB, as when it was begun; a "
+                f"share of {share:g} of the memory here would be {here / 2**30:.3g} GiB. To have that, "
+                "begin a new run"
+            )
+
     def check(self) -> None:
         """FileNotFoundError or ValueError where a table's file is not what the manifest says."""
         for told in _table_files(self.manifest):
@@ -241,6 +265,7 @@ def _told(table: Table) -> dict[str, Any]:
     run = {
         "rule": table.rule.config(),
         "staleness": table.staleness.config(),
+        **({"weight_decay": table.weight_decay} if table.weight_decay else {}),
     }
     return json.loads(json.dumps({"rows": table.description, "run": run}))  # type: ignore[no-any-return]
 
@@ -264,6 +289,7 @@ def _made(name: str, told: Mapping[str, Any]) -> Table:
         seed=rows["seed"],
         number=rows["number"],
         name=name,
+        weight_decay=told["run"].get("weight_decay", 0.0),
     )
 
 

@@ -440,6 +440,7 @@ def begin(
             file, content, model, config, other_data=other_data, any_files=any_files
         )
         if folder is not None:
+            folder.fit(tables)
             folder.require(tables, same_rule=True)
         return Begun(training, position, statistics(content), folder)
     except (OSError, ValueError) as error:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, overload
 
 import numpy as np
@@ -20,7 +20,7 @@ from leashed import staleness as policies
 from leashed.base import checks, choice, memory
 from leashed.base.choice import Choice
 from leashed.base.warning import warn
-from leashed.rules import SWAP, Adagrad, Momentum, Rule, check_rule
+from leashed.rules import SWAP, Adagrad, Momentum, Rule, Stepping, check_rule
 from leashed.staleness import Policy
 
 __all__ = [
@@ -39,6 +39,9 @@ _MOST_BYTES = 2**62
 _MOST_ROWS = 2**32 - 3
 _MOST_DIM = 2**20
 _MOST_SIGHTINGS = 255
+SHARE = 0.25  # of the machine's memory, for the tables of a model that grow
+_BESIDE = 64  # bytes of a row in the index, about
+_UNKNOWN = 2**24  # bytes of each, where nothing tells how much that is
 _SMALL = 2**24  # bytes
 _SMALL_ROWS = 256
 
@@ -155,8 +158,8 @@ class Table:
             Default: ``normal(0.01)``.
         rule: from ``leashed.rules``, or ``tables.RowwiseAdagrad``; ``SWAP`` over it decays a row's
             squares when the row is next touched. Not ``Momentum`` or ``Nesterov``, nor
-            ``weight_decay`` (rows without a gradient would have to move) or ``clip_norm``. ``Adam``
-            is ``torch.optim.SparseAdam``. Default: ``Adagrad(0.01)``.
+            with ``weight_decay`` of its own (rows without a gradient would have to move) or
+            ``clip_norm``. ``Adam`` is ``torch.optim.SparseAdam``. Default: ``Adagrad(0.01)``.
         staleness: from ``leashed.staleness``, of each row: τ counts the updates of that row between
             the lookup whose ``versions`` are given to ``update``, and that. A stage-aware one goes by
             the norm of the row's last update, for which each row has 4 bytes more. Default:
@@ -170,6 +173,10 @@ class Table:
         seed: of what rows begin with; from 0.
         number: among the tables of one seed, whose rows begin with other numbers; from 0.
         name: in messages.
+        weight_decay: λ, from 0: what the rule's weight decay is to a vector, to the rows that an update
+            has, each as often as updates have it, and to no other row: λθ is added to the row's gradient,
+            after clipping and its staleness; by ``AdamW``, and ``SGD(decoupled=True)``, the row shrinks
+            by 1 − ηλ. 0 changes no bit.
         versions: whether each row counts its updates. Without, where all of a table's rows are
             given, a row is 8 bytes shorter and updated the faster, but staleness is not known: it
             is counted as 0, and there is no staleness policy and no ``SWAP``.
@@ -194,6 +201,7 @@ class Table:
         seed: int = 0,
         number: int = 0,
         name: str = "table",
+        weight_decay: float = 0.0,
         versions: bool = True,
     ) -> None:
         self.dim = checks.whole("dim", dim, maximum=_MOST_DIM)
@@ -202,6 +210,7 @@ class Table:
         if not isinstance(self.init, Initial):
             raise TypeError(f"init must be tables.normal(...) or another one, got {init!r}")
         self.rule = _check_rows(check_rule(Adagrad(0.01) if rule is None else rule))
+        self.weight_decay = checks.real("weight_decay", weight_decay, 0.0, allow=True)
         self.staleness = policies.of("staleness", staleness or policies.none())
         self.admit_after = checks.whole("admit_after", admit_after, maximum=_MOST_SIGHTINGS)
         if evict not in (None, "age", "norm"):
@@ -223,6 +232,7 @@ class Table:
                 "policy; leave it True"
             )
         self.max_bytes = max_bytes
+        self.share: float | None = None
         self._follows: tuple[tuple[str, ...], int] | None = None
         seed = checks.whole("seed", seed, 0, 2**64 - 1)
         number = checks.whole("number", number, 0, 2**32 - 1)
@@ -234,20 +244,36 @@ class Table:
             told = f"table {name} of {self.rows:,} rows of {row:,} bytes"
             _require_memory(told, self.rows * row)
         self._has_told = False  # of ids that update() has refused
-        self.native = _core.Table(
-            name=name,
+        self.native = self._made(seed, number)
+
+    def _made(self, seed: int, number: int) -> _core.Table:
+        return _core.Table(
+            name=self.name,
             dim=self.dim,
             rows=self.rows or 0,
-            max_bytes=max_bytes or 0,
+            max_bytes=self.max_bytes or 0,
             initial=self.init.choice(),
-            rule=self.rule.choice(),
+            rule=_decaying(self.rule, self.weight_decay).choice(),
             staleness=self.staleness.choice(),
             admit_after=self.admit_after,
-            evict=evict or "none",
+            evict=self.evict or "none",
             seed=seed,
             number=number,
             versions=self.versions,
         )
+
+    def resize(self, max_bytes: int) -> None:
+        """Hold so many bytes at most, where ``share`` says how many it does and it has no row yet.
+
+        Raises:
+            ValueError: it was made with ``max_bytes``, has been trained, or that is too little.
+        """
+        if self.share is None or self.has_been_trained:
+            raise ValueError(
+                f"table {self.name} holds {self.max_bytes} bytes at most, and stays so"
+            )
+        self.max_bytes = checks.whole("max_bytes", max_bytes, maximum=_MOST_BYTES)
+        self.native = self._made(self.seed, self.number)
 
     # Of the native table, so that a load that a signal cuts short cannot leave others here.
     @property
@@ -279,6 +305,7 @@ class Table:
             rule=self.rule,
             staleness=self.staleness,
             name=self.name,
+            weight_decay=self.weight_decay,
             **size,
         )
 
@@ -544,6 +571,13 @@ class Table:
         """
         return np.asarray(self.native.statistics()["octaves"], np.int64)
 
+    @property
+    def told_size(self) -> str:
+        """How it would hold more rows."""
+        if self.share is None:
+            return f"raise max_bytes ({self.max_bytes:,})"
+        return f"raise share ({self.share:g}) of tables.of (max_bytes is {self.max_bytes:,})"
+
     def __repr__(self) -> str:
         size = f"rows={self.rows}" if self.rows is not None else f"max_bytes={self.max_bytes}"
         return f"Table({self.name!r}, {size}, dim={self.dim}, rule={self.rule!r})"
@@ -571,16 +605,22 @@ def of(
     staleness: Policy | str | None = None,
     admit_after: int = 1,
     evict: Literal["age", "norm"] | None = None,
-    max_bytes: int = 2**24,
+    max_bytes: int | None = None,
+    share: float | None = None,
     seed: int = 0,
+    weight_decay: float = 0.0,
     versions: bool = True,
 ) -> dict[str, Table]:
     """New tables for a model: ``tables.of(model.tables, rule=lsh.Adagrad(0.01))``.
 
     Args:
         described: their names, sizes and dimensions; one without a number of rows grows.
-        rule, init, staleness, seed, versions: as for ``Table``, of all of them.
+        rule, init, staleness, seed, weight_decay, versions: as for ``Table``, of all of them.
         admit_after, evict, max_bytes: as for ``Table``, of each that grows.
+        share: in place of ``max_bytes``: of the machine's memory, or of that of the smallest control group
+            (v1 or v2) that this process is in, the share that all tables that grow may take together,
+            above 0 to 1; each may have as many rows as the others. What a file or a checkpoint has
+            that is loaded into them keeps the size that it had. Default: a quarter.
 
     Returns:
         A table by each name.
@@ -594,6 +634,7 @@ def of(
         return {}
     rule = _check_rows(check_rule(Adagrad(0.01) if rule is None else rule))
     staleness = policies.of("staleness", staleness or policies.none())
+    each = _sizes(described, rule, staleness, versions, max_bytes, share)
     fixed = [(one.rows, one.dim) for one in described if one.rows is not None]
     told = f"{len(fixed)} tables of {sum(rows for rows, _ in fixed):,} rows in all"
     _require_memory(
@@ -603,8 +644,9 @@ def of(
     for number, one in enumerate(described):
         grows: dict[str, Any] = {}
         if one.rows is None:
-            grows = {"admit_after": admit_after, "evict": evict, "max_bytes": max_bytes}
-        found[one.name] = Table(
+            most = each[one.name]
+            grows = {"admit_after": admit_after, "evict": evict, "max_bytes": most}
+        found[one.name] = made = Table(
             dim=one.dim,
             rows=one.rows,
             init=init,
@@ -613,10 +655,40 @@ def of(
             seed=seed,
             number=number,
             name=one.name,
+            weight_decay=weight_decay,
             versions=versions,
             **grows,
         )
+        if one.rows is None and max_bytes is None:
+            made.share = SHARE if share is None else share
     return found
+
+
+def _sizes(
+    described: Sequence[Described],
+    rule: Rule,
+    staleness: Policy,
+    versions: bool,
+    max_bytes: int | None,
+    share: float | None,
+) -> dict[str, int]:
+    """The most bytes of each table that grows, by name."""
+    row = {
+        one.name: _bytes_per_row(one.dim, rule, staleness, versions)
+        for one in described
+        if one.rows is None
+    }
+    if max_bytes is not None:
+        if share is not None:
+            raise ValueError("share and max_bytes both say how large tables grow; give one of them")
+        return dict.fromkeys(row, max_bytes)
+    part = checks.real("share", SHARE if share is None else share, 0.0)
+    if part > 1:
+        raise ValueError(f"share must be at most 1, all of the memory, got {part:g}")
+    if (most := memory.total()) is None:
+        return dict.fromkeys(row, _UNKNOWN)
+    together = sum(bytes_ + _BESIDE for bytes_ in row.values())
+    return {name: int(part * most * (bytes_ + _BESIDE) / together) for name, bytes_ in row.items()}
 
 
 def check(described: Sequence[Described], given: Mapping[str, Table] | None) -> list[_core.Table]:
@@ -687,7 +759,7 @@ class Refusals:
             remedy = "take smaller batches or fewer threads, whose rows are in use at once"
         warn(
             f"{full}: of the ids of batches {shares[name]:.2%} so far were refused a row, and learn "
-            f"nothing; raise max_bytes ({table.max_bytes:,}), or {remedy} (evict is {table.evict!r})"
+            f"nothing; {table.told_size}, or {remedy} (evict is {table.evict!r})"
         )
 
     def _counted(self) -> dict[str, tuple[int, int]]:
@@ -737,6 +809,16 @@ def _require_memory(what: str, wanted: int) -> None:
         )
 
 
+def _decaying(rule: Rule, weight_decay: float) -> Rule:
+    """The rule with that weight decay."""
+    if not weight_decay:
+        return rule
+    if isinstance(rule, SWAP):
+        return replace(rule, rule=_decaying(rule.rule, weight_decay))
+    assert isinstance(rule, Stepping)
+    return replace(rule, weight_decay=weight_decay)
+
+
 def _check_rows(rule: Rule) -> Rule:
     """``rule``; TypeError or ValueError where rows of a table cannot have it."""
     inner = rule.rule if isinstance(rule, SWAP) else rule
@@ -747,7 +829,10 @@ def _check_rows(rule: Rule) -> Rule:
             "or FTRL"
         )
     if getattr(inner, "weight_decay", 0):
-        raise ValueError(f"weight_decay {moves}; leave it 0 ({type(inner).__name__})")
+        raise ValueError(
+            f"weight_decay {moves}; leave it 0 ({type(inner).__name__}), and give it to the tables, "
+            "whose rows it moves when an update has them: tables.of(model.tables, weight_decay=...)"
+        )
     if getattr(inner, "clip_norm", None) is not None:
         raise ValueError(
             "clip_norm is of a whole gradient, which a row does not see; use clip_value"

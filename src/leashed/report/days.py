@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 
 from leashed.base.table import MISSING, Table, found, number
-from leashed.metrics import Values
-from leashed.training.days import Day
+from leashed.metrics import Classified, Errors, Values
+from leashed.training.days import Day, Scores, first_of
 
 __all__ = ["NOTE", "line", "table"]
 
@@ -17,15 +17,30 @@ NOTE = (
     "that was begun again, since then). clicks: the share of the rows with label 1, by weight. loss: "
     "of files the mean over the rows, in the batches as progressive has them; of days in memory of all "
     "rows at the day's end. EPS: examples per second of training. table rows: that ids have at the "
-    "day's end. ids refused: of the distinct ids of batches those that got no row, for want of room. "
+    "day's end. Of numbers and classes RMSE, MAE, R², accuracy and log loss stand in place of AUC and what "
+    "goes with it, of those rows too. ids refused: of the distinct ids of batches those that got no row, for want of room. "
     "What follows is what observers have found."
 )
 
 
+_CLICKS = {
+    "auc": "AUC",
+    "auc_error": "±",
+    "normalised_entropy": "norm. entropy",
+    "calibration": "calibration",
+}
+_NUMBERS = {"rmse": "RMSE", "mae": "MAE", "r2": "R²"}
+_CLASSES = {"accuracy": "accuracy", "log_loss": "log loss"}
+
+
 def table(days: Sequence[Day]) -> Table:
     """A row for each day."""
-    header = ["day", "examples", "bad lines", "clicks", "updates", "loss", "AUC", "±"]
-    header += ["norm. entropy", "calibration", "progressive AUC", "progressive norm. entropy"]
+    scores = _scores(days)
+    of_clicks = scores is _CLICKS
+    header = ["day", "examples", "bad lines", *(["clicks"] if of_clicks else []), "updates", "loss"]
+    header += scores.values()
+    if of_clicks:
+        header += ["progressive AUC", "progressive norm. entropy"]
     header += ["EPS", "table rows"]
     users = any(_gauc(day.yesterday) != MISSING for day in days)
     if users:
@@ -37,10 +52,13 @@ def table(days: Sequence[Day]) -> Table:
     header += [name.replace("_", " ") for name in observed]
     rows = []
     for day in days:
-        row = [day.name, f"{day.examples:,}", f"{day.bad:,}", _share(day.click_share)]
+        row = [day.name, f"{day.examples:,}", f"{day.bad:,}"]
+        row += [_share(day.click_share)] if of_clicks else []
         row += [f"{day.updates:,}", number(day.loss)]
-        row += [*_scored(day.yesterday), *([_gauc(day.yesterday)] if users else [])]
-        row += [_of(day.progressive, "auc"), _of(day.progressive, "normalised_entropy")]
+        row += [_of(day.yesterday, name) for name in scores]
+        row += [_gauc(day.yesterday)] if users else []
+        if of_clicks:
+            row += [_of(day.progressive, "auc"), _of(day.progressive, "normalised_entropy")]
         row += [MISSING if math.isnan(day.eps) else f"{day.eps:,.0f}", f"{day.rows:,}"]
         row += [f"{day.refused:.2%}"] if refused else []
         rows.append([*row, *(found(day.observed.get(name, math.nan)) for name in observed)])
@@ -53,10 +71,11 @@ def line(day: Day) -> str:
     if day.bad:
         parts.append(f"{day.bad:,} bad lines")
     if day.yesterday is not None:
-        parts.append(
-            f"AUC {day.yesterday.auc:.4f}  NE {day.yesterday.normalised_entropy:.4f} by the day "
-            "before's model"
-        )
+        name, value = first_of(day.yesterday)
+        told = f"{name} {value:.4f}"
+        if isinstance(day.yesterday, Values):
+            told += f"  NE {day.yesterday.normalised_entropy:.4f}"
+        parts.append(f"{told} by the day before's model")
     if day.progressive is not None:
         parts.append(f"progressive AUC {day.progressive.auc:.4f}")
     if day.refused:
@@ -71,14 +90,15 @@ def _share(share: float) -> str:
     return MISSING if math.isnan(share) else f"{number(100 * share)}%"
 
 
-def _scored(values: Values | None) -> list[str]:
-    names = ("auc", "auc_error", "normalised_entropy", "calibration")
-    return [_of(values, name) for name in names]
+def _scores(days: Sequence[Day]) -> dict[str, str]:
+    """What the rows of days were judged by, and what it is called."""
+    found: set[type] = {type(day.yesterday) for day in days}
+    return _NUMBERS if Errors in found else _CLASSES if Classified in found else _CLICKS
 
 
-def _gauc(values: Values | None) -> str:
+def _gauc(values: Scores | None) -> str:
     return _of(values, "gauc")
 
 
-def _of(values: Values | None, name: str) -> str:
-    return MISSING if values is None else number(getattr(values, name), 4)
+def _of(values: Scores | None, name: str) -> str:
+    return MISSING if values is None else number(getattr(values, name, math.nan), 4)

@@ -32,7 +32,13 @@ from leashed.datasets import ClickDataset, Dataset
 from leashed.datasets.columns import UNKNOWN
 from leashed.disciplines import Discipline
 from leashed.files import checkpoint, folders, resuming
-from leashed.metrics import ClickMetrics, Progressive, Values
+from leashed.metrics import (
+    Classified,
+    ClickMetrics,
+    Errors,
+    NumberMetrics,
+    Progressive,
+)
 from leashed.models._columns import columns_of
 from leashed.models.graphs import Graph
 from leashed.models.tables import Refusals, Table, in_run
@@ -42,7 +48,7 @@ from leashed.staleness import Policy
 from leashed.stopping import Until
 from leashed.stream import Stream
 from leashed.training import defaults, request
-from leashed.training.days import Day, Journal, LogFile, Today, log_files, to_json
+from leashed.training.days import Day, Journal, LogFile, Scores, Today, first_of, log_files, to_json
 from leashed.training.options import Checkpoint, Init, Observe, options
 from leashed.training.outcome import Progress
 from leashed.training.progress import watched
@@ -97,7 +103,8 @@ class Continual:
         last = self.days[-1] if self.days else None
         told = f": the last {last.name}" if last else ""
         if last is not None and last.yesterday is not None:
-            told += f", AUC {last.yesterday.auc:.4f} by the model of the day before"
+            name, value = first_of(last.yesterday)
+            told += f", {name} {value:.4f} by the model of the day before"
         return f"Continual({self.outcome}, {len(self.days)} days{told}; {self.model!r})"
 
     def config(self) -> dict[str, Any]:
@@ -124,7 +131,7 @@ def continual(
     click_share: tuple[float, float] | None = None,
     **old: Any,
 ) -> Continual:
-    """Train a model of clicks day after day (gba, section 5): the model of the day before predicts a
+    """Train a model of clicks, or of another target over tables, day after day (gba, section 5): the model of the day before predicts a
     day's rows, which tells how good it is on what comes next; then they are trained on, once.
 
         days = {path.name: lsh.stream.criteo(path) for path in sorted(logs.glob("*.tsv.gz"))}
@@ -151,8 +158,8 @@ def continual(
     ``RuntimeWarning`` names the day: rows that came meanwhile are not trained on.
 
     Args:
-        model: of ``leashed.models``, of one output with the loss ``log_loss``. Where its shape follows
-            from the data, from the state in the folder or the first day; where that is a function, give
+        model: of ``leashed.models``, of clicks, numbers or classes (``target=`` of ``models.dlrm``). Where
+            its shape follows from the data, from the state in the folder or the first day; where that is a function, give
             ``model.shaped(data)``.
         days: streams or data sets, in order, or functions without arguments that make them when
             their turn has come, and are looked at then; each is read twice. Days are known by their
@@ -287,7 +294,7 @@ class _Run:
         initial: Callable[[], NDArray[np.float32]],  # parameters before the first update
         click_share: tuple[float, float] | None,
     ) -> None:
-        _check_model(model)
+        _check_model(model, click_share)
         request.check_dense_part(model)
         if metrics is not None and not isinstance(metrics, Progressive):
             raise TypeError(f"metrics must be leashed.metrics.progressive(...), got {metrics!r}")
@@ -545,7 +552,7 @@ class _Run:
         self._parameters = found.parameters
         self._statistics = np.empty(0, np.float32) if found.statistics is None else found.statistics
 
-    def _look_at(self, data: Stream | ClickDataset | Dataset) -> tuple[Values | None, float]:
+    def _look_at(self, data: Stream | ClickDataset | Dataset) -> tuple[Scores | None, float]:
         """How well the day before predicts it, if there was one, and batches told what to normalise
         by; and its share of clicks.
         """
@@ -553,6 +560,8 @@ class _Run:
         if predicts and self._parameters is None:
             self._load()
         predicts = predicts and self._statistics.size >= self.model.statistics
+        if self.model.target != "click":
+            return self._judged(data) if predicts else None, math.nan
         counted = ClickMetrics(self._kept)
         clicks = rows = 0.0
         for part in data.parts(_SCORED) if isinstance(data, Stream) else (data,):
@@ -573,14 +582,37 @@ class _Run:
             counted.add(logits, part.y, part.weights, users)
         return counted.values() if predicts else None, clicks / rows if rows else math.nan
 
+    def _judged(self, data: Stream | ClickDataset | Dataset) -> Errors | Classified:
+        """How well the day before predicts numbers, or classes."""
+        assert self._parameters is not None
+        errors, rows, right, loss, weight = NumberMetrics(), 0, 0.0, 0.0, 0.0
+        for part in data.parts(_SCORED) if isinstance(data, Stream) else (data,):
+            tables, by = self.tables or None, self._statistics
+            if self.model.classes == 0:
+                said = self.model.predict(self._parameters, part, tables, by)
+                errors.add(said, part.y, part.weights)
+                continue
+            found = self.model.evaluate(self._parameters, part, tables, None, by)
+            rows += len(part)
+            right += found.accuracy * len(part)
+            loss += found.loss * len(part)
+            weight += len(part) if part.weights is None else float(part.weights.sum())
+        if self.model.classes == 0:
+            return errors.values()
+        return Classified(rows, right / rows, loss / weight if weight else math.nan)
 
-def _check_model(model: object) -> None:
+
+def _check_model(model: object, click_share: object) -> None:
     if not isinstance(model, Graph):
         raise TypeError(f"model must be a graph of leashed.models, got {type(model).__name__}")
-    if model.loss != "log_loss" or model.outputs != 1:
+    of_clicks = model.loss == "log_loss" and model.outputs == 1
+    if not of_clicks and model.classes and model.loss != "softmax":
         raise ValueError(
-            f"model must have one output and the loss log_loss, which {model.name} has not"
+            f"model must have one output and the loss log_loss, or be of numbers or of classes with the "
+            f"loss softmax, got {model.name} of {model.outputs} outputs with the loss {model.loss}"
         )
+    if click_share is not None and not of_clicks:
+        raise ValueError(f"click_share goes with clicks, which {model.name} does not predict")
 
 
 def _shaped(

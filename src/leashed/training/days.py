@@ -9,12 +9,15 @@ import math
 from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 from leashed.base import atomic
-from leashed.metrics import Values
+from leashed.metrics import Classified, Errors, Values
 
-__all__ = ["Day", "Journal", "LogFile", "Today", "log_files"]
+__all__ = ["Day", "Journal", "LogFile", "Scores", "Today", "first_of", "log_files"]
+
+Scores: TypeAlias = "Values | Errors | Classified"
+"""Of clicks, numbers or classes."""
 
 _FORMAT = "leashed.days"
 _VERSION = 2
@@ -47,6 +50,13 @@ class LogFile:
         return Path(self.path).name, self.bytes, self.modified
 
 
+def first_of(scores: Scores) -> tuple[str, float]:
+    """The score that tells most in one number, and what it is called."""
+    if isinstance(scores, Errors):
+        return "RMSE", scores.rmse
+    return ("accuracy", scores.accuracy) if isinstance(scores, Classified) else ("AUC", scores.auc)
+
+
 def log_files(paths: Iterable[Path]) -> tuple[LogFile, ...]:
     """As they are now; of what is no file, such as a pipe, nothing is known."""
     return tuple(LogFile.at(path) for path in paths if path.is_file())
@@ -67,14 +77,15 @@ class Day:
             since), of data in memory that of all of it afterwards. NaN where there was none: of a
             stream of which nothing was left to train on but to write this down, and of a day
             without a row.
-        yesterday: of its rows, as the model of the day before predicts them; None of the first day,
-            and where no batch before has told a model what to normalise by.
+        yesterday: of its rows, as the model of the day before predicts them: ``metrics.Values`` of clicks,
+            ``metrics.Errors`` of numbers, ``metrics.Classified`` of classes; None of the first day, and where no batch before has told a model what to normalise by.
         progressive: of its rows, each before it was trained on, where ``metrics`` were asked for; of
             a day that was begun again, of those since.
         seconds: of training, since the day was begun, or begun again.
         eps: examples per second of that; NaN where none was trained on.
         rows: of all tables together that ids have at its end.
-        click_share: of its rows, by weight, those that have label 1; NaN where that was not counted.
+        click_share: of its rows, by weight, those that have label 1; NaN where that was not counted, and
+            where what is predicted is no click.
         files: of a stream, as they were before the day was read.
         changed: whether these have been found to be others since, which a warning has said.
         refused: of the distinct ids of its batches the share that got no row for want of room; of a
@@ -89,7 +100,7 @@ class Day:
     bad: int
     updates: int
     loss: float
-    yesterday: Values | None
+    yesterday: Scores | None
     progressive: Values | None
     seconds: float
     eps: float
@@ -113,7 +124,7 @@ class Today:
 
     name: str
     begun_at: int
-    yesterday: Values | None
+    yesterday: Scores | None
     click_share: float = math.nan
     files: tuple[LogFile, ...] = ()
 
@@ -216,8 +227,9 @@ def _from_json(told: dict[str, Any]) -> dict[str, Any]:
     return {**read, "files": tuple(LogFile(**file) for file in told.get("files", ()))}
 
 
-def _values(told: dict[str, Any] | None) -> Values | None:
+def _values(told: dict[str, Any] | None) -> Scores | None:
     if told is None:
         return None
     values: dict[str, Any] = {k: math.nan if v is None else v for k, v in told.items()}
-    return Values(**values)
+    kind: Any = Errors if "mse" in told else Classified if "accuracy" in told else Values
+    return cast("Scores", kind(**values))

@@ -43,9 +43,16 @@ double distance(const float* a, const float* b, std::size_t n) {
   return std::sqrt(squares);
 }
 
+Coefficients decaying(float coupled, float shrink) {
+  Coefficients c = some_coefficients();
+  c.coupled = coupled;
+  c.shrink = shrink;
+  return c;
+}
+
 // Of one rule of both lists: a row lies as a vector of dim parameters would.
 template <class Rule>
-void check_rule(Isa isa, std::size_t dim) {
+void check_rule(Isa isa, std::size_t dim, const Coefficients& given) {
   const std::size_t floats = (1 + Rule::kStates) * dim;
   std::vector<float> rows = random_vector(kRows * (floats + 2), 1), expected = rows;
   const std::vector<float> before = rows;
@@ -56,25 +63,33 @@ void check_rule(Isa isa, std::size_t dim) {
     const float scale = r == 1 ? 0 : 0.5f + static_cast<float>(r);
     const float keep = r == 2 ? 0.7f : 1;
     updates.push_back({rows.data() + r * (floats + 2), gradients.data() + r * dim, scale, keep});
-    Coefficients c = some_coefficients();
+    Coefficients c = given;
     c.scale = scale;
     c.keep = keep;
     float* const theta = expected.data() + r * (floats + 2);
     passes.full[0][0](theta, theta, dim, gradients.data() + r * dim, 0, dim, c);
   }
   const RowPass pass = row_kernels(isa).passes[RowRules::place<Rule>()];
-  pass(updates.data(), kRows, dim, some_coefficients(), nullptr);
+  pass(updates.data(), kRows, dim, given, nullptr);
   CHECK(rows == expected);  // what lies between rows as well
 
   rows = before;
   std::vector<float> moved(kRows + 1, -1.0f);
-  pass(updates.data(), kRows, dim, some_coefficients(), moved.data());
+  pass(updates.data(), kRows, dim, given, moved.data());
   CHECK(rows == expected);
   for (std::size_t r = 0; r < kRows; ++r) {
     const std::size_t at = r * (floats + 2);
     REQUIRE(moved[r] == doctest::Approx(distance(&rows[at], &before[at], dim)).epsilon(1e-6));
   }
   CHECK(moved[kRows] == -1.0f);
+}
+
+// Without weight decay, with such that is part of the gradient, and with such that is apart.
+template <class Rule>
+void check_rule(Isa isa, std::size_t dim) {
+  check_rule<Rule>(isa, dim, some_coefficients());
+  check_rule<Rule>(isa, dim, decaying(0.2f, 1));
+  check_rule<Rule>(isa, dim, decaying(0, 0.9f));
 }
 
 }  // namespace
@@ -126,6 +141,31 @@ TEST_CASE("row-wise Adagrad keeps the mean square of a whole row") {
       pass(&measured, 1, dim, c, &moved);
       CHECK(again == row);
       CHECK(moved == doctest::Approx(distance(row.data(), before.data(), dim)).epsilon(1e-5));
+    }
+  }
+}
+
+TEST_CASE("row-wise Adagrad with weight decay is that of the gradient with the decay in it") {
+  for (const Isa isa : available_isas()) {
+    CAPTURE(isa_name(isa));
+    const RowPass pass = row_kernels(isa).passes[RowRules::place<RowwiseAdagrad>()];
+    for (const std::size_t dim : kDims) {
+      CAPTURE(dim);
+      std::vector<float> row = random_vector(dim + 1, 3), other = row;
+      const std::vector<float> gradient = random_vector(dim, 4);
+      std::vector<float> whole = gradient;
+      for (std::size_t i = 0; i < dim; ++i) whole[i] += 0.2f * row[i];
+      Coefficients c = decaying(0.2f, 1);
+      c.clip = std::numeric_limits<float>::infinity();
+      Coefficients none = c;
+      none.coupled = 0;
+      const RowUpdate decays{row.data(), gradient.data(), 1, 1};
+      const RowUpdate plain{other.data(), whole.data(), 1, 1};
+      pass(&decays, 1, dim, c, nullptr);
+      pass(&plain, 1, dim, none, nullptr);
+      for (std::size_t i = 0; i <= dim; ++i) {
+        REQUIRE(row[i] == doctest::Approx(other[i]).epsilon(1e-5));
+      }
     }
   }
 }

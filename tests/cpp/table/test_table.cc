@@ -460,9 +460,6 @@ TEST_CASE("what is wrong is told, and nothing has changed") {
   const auto made = [](const Table::Settings& settings) { SavedTable table(settings); };
   CHECK_THROWS_WITH_AS(made(fixed(10, 4, {"momentum", {{"lr", 1}, {"momentum", 0.9}}})),
                        Contains("momentum would have"), Error);
-  Choice decays = sgd(1);
-  decays.settings["weight_decay"] = 0.1;
-  CHECK_THROWS_WITH_AS(made(fixed(10, 4, decays)), Contains("weight_decay would have"), Error);
   Choice clips = sgd(1);
   clips.settings["clip_norm"] = 1;
   CHECK_THROWS_WITH_AS(made(fixed(10, 4, clips)), Contains("clip_norm"), Error);

@@ -21,6 +21,12 @@ LEASHED_INLINE vfloat seen(vfloat g, float scale, const Coefficients& c) {
   return rounded(scale * clamp(g, vset(c.clip)));
 }
 
+// Weight decay of parameters that get the gradient g, as the vector's pass has it.
+LEASHED_INLINE void decay(vfloat& theta, vfloat& g, const Coefficients& c) {
+  if (c.coupled != 0) g = g + c.coupled * theta;
+  if (c.shrink != 1) theta = rounded(c.shrink * theta);
+}
+
 // The squares of n ≤ kLanes numbers (what is in the lanes behind them is none).
 LEASHED_INLINE void add_squares(vdouble& sums, vfloat v, std::size_t n) {
   const vdouble wide = __builtin_convertvector(v, vdouble);
@@ -48,9 +54,11 @@ LEASHED_INLINE LEASHED_RACY void change(const RowUpdate& row, std::size_t dim, s
   for (std::size_t k = Rule::kStates - Rule::kSquares; k < Rule::kStates; ++k) {
     state[k] = rounded(row.keep * state[k]);
   }
-  const vfloat g = seen(load(row.gradient + i, n), row.scale, c);
+  vfloat g = seen(load(row.gradient + i, n), row.scale, c);
   const vfloat before = load(row.values + i, n);
-  const vfloat theta = Rule::template step<Math>(before, g, state, c);
+  vfloat theta = before;
+  decay(theta, g, c);
+  theta = Rule::template step<Math>(theta, g, state, c);
   if constexpr (measures) add_squares(squares, theta - before, n);
   for (std::size_t k = 0; k < Rule::kStates; ++k) {
     store(row.values + (k + 1) * dim + i, state[k], n);
@@ -83,9 +91,11 @@ LEASHED_RACY void update(const RowUpdate* rows, std::size_t count, std::size_t d
 // Of n ≤ kLanes parameters; what they were changed by.
 LEASHED_INLINE LEASHED_RACY vfloat change_rowwise(const RowUpdate& row, std::size_t i,
                                                   std::size_t n, vfloat v, const Coefficients& c) {
-  const vfloat g = seen(load(row.gradient + i, n), row.scale, c);
+  vfloat g = seen(load(row.gradient + i, n), row.scale, c);
   const vfloat before = load(row.values + i, n);
-  const vfloat theta = before - Math::over_root(c.lr, g, v, c.epsilon);
+  vfloat theta = before;
+  decay(theta, g, c);
+  theta = theta - Math::over_root(c.lr, g, v, c.epsilon);
   store(row.values + i, theta, n);
   return theta - before;
 }
@@ -96,7 +106,9 @@ LEASHED_RACY void update_rowwise(const RowUpdate* rows, std::size_t count, std::
   for (const RowUpdate* row = rows; row != rows + count; ++row) {
     vfloat squares = {};
     for (std::size_t i = 0; i < dim; i += kLanes) {
-      const vfloat g = seen(load(row->gradient + i, min(kLanes, dim - i)), row->scale, c);
+      const std::size_t n = min(kLanes, dim - i);
+      vfloat g = seen(load(row->gradient + i, n), row->scale, c);
+      if (c.coupled != 0) g = g + c.coupled * load(row->values + i, n);
       squares += rounded(g * g);
     }
     float sum = 0;

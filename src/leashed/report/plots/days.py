@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from leashed.metrics import Values
+from leashed.metrics import Classified, Errors, Values
 from leashed.training.plots.style import COLOURS, style
 
 
@@ -19,25 +19,30 @@ class Day(Protocol):
     @property
     def name(self) -> str: ...
     @property
-    def yesterday(self) -> Values | None: ...
+    def yesterday(self) -> Values | Errors | Classified | None: ...
     @property
     def progressive(self) -> Values | None: ...
 
 
+_SHOWN: dict[type, tuple[tuple[str, str], tuple[str, str]]] = {
+    Errors: (("rmse", "RMSE"), ("r2", "R²")),
+    Classified: (("accuracy", "accuracy"), ("log_loss", "log loss")),
+    Values: (("auc", "AUC"), ("normalised_entropy", "normalised entropy")),
+}
 _MOST_NAMES = 12  # along an axis
 
 
 def by_day(days: Sequence[Day]) -> Figure:
     """On the left the AUC of each day's rows, by the model of the day before and as each batch was
-    found before it was trained on; on the right their normalised entropy.
+    found before it was trained on; on the right their normalised entropy. Of numbers RMSE and R², of
+    classes accuracy and log loss.
     """
+    kinds = {type(day.yesterday) for day in days}
+    kind = next((one for one in _SHOWN if one in kinds), Values)
     with style():
         figure = Figure(figsize=(10.0, 4.0))
         left, right = figure.subplots(1, 2)
-        for axes, name, label in (
-            (left, "auc", "AUC"),
-            (right, "normalised_entropy", "normalised entropy"),
-        ):
+        for axes, (name, label) in zip((left, right), _SHOWN[kind], strict=True):
             _draw(axes, days, name)
             axes.set(xlabel="day", ylabel=label)
         if left.get_legend_handles_labels()[0]:

@@ -67,11 +67,23 @@ class ClickWords(FileWords):
     )
     table_mib: float | None = option(
         None,
-        "memory of each table that grows, in MiB: those of ids from a file (default: 16)",
+        "memory of each table that grows, in MiB: those of ids from a file (default: as --table-share has "
+        "it)",
+        group=GROUP,
+    )
+    table_share: float | None = option(
+        None,
+        "share of this machine's memory, or of its control group's, for all tables that grow together "
+        f"(default: {tables.SHARE:g})",
         group=GROUP,
     )
     admit_after: int | None = option(
         None, "updates that have an id before it gets a row (default: 1)", group=GROUP
+    )
+    table_weight_decay: float | None = option(
+        None,
+        "weight decay of the rows that an update has, added to their gradients (default: 0)",
+        group=GROUP,
     )
     evict: str | None = option(
         None, "rows that make room (default: none do)", group=GROUP, choices=("age", "norm")
@@ -142,10 +154,11 @@ def build(name: str, words: ClickWords, known: Schema | None = None) -> Graph:
     fixed tables; the tables of others grow. ``known`` as of ``stream_of``.
     """
     generated = words.data in (None, WORD) and words.days is None
-    growing = (words.table_mib, words.admit_after, words.evict)
+    growing = (words.table_mib, words.table_share, words.admit_after, words.evict)
     if generated and any(option is not None for option in growing):
         raise ValueError(
-            "--table-mib, --admit-after and --evict are of tables that grow: those of a file's ids"
+            "--table-mib, --table-share, --admit-after and --evict are of tables that grow: those of a "
+            "file's ids"
         )
     if name in _HISTORIES and not generated:
         raise ValueError(
@@ -175,6 +188,8 @@ def refuse(words: ClickWords, *, files: bool = False) -> None:
     for name in (
         "rows",
         "table_mib",
+        "table_share",
+        "table_weight_decay",
         "admit_after",
         "evict",
         "schema",
@@ -196,15 +211,21 @@ def make_tables(
     """New tables for it; None: it is no model of clicks."""
     if not isinstance(model, Graph):
         return None
-    mebibytes_each = 16.0 if words.table_mib is None else words.table_mib
-    if not 0 < mebibytes_each < 2**40:
-        raise ValueError(f"--table-mib must be above 0, got {mebibytes_each:g}")
+    each, share = words.table_mib, words.table_share
+    if each is not None and share is not None:
+        raise ValueError("--table-mib and --table-share both say how large tables grow; give one")
+    if each is not None and not 0 < each < 2**40:
+        raise ValueError(f"--table-mib must be above 0, got {each:g}")
+    if share is not None and not 0 < share <= 1:
+        raise ValueError(f"--table-share must be above 0 and at most 1, got {share:g}")
     return tables.of(
         model.tables,
         rule=rule,
         staleness=staleness,
         seed=words.seed,
-        max_bytes=math.ceil(mebibytes_each * _MEBIBYTE),
+        max_bytes=None if each is None else math.ceil(each * _MEBIBYTE),
+        share=share,
         admit_after=1 if words.admit_after is None else words.admit_after,
         evict=words.evict,  # type: ignore[arg-type]
+        weight_decay=0.0 if words.table_weight_decay is None else words.table_weight_decay,
     )
