@@ -137,6 +137,13 @@ def settings(file: Path) -> list[str]:
     return ["--data", str(file), "--rule", "adagrad", "--batch-size", "16", "--table-mib", "0.1"]
 
 
+@pytest.mark.parametrize("option", ["--save", "--checkpoint"])
+@pytest.mark.parametrize("wrong", [["--batch-size", "0"], ["--data", "none.csv"]], ids=" ".join)
+def test_what_is_refused_leaves_no_folder(option: str, wrong: list[str], tmp_path: Path) -> None:
+    assert train(option, str(tmp_path / "kept"), "--data", "clicks", *wrong) == 2
+    assert not (tmp_path / "kept").exists()
+
+
 def test_a_run_goes_on_from_its_folder(
     file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

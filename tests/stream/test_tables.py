@@ -504,3 +504,42 @@ def test_frames_of_pandas_and_polars():
     assert isinstance(frame, pandas.DataFrame)
     same(stream.table(frame, columns).read(), expected)
     assert set(stream.infer(frame, label="clicked")) == set(columns)
+
+
+@pytest.mark.parametrize("form", ["pandas", "polars", "pyarrow", "categories"])
+def test_histories_that_are_text_are_those_of_lists_and_of_csv(form: str, tmp_path: Path) -> None:
+    lists = [[1, 22], [3], None, [4, 5, 60]] * 50
+    text = [None if ids is None else " ".join(map(str, ids)) for ids in lists]
+    text[2] = ""
+    columns = {"clicked": [0, 1, 0, 1] * 50, "seen": text}
+    table = pa.table(columns)
+    if form == "categories":
+        given: Any = table.set_column(1, "seen", table["seen"].dictionary_encode())
+    elif form == "pyarrow":
+        given = table
+    else:
+        given = pytest.importorskip(form).DataFrame(columns)
+    schema = stream.infer(given, label="clicked")
+    assert schema["seen"] == stream.Id(between=" ")
+    wanted = stream.table(pa.table({**columns, "seen": lists}), schema).read()
+    same(stream.table(given, schema).read(), wanted)
+    path = tmp_path / "clicks.csv"
+    lines = [
+        f"{y},{'' if ids is None else ids}\n" for y, ids in zip(*columns.values(), strict=True)
+    ]
+    path.write_text("clicked,seen\n" + "".join(lines))
+    assert stream.infer(path, label="clicked") == schema
+    same(stream.csv(path, schema).read(), wanted)
+
+
+def test_a_wrong_field_beside_dates_in_csv_is_told_by_its_column(tmp_path: Path) -> None:
+    path = tmp_path / "clicks.csv"
+    path.write_text("clicked,when,app\n0,2024-01-01 10:00:00,True\n")
+    schema = {
+        "clicked": stream.Label(),
+        "when.hour": stream.Id(of="when", part="hour"),
+        "app": stream.Number(),
+    }
+    with pytest.raises(ValueError, match=r"clicks\.csv: column app: .*'True'"):
+        stream.csv(path, schema).read()
+    assert "'app': {'kind': 'number'}" in repr(lsh.datasets.fields.Schema(schema))

@@ -77,7 +77,7 @@ def train(job: Job, options: argparse.Namespace) -> int:
                 f"another {kind}"
             )
     if options.save is not None:
-        folders.prepare(options.save)
+        folders.check(options.save)
     line = Line(sys.stderr)
 
     def progress(name: str, now: Progress) -> None:

@@ -179,7 +179,7 @@ def _train(options: argparse.Namespace) -> int:
         if not job.of_clicks:
             checks.writable(path)
         elif path is not None:
-            folders.prepare(path)
+            folders.check(path)
     model, rows, test = problem_of(job)
     tables = clicks.make_tables(model, job, choices["rule"], choices["staleness"])
     end = defaults.end(model, until)

@@ -261,6 +261,10 @@ class Schema:
         """By name, as JSON's own types: each column's kind, and what differs from its defaults."""
         return {name: _told(column) for name, column in self.columns.items()}
 
+    def __repr__(self) -> str:
+        lines = [f"    {name!r}: {column}," for name, column in self.to_json().items()]
+        return "\n".join(["Schema({", *lines, "})"])
+
     @property
     def target(self) -> str:
         """What rows are to give."""

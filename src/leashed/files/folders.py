@@ -49,19 +49,21 @@ def is_one(path: str | os.PathLike[str]) -> bool:
     return (Path(path) / _MANIFEST).is_file()
 
 
-def prepare(folder: Path) -> None:
-    """Make the folder, where it is not there.
-
-    Raises:
-        OSError: it cannot be made or written to, is a file, or has something else in it.
-    """
+def check(folder: Path) -> None:
+    """OSError where the folder cannot be made or written to, is a file, or has something else in it."""
     checks.writable_folder(folder, "is a file, and a model with tables takes a folder")
-    folder.mkdir(exist_ok=True)
-    others = [p.name for p in folder.iterdir() if not _number(p) and not _unfinished(p)]
+    there = folder.iterdir() if folder.exists() else ()
+    others = [p.name for p in there if not _number(p) and not _unfinished(p)]
     if others and not is_one(folder):
         raise FileExistsError(
             errno.EEXIST, f"has {others[0]} in it and is no checkpoint; name a new one", str(folder)
         )
+
+
+def prepare(folder: Path) -> None:
+    """Make the folder, where it is not there. OSError as of ``check``."""
+    check(folder)
+    folder.mkdir(exist_ok=True)
 
 
 def write(

@@ -8,7 +8,7 @@ from typing import Any
 from leashed import _core
 from leashed.datasets.fields import Column, Schema
 from leashed.datasets.text import PLACES
-from leashed.stream.batches import with_parts
+from leashed.stream.batches import with_lists, with_parts
 from leashed.stream.stream import Options, Stream
 
 __all__ = ["arrow"]
@@ -89,9 +89,10 @@ class _Arrow(Stream):
 
     def _capsule(self) -> Callable[[], Any]:
         made, parts = self._made(), self._schema.parts
+        apart = {n: c.between for n, c in self._schema.ids.items() if c.between is not None}
 
         def capsule() -> Any:
-            given = made()
+            given = with_lists(made(), apart) if apart else made()
             return (with_parts(given, parts) if parts else given).__arrow_c_stream__()
 
         return capsule

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ __all__ = [
     "parquet_files",
     "parquet_whole",
     "separator_of",
+    "with_lists",
     "with_parts",
 ]
 
@@ -144,7 +146,19 @@ def csv_batches(
             ),
         )
 
-    first = opened(files[0]).schema  # which tells whether moments have a time zone
+    def named(file: Path, error: Exception) -> ValueError:
+        """With the column's name, where pyarrow tells its number."""
+        told = re.search(r"column #(\d+): (.*)", str(error))
+        if told is None:
+            return ValueError(f"{file}: {error}")
+        options = csv.ReadOptions(column_names=names), csv.ParseOptions(delimiter=separator)
+        header = csv.open_csv(unpacked(file), *options).schema.names
+        return ValueError(f"{file}: column {header[int(told[1])]}: {told[2]}")
+
+    try:
+        first = opened(files[0]).schema  # which tells whether moments have a time zone
+    except pa.ArrowInvalid as error:
+        raise named(files[0], error) from error
     kinds |= {n: pa.timestamp("us", getattr(first.field(n).type, "tz", None)) for n in moments}
     apart = {n: c.between for n, c in columns.items() if getattr(c, "between", None)}
     fields = [(n, pa.list_(kind) if n in apart else kind) for n, kind in kinds.items()]
@@ -152,15 +166,57 @@ def csv_batches(
     def batches() -> Iterator[Any]:
         pc = arrow("a date in text", "pyarrow.compute")
         for file in files:
-            for batch in opened(file):
-                made = [
-                    pc.split_pattern(column, apart[name]) if name in apart else column
-                    for name, column in zip(kinds, batch.columns, strict=True)
-                ]
-                yield pa.RecordBatch.from_arrays(made, schema=schema)
+            try:
+                for batch in opened(file):
+                    made = [
+                        pc.split_pattern(column, apart[name]) if name in apart else column
+                        for name, column in zip(kinds, batch.columns, strict=True)
+                    ]
+                    yield pa.RecordBatch.from_arrays(made, schema=schema)
+            except pa.ArrowInvalid as error:
+                raise named(file, error) from error
 
     schema = pa.schema(fields)
     return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def with_lists(given: Any, apart: Mapping[str, str]) -> Any:
+    """Of what has ``__arrow_c_stream__`` its columns, of which those named are lists where they are text
+    with these between ids; as it is where pyarrow is missing.
+    """
+    try:
+        pa, pc = arrow("a history in text"), arrow("a history in text", "pyarrow.compute")
+    except ImportError:
+        return given
+    reader = pa.RecordBatchReader.from_stream(given)
+    places = {
+        place: apart[field.name]
+        for place, field in enumerate(reader.schema)
+        if field.name in apart and _is_text(pa, field.type)
+    }
+    if not places:
+        return reader
+    text, schema = pa.large_string(), reader.schema
+    for place in places:
+        schema = schema.set(place, pa.field(schema.field(place).name, pa.list_(text)))
+
+    def batches() -> Iterator[Any]:
+        for batch in reader:
+            columns = batch.columns
+            for place, between in places.items():
+                column = columns[place].cast(text)
+                there = pc.if_else(pc.equal(column, ""), pa.scalar(None, text), column)
+                columns[place] = pc.split_pattern(there, between)
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def _is_text(pa: Any, kind: Any) -> bool:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )
 
 
 def with_parts(given: Any, parts: Mapping[str, Number | Id]) -> Any:

@@ -121,7 +121,7 @@ def infer(
                              ``user_id``, or one is beyond ±2³¹; ``Vocabulary`` where there are at most
                              12 different ones (of 100 rows or more); else ``Number``
     text                     ``Vocabulary`` where there are at most 32 different ones, else ``Hashed``
-    lists, and in CSV whole  ``Id`` or, of text, ``Hashed``, with ``between``
+    lists, and text of whole ``Id`` or, of text, ``Hashed``, with ``between``
     numbers apart by `` |;``
     timestamps, dates        years since 2020 as a ``Number``; weekday and hour, each as an ``Id``
     ======================== =====================================================================
@@ -161,7 +161,7 @@ def infer(
     for name in dict.fromkeys(names):
         if names.count(name) > 1:
             raise ValueError(f"source has column {name!r} more than once; rename one")
-        values = _Values(name, table.column(name), text=separator is not None)
+        values = _Values(name, table.column(name))
         if name == label:
             found[name] = _label(values, target)
             continue
@@ -221,9 +221,9 @@ def _of_text(pa: Any, files: list[Any], rows: int) -> tuple[Any, str]:
 class _Values:
     """A column's sample."""
 
-    def __init__(self, name: str, column: Any, *, text: bool) -> None:
+    def __init__(self, name: str, column: Any) -> None:
         pa, pc = arrow("infer"), arrow("infer", "pyarrow.compute")
-        self.name, self.of_text = name, text
+        self.name = name
         column = column.combine_chunks()
         column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
         if pa.types.is_dictionary(column.type):
@@ -353,7 +353,7 @@ def _number(values: Any, log: bool | None = None) -> Number:
 
 
 def _words(values: _Values, different: Any) -> Column:
-    if values.of_text and (between := _between(different.to_pylist()[:1000])):
+    if between := _between(different.to_pylist()[:1000]):
         return Id(between=between)
     if values.rows >= _LEAST and len(different) <= _FEW_WORDS:
         words = different.to_pylist()
@@ -365,8 +365,12 @@ def _words(values: _Values, different: Any) -> Column:
 def _between(words: list[str]) -> str | None:
     """What ids in one field are apart by; None: they are not several."""
     for apart in _APART:
-        fields = [word.split(apart) for word in words]
-        if max(map(len, fields)) > 1 and all(id_.isdecimal() for field in fields for id_ in field):
+        fields = [word.split(apart) for word in words if word]
+        if (
+            fields
+            and max(map(len, fields)) > 1
+            and all(id_.isdecimal() for field in fields for id_ in field)
+        ):
             return apart
     return None
 
