@@ -398,7 +398,6 @@ def test_what_takes_a_path_refuses_an_open_file(tmp_path: Path, read: Any, mode:
         {"a": stream.Number()},
         {"y": stream.Label()},
         {"y": stream.Label(), "z": stream.Target(), "a": stream.Number()},
-        {"y": stream.Label(classes=3), "a": stream.Id()},
         {"y": stream.Label(), "a": stream.Number(), "v": stream.Weight(), "w": stream.Weight()},
     ],
 )
