@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from leashed.datasets import SparseDataset
+from leashed.datasets import ClickDataset, Dataset, SparseDataset
 from leashed.datasets.columns import UNKNOWN, Columns, arrange
 
-__all__ = ["arranged", "check_columns", "columns_of", "keep", "kept"]
+__all__ = ["arranged", "check_columns", "columns_of", "keep", "kept", "standardised"]
 
 # By the id of the array, of which the weak reference tells whether it is still that one.
 _kept: dict[int, tuple[weakref.ref[Any], Columns]] = {}
@@ -52,6 +52,16 @@ def arranged(parameters: Any, model: Any, data: Any, name: str) -> Any:
     if known == UNKNOWN or isinstance(data, SparseDataset):
         return data
     return arrange(known.read(_read(model)), data, name)
+
+
+def standardised(parameters: Any, data: Any) -> Any:
+    """A data set, or numbers [n, columns], as a graph of these parameters reads them."""
+    moments = kept(parameters).moments
+    if moments is None or not isinstance(data, (ClickDataset, Dataset, np.ndarray)):
+        return data
+    if isinstance(data, np.ndarray):
+        return moments.standardised(data)
+    return data.standardised(moments)
 
 
 def check_columns(
