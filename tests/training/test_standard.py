@@ -243,6 +243,16 @@ def test_copies_and_models_without_tables_know_them(file: Path) -> None:
     same(two, train(rows, model=graph, until=lsh.until(epochs=2)))
 
 
+def test_a_copy_of_the_array_is_warned_of(file: Path) -> None:
+    result, rows = train(stream.csv(file, columns())), stream.csv(file, columns()).read()
+    copied = result.parameters.copy()
+    with pytest.warns(RuntimeWarning, match="numbers are read as they are") as told:
+        result.model.model.predict(copied, rows, result.tables)
+    assert len(told) == 1
+    plain = stream.csv(file, columns(None)).read()
+    result.model.model.predict(copied, plain, result.tables)
+
+
 def test_onnx_standardises_too(file: Path, tmp_path: Path) -> None:
     runtime = pytest.importorskip("onnxruntime")
     result = train(stream.csv(file, columns()))

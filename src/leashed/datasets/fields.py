@@ -273,6 +273,12 @@ class Schema:
         return "\n".join(["Schema({", *lines, "})"])
 
     @property
+    def standard(self) -> list[bool]:
+        """Of each number, whether it is standardised."""
+        made = [self.columns[name] for name in self.numbers]
+        return [isinstance(one, Number) and one.scale == "standard" for one in made]
+
+    @property
     def target(self) -> str:
         """What rows are to give."""
         return next(n for n, c in self.columns.items() if isinstance(c, (Label, Target)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from leashed.datasets import Dataset
 from leashed.datasets.columns import Columns
-from leashed.datasets.fields import Number
 from leashed.datasets.moments import Moments
 from leashed.models.graphs import Graph
 from leashed.training.recordings import AnyModel
@@ -17,10 +16,10 @@ def unread(model: AnyModel, columns: Columns) -> Moments | None:
     """What a training begins with, on data of these columns; None: their numbers stay as they are, as
     those of arrays do.
     """
-    if not isinstance(model, Graph) or columns.schema is None or not columns.numbers:
+    if not isinstance(model, Graph) or columns.schema is None:
         return None
-    made = [columns.schema.columns.get(name) for name in columns.numbers]
-    which = [isinstance(one, Number) and one.scale == "standard" for one in made]
+    of = dict(zip(columns.schema.numbers, columns.schema.standard, strict=True))
+    which = [of.get(name, False) for name in columns.numbers or ()]
     return Moments.none(which) if any(which) else None
 
 
