@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from warned import once
 
 import leashed as lsh
 from leashed import stream
@@ -246,9 +247,8 @@ def test_copies_and_models_without_tables_know_them(file: Path) -> None:
 def test_a_copy_of_the_array_is_warned_of(file: Path) -> None:
     result, rows = train(stream.csv(file, columns())), stream.csv(file, columns()).read()
     copied = result.parameters.copy()
-    with pytest.warns(RuntimeWarning, match="numbers are read as they are") as told:
+    with once("numbers are read as they are"):
         result.model.model.predict(copied, rows, result.tables)
-    assert len(told) == 1
     plain = stream.csv(file, columns(None)).read()
     result.model.model.predict(copied, plain, result.tables)
 
