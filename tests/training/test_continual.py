@@ -51,7 +51,9 @@ def days_of(paths: list[Path]) -> dict[str, lsh.stream.Stream]:
 def as_they_are(paths: Any) -> lsh.stream.Stream:
     """Criteo's rows, with numbers that a day's beginning does not scale anew."""
     columns = {
-        name: dataclasses.replace(column, scale=None) if isinstance(column, lsh.stream.Number) else column
+        name: dataclasses.replace(column, scale=None)
+        if isinstance(column, lsh.stream.Number)
+        else column
         for name, column in lsh.stream.criteo(paths).schema.items()
     }
     return lsh.stream.csv(paths, columns, separator="\t", names=tuple(columns))
