@@ -13,6 +13,7 @@
 #include "leashed/data/delimited.h"
 #include "leashed/data/repeated_rows.h"
 #include "leashed/data/svmlight_lines.h"
+#include "leashed/model/standardised_source.h"
 #include "parts.h"
 
 namespace leashed {
@@ -384,6 +385,54 @@ py::object next_rows(PyRowStream& stream, std::size_t count, const py::function&
   }
 }
 
+using PyMoments = std::tuple<std::uint64_t, std::vector<double>, std::vector<double>>;
+
+NumberMoments to_moments(const PyMoments& given, std::size_t columns) {
+  auto [rows, mean, squares] = given;
+  for (const auto* const part : {&mean, &squares}) {
+    if (rows > 0 && part->size() != columns) {
+      throw py::value_error("begun must have a mean and a sum of squares of each of " +
+                            std::to_string(columns) + " columns");
+    }
+  }
+  return {rows, std::move(mean), std::move(squares)};
+}
+
+PyMoments from_moments(NumberMoments moments) {
+  return {moments.rows, std::move(moments.mean), std::move(moments.squares)};
+}
+
+void standardise(const PyRowStream& stream, const std::vector<bool>& which,
+                 const PyMoments& begun) {
+  if (which.size() != (*stream).layout().numbers) {
+    throw py::value_error("which must tell of each of the stream's numbers");
+  }
+  (*stream).standardise(which, to_moments(begun, which.size()));
+}
+
+PyMoments moments_at(const PyRowStream& stream, std::optional<std::uint64_t> row) {
+  const StandardNumbers* const standard = (*stream).standard();
+  if (!standard) throw py::value_error("the stream's numbers are not standardised");
+  return from_moments(standard->moments(row.value_or(standard->reached())));
+}
+
+PyMoments number_moments(const FloatArray& x, const PyMoments& begun) {
+  if (x.ndim() != 2) throw py::value_error("x must be [n, columns]");
+  const auto rows = static_cast<std::size_t>(x.shape(0));
+  const auto columns = static_cast<std::size_t>(x.shape(1));
+  StandardNumbers all(std::vector<bool>(columns, true), to_moments(begun, columns));
+  const py::gil_scoped_release release;
+  all.add(x.data(), rows);
+  all.finish();
+  return from_moments(all.moments(rows));
+}
+
+std::unique_ptr<StandardisedSource> standardised(const GradientSource& source,
+                                                 const PyStreamedRows& rows) {
+  if (!rows.data.stream->standard()) throw py::value_error("the rows are not standardised");
+  return std::make_unique<StandardisedSource>(source, *rows.data.stream);
+}
+
 py::dict counts_of(const PyRowStream& stream) {
   using namespace pybind11::literals;
   const ReadCounts counts = (*stream).counts();
@@ -462,11 +511,22 @@ void bind_stream(py::module_& m) {
       .def("next", next_rows, py::arg("count"), py::arg("made"),
            "made(the next rows), which are one at least; where it, or a signal's handler, raises, "
            "the next call has them. StopIteration: there are no more.")
+      .def("standardise", standardise, py::arg("which"), py::arg("begun"),
+           "Numbers, of the columns that `which` says, by their running means and variances, begun "
+           "with (rows, means, sums of squares). Before start.")
+      .def("moments", moments_at, py::arg("row") = py::none(),
+           "(rows, means, sums of squares) by which that row is standardised; by default the one "
+           "behind those that were taken.")
       .def("counts", counts_of, "What was read so far.")
       .def("end", &PyRowStream::end, "Stops reading. There are no more rows then.");
   py::class_<PyStreamedRows>(m, "StreamedRows", "A stream as a model reads it.")
       .def(py::init(&streamed_rows), py::arg("stream"), py::arg("features"),
            py::arg("users") = py::none());
+  py::class_<StandardisedSource, GradientSource>(m, "StandardisedSource")
+      .def(py::init(&standardised), py::arg("source"), py::arg("rows"), py::keep_alive<1, 2>(),
+           py::keep_alive<1, 3>());
+  m.def("number_moments", number_moments, py::arg("x").noconvert(), py::arg("begun"),
+        "(rows, means, sums of squares) of x [n, columns] and what rows before came to.");
   m.def("open_delimited", open_delimited, py::kw_only(), py::arg("columns"), py::arg("separators"),
         py::arg("header"), py::arg("names"), py::arg("quotes"), py::arg("classes"),
         py::arg("files"), py::arg("open"), py::arg("again"), py::arg("part_bytes"),

@@ -40,6 +40,7 @@ __all__: list[str] = [
     "SparseLinear",
     "SparseModel",
     "SparseRows",
+    "StandardisedSource",
     "StatisticBlock",
     "StreamedRows",
     "SyncServer",
@@ -57,6 +58,7 @@ __all__: list[str] = [
     "default_isa",
     "losses",
     "mean_loss",
+    "number_moments",
     "observers",
     "open_arrow",
     "open_delimited",
@@ -1025,11 +1027,29 @@ class RowStream:
         """
         A stream of copies of the first rows, so many at most, again and again; these stay where they are. None: there are none.
         """
+    def moments(
+        self, row: typing.SupportsInt | typing.SupportsIndex | None = None
+    ) -> tuple[int, list[float], list[float]]:
+        """
+        (rows, means, sums of squares) by which that row is standardised; by default the one behind those that were taken.
+        """
     def next(
         self, count: typing.SupportsInt | typing.SupportsIndex, made: collections.abc.Callable
     ) -> typing.Any:
         """
         made(the next rows), which are one at least; where it, or a signal's handler, raises, the next call has them. StopIteration: there are no more.
+        """
+    def standardise(
+        self,
+        which: collections.abc.Sequence[bool],
+        begun: tuple[
+            typing.SupportsInt | typing.SupportsIndex,
+            collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex],
+            collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex],
+        ],
+    ) -> None:
+        """
+        Numbers, of the columns that `which` says, by their running means and variances, begun with (rows, means, sums of squares). Before start.
         """
     def start(self, first: typing.SupportsInt | typing.SupportsIndex = 0) -> None:
         """
@@ -1055,6 +1075,9 @@ class StreamedRows:
         ],
         users: typing.SupportsInt | typing.SupportsIndex | None = None,
     ) -> None: ...
+
+class StandardisedSource(GradientSource):
+    def __init__(self, source: GradientSource, rows: StreamedRows) -> None: ...
 
 class Training:
     """
@@ -1293,6 +1316,18 @@ def mean_loss(
 ) -> float:
     """
     The mean loss over all rows.
+    """
+
+def number_moments(
+    x: numpy.typing.NDArray[numpy.float32],
+    begun: tuple[
+        typing.SupportsInt | typing.SupportsIndex,
+        collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex],
+        collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex],
+    ],
+) -> tuple[int, list[float], list[float]]:
+    """
+    (rows, means, sums of squares) of x [n, columns] and what rows before came to.
     """
 
 def observers() -> dict[str, list[str]]:

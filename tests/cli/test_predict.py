@@ -236,9 +236,8 @@ def test_rows_whose_probabilities_are_all_1_are_told_apart(
     assert cli.main(["train", *arguments, "--save", str(saved)]) == 0
     before = evaluated(capsys, str(saved), *clicks)
     found = lsh.load(saved)
-    theta = found.parameters.copy()
-    theta[-1] += 40
-    lsh.save(saved, found.model, theta, found.tables)
+    found.parameters[-1] += 40
+    found.save(saved)
     values = evaluated(capsys, str(saved), *clicks)
     assert values["auc"] == pytest.approx(before["auc"], abs=1e-4)
     assert 10 < values["normalised_entropy"] < math.inf

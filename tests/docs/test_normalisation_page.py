@@ -13,8 +13,12 @@ PAGE = Path(__file__).parents[2] / "docs" / "normalisation.md"
 
 def test_the_pages_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (block,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    first, second = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     given: dict[str, object] = {}
-    exec(compile(block, "docs/normalisation.md", "exec"), given)
+    exec(compile(first, "docs/normalisation.md", "exec"), given)
     result = given["result"]
     np.testing.assert_array_equal(given["statistics"], result.statistics)  # type: ignore[attr-defined]
+    exec(compile(second, "docs/normalisation.md", "exec"), given)
+    model = given["result"].model  # type: ignore[attr-defined]
+    assert model.columns.moments.rows == 2000
+    assert model.predict("prices.csv").shape == (2000,)

@@ -172,7 +172,7 @@ DENSE = {"kind": "Dense", "outputs": 2}
     ("alter", "message"),
     [
         (change("__metadata__", "format", to="pt"), "no leashed model"),
-        (change("__metadata__", "version", to="8"), "version is 8.* reads 1 to 7; upgrade"),
+        (change("__metadata__", "version", to="9"), "version is 9.* reads 1 to 8; upgrade"),
         (change("__metadata__", "version", to="0"), "upgrade"),
         (change("__metadata__", "name", to="other"), "checksum is not that of its content"),
         (change("__metadata__", "checksum", to="00"), "checksum"),

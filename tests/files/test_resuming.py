@@ -459,7 +459,7 @@ def test_damaged_checkpoints_are_refused(path: Path, digits: Dataset) -> None:
         "truncated": content[:-100],
         "checksum": content[:-3] + bytes([content[-3] ^ 1]) + content[-2:],
         "checksum ": content.replace(b'\\"updates\\": 5', b'\\"updates\\": 6'),
-        "reads 1 to 7; upgrade": content.replace(b'"version": "7"', b'"version": "8"'),
+        "reads 1 to 8; upgrade": content.replace(b'"version": "8"', b'"version": "9"'),
     }
     for message, altered in damaged.items():
         assert altered != content

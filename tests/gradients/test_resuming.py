@@ -226,7 +226,7 @@ def test_damaged_files_are_refused(path: Path) -> None:
         "": content[:-10],
         "checksum": content[:-3] + bytes([content[-3] ^ 1]) + content[-2:],
         "checksum ": content.replace(b'\\"features\\": 5', b'\\"features\\": 6'),
-        "reads 1 to 7; upgrade": content.replace(b'"version": "7"', b'"version": "8"'),
+        "reads 1 to 8; upgrade": content.replace(b'"version": "8"', b'"version": "9"'),
         r"parameters is \[5\], the model needs \[6\]": altered(content, dimension=6, variables=[]),
         "variables must add up": altered(content, dimension=6),
         "dimension must be": altered(content, dimension=-1),

@@ -48,7 +48,7 @@ def columns_of(data: ClickDataset) -> dict[str, stream.Column]:
     """Words, so that it is known that ids are below ROWS."""
     words = [str(i) for i in range(ROWS - 1)]
     columns: dict[str, stream.Column] = {"y": stream.Label()}
-    columns |= {f"I{j}": stream.Number() for j in range(data.numbers)}
+    columns |= {f"I{j}": stream.Number(scale=None) for j in range(data.numbers)}
     several = data.ids if isinstance(data.ids, tuple) else (None,) * data.features
     columns |= {
         name: stream.Vocabulary(words, between=" " if isinstance(column, Bags) else None)
@@ -88,7 +88,7 @@ def test_batches_are_the_rows_in_order_and_the_last_is_what_is_left(tmp_path: Pa
     y = (x[:, 0] + random.normal(size=75) > 0).astype(int)
     path = tmp_path / "rows.csv"
     path.write_text("y,a\n" + "".join(f"{y[i]},{float(x[i, 0])!r}\n" for i in range(75)))
-    rows = stream.csv(path, {"y": stream.Label(), "a": stream.Number()})
+    rows = stream.csv(path, {"y": stream.Label(), "a": stream.Number(scale=None)})
     model = Graph(Input(1) >> Dense(1))
     start = model.init(0)
     result = train(model, rows, rule=lsh.SGD(0.5), init=start, until=lsh.until(epochs=2))
@@ -197,7 +197,7 @@ def test_a_run_goes_on_with_the_files_that_it_was_begun_with(tmp_path: Path, kin
     def rows(paths: Any) -> Any:
         if kind == "sparse":
             return stream.libsvm(paths, 1)
-        columns = {"y": stream.Label(), "a": stream.Number()}
+        columns = {"y": stream.Label(), "a": stream.Number(scale=None)}
         return stream.csv(paths, columns_of(data) if kind == "tables" else columns)
 
     def resumed(paths: Any) -> lsh.TrainResult:
@@ -250,7 +250,7 @@ def test_a_run_goes_on_with_the_order_of_rows_that_it_was_begun_with(tmp_path: P
     def rows(**order: Any) -> Any:
         if sparse:
             return stream.libsvm(path, 1, **order)
-        return stream.csv(path, {"y": stream.Label(), "a": stream.Number()}, **order)
+        return stream.csv(path, {"y": stream.Label(), "a": stream.Number(scale=None)}, **order)
 
     begun = {"shuffle": 16, "seed": 1}
     train(model, rows(**begun), until=lsh.until(updates=1), checkpoint=half)
@@ -415,7 +415,7 @@ def test_a_batch_of_two_passes_counts_for_each_by_its_rows(tmp_path: Path, threa
     x = np.linspace(0, 3, 100)
     path = tmp_path / "rows.csv"
     path.write_text("y,a\n" + "".join(f"0,{v!r}\n" for v in x.tolist()))
-    rows = stream.csv(path, {"y": stream.Label(), "a": stream.Number()})
+    rows = stream.csv(path, {"y": stream.Label(), "a": stream.Number(scale=None)})
     model = Graph(Input(1) >> Dense(1))
     result = train(
         model,

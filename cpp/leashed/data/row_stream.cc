@@ -27,6 +27,11 @@ void RowStream::end() {
   threads_.clear();  // which joins them
 }
 
+void RowStream::standardise(std::vector<bool> which, NumberMoments begun) {
+  assert(!started_ && which.size() == layout_.numbers);
+  numbers_ = std::make_unique<StandardNumbers>(std::move(which), std::move(begun));
+}
+
 void RowStream::start(std::uint64_t first) {
   {
     const std::lock_guard lock(mutex_);
@@ -35,6 +40,7 @@ void RowStream::start(std::uint64_t first) {
       return;
     }
     first_ = next_ = first;
+    if (numbers_) numbers_->reach(first);
     begun_ = settings_.window == 0 || first % settings_.window == 0;
   }
   threads_.reserve(settings_.threads);
@@ -87,7 +93,7 @@ void RowStream::read() {
 
 bool RowStream::has_room() const {
   if (ring_.size() < settings_.places) return true;
-  const std::uint64_t under_way = removed_ + ring_.size() - committed_;
+  const std::uint64_t under_way = removed_ + ring_.size() - measured_;
   return end_ < wanted_ && under_way < settings_.threads;
 }
 
@@ -130,7 +136,10 @@ bool RowStream::read_part() {
 // Until what has been handed out is committed.
 void RowStream::settle(std::unique_lock<std::mutex>& lock) {
   settled_.wait(lock,
-                [this] { return stopped_ || failure_ || committed_ == removed_ + ring_.size(); });
+                [this] { return stopped_ || failure_ || measured_ == removed_ + ring_.size(); });
+  if (!numbers_ || stopped_) return;
+  numbers_->finish();
+  commit();
 }
 
 // All parts of the pass have been handed out. False where that was the last.
@@ -160,12 +169,16 @@ bool RowStream::begin_pass() {
 void RowStream::commit() {
   const std::uint64_t from =
       settings_.window ? first_ / settings_.window * settings_.window : first_;
-  while (!failure_ && committed_ < removed_ + ring_.size()) {
-    Place& place = ring_[committed_ - removed_];
+  while (!failure_ && measured_ < removed_ + ring_.size()) {
+    Place& place = ring_[measured_ - removed_];
     if (!place.complete) break;
-    place.first = end_;
-    judge(place);
-    end_ += place.rows.block.rows();
+    measure(place);
+  }
+  while (committed_ < measured_ && (!numbers_ || numbers_->ready())) {
+    Place& place = ring_[committed_ - removed_];
+    RowBlock& block = place.rows.block;
+    if (numbers_) numbers_->scale(block.x.data(), place.first, block.rows());
+    end_ += block.rows();
     place.left = end_ - std::min(end_, std::max(place.first, from));
     ++committed_;
   }
@@ -176,6 +189,18 @@ void RowStream::commit() {
   more_.notify_all();
   room_.notify_all();
   settled_.notify_all();
+}
+
+// Of the place whose turn it is: its rows get their numbers.
+void RowStream::measure(Place& place) {
+  place.first = seen_;
+  judge(place);
+  const RowBlock& block = place.rows.block;
+  seen_ += block.rows();
+  ++measured_;
+  if (!numbers_) return;
+  numbers_->add(block.x.data(), block.rows());
+  if (failure_) numbers_->finish();  // no more come
 }
 
 // Of a place whose turn it is: its lines get their numbers.
@@ -295,6 +320,7 @@ std::size_t RowStream::take_known(std::uint64_t first, std::size_t count, RowBlo
     take_there(window, std::min(first_, end_) - std::min(window, end_), nullptr, lock);
   }
   count = std::min<std::uint64_t>(count, end_ - std::min(end_, first));
+  if (numbers_) numbers_->reach(first + count);
   if (count > 0) take_there(first, count, &to, lock);
   return count;
 }

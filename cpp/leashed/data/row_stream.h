@@ -12,6 +12,10 @@
 //
 // With a window the rows are in a random order within each that many rows, a function of the seed
 // and the window's number.
+//
+// Numbers that are to be standardised are so when their place is committed, in the order in which
+// they were read. Places are measured before they are committed: the first ones wait until it is
+// known what they are standardised by.
 #pragma once
 
 #include <atomic>
@@ -28,6 +32,7 @@
 
 #include "leashed/base/error.h"
 #include "leashed/data/row_origin.h"
+#include "leashed/data/standard_numbers.h"
 
 namespace leashed {
 
@@ -63,6 +68,10 @@ class RowStream {
   // Whoever takes has ended.
   ~RowStream();
 
+  // Numbers are to be standardised, beginning with what rows before came to. Once, before start().
+  void standardise(std::vector<bool> which, NumberMoments begun);
+  // What they are standardised by; null: they are not.
+  const StandardNumbers* standard() const { return numbers_.get(); }
   // Rows before `first` will not be taken. Once; a call after that changes nothing. Reads with
   // fewer threads where the system starts no more; throws Error where it starts none.
   void start(std::uint64_t first = 0);
@@ -115,6 +124,7 @@ class RowStream {
   // Under the lock, all that follow.
   bool has_room() const;
   void commit();
+  void measure(Place& place);
   void settle(std::unique_lock<std::mutex>& lock);
   void judge(Place& place);
   void want(std::uint64_t rows);
@@ -163,7 +173,9 @@ class RowStream {
   // Under mutex_.
   std::deque<Place> ring_;
   std::uint64_t removed_ = 0;     // places that are no more in the ring
-  std::uint64_t committed_ = 0;   // places, from the stream's beginning
+  std::uint64_t measured_ = 0;    // places, from the stream's beginning
+  std::uint64_t seen_ = 0;        // rows in them
+  std::uint64_t committed_ = 0;   // places, at most as many
   std::uint64_t end_ = 0;         // rows committed
   std::uint64_t wanted_ = 0;      // rows that somebody waits for
   std::uint64_t first_ = 0;       // positions before are not taken
@@ -175,6 +187,7 @@ class RowStream {
   bool begun_ = true;  // what is to be left out of the first window is
   std::exception_ptr failure_;
   ReadCounts counts_;
+  std::unique_ptr<StandardNumbers> numbers_;
 
   std::mutex ending_;  // of the threads
   std::vector<std::jthread> threads_;

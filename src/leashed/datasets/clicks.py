@@ -26,6 +26,7 @@ from leashed.datasets.dataset import (
     number_of_classes,
 )
 from leashed.datasets.fields import Schema
+from leashed.datasets.moments import Moments
 
 __all__ = ["Bags", "ClickDataset", "ClickSplit"]
 
@@ -288,6 +289,10 @@ class ClickDataset:
             )
             made = dataclasses.replace(made, ids=ids, names=called)
         return made
+
+    def standardised(self, moments: Moments) -> ClickDataset:
+        """The same with numbers standardised by what they came to."""
+        return dataclasses.replace(self, x=moments.standardised(self.x))
 
     def rows_of(
         self,

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
-from leashed.datasets.fields import Schema
+from leashed.datasets.fields import Column, Number, Schema
+from leashed.datasets.moments import Moments
 
 __all__ = [
     "UNKNOWN",
@@ -42,6 +43,7 @@ class Columns:
         peak: the largest value of images; None: it is not known.
         divided: whether they are known to be bytes that were divided by 255.
         schema: what columns of a file or a table became; None: they came as arrays.
+        moments: what the numbers came to by which they are standardised; None: they are not.
     """
 
     numbers: tuple[str, ...] | None = None
@@ -52,6 +54,7 @@ class Columns:
     peak: float | None = None
     divided: bool = False
     schema: Schema | None = None
+    moments: Moments | None = None
 
     @classmethod
     def of(cls, data: object) -> Columns:
@@ -110,6 +113,7 @@ class Columns:
             now.image if self.image is None else self.image,
             max((peak for peak in (self.peak, now.peak) if peak is not None), default=None),
             schema=now.schema if self.schema is None else self.schema,
+            moments=self.moments if now.moments is None else now.moments,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -121,6 +125,8 @@ class Columns:
         }
         if self.schema is not None:
             told["schema"] = self.schema.to_json()
+        if self.moments is not None:
+            told["moments"] = self.moments.to_json()
         return {name: list(v) if isinstance(v, tuple) else v for name, v in told.items()}
 
     @classmethod
@@ -130,6 +136,8 @@ class Columns:
         lists = {name: tuple(v) for name, v in known.items() if isinstance(v, list)}
         if "schema" in known:
             known["schema"] = Schema.from_json(known["schema"])
+        if "moments" in known:
+            known["moments"] = Moments.from_json(known["moments"])
         return cls(**{**known, **lists})
 
 
@@ -248,11 +256,18 @@ def _check_made_alike(
 ) -> None:
     for column in (*was.numbers, *(one for one in read or () if one is not None)):
         before, here = was.columns.get(column), now.columns.get(column)
-        if before is not None and here is not None and before != here:
+        if before is not None and here is not None and before != _scaled_as(before, here):
             raise ValueError(
                 f"{name}'s column {column!r} is read as {here}, and as {before} in those {of}; read it "
                 "as it was then"
             )
+
+
+def _scaled_as(before: Column, here: Column) -> Column:
+    """How numbers are scaled the model knows, whatever they are read for."""
+    if isinstance(before, Number) and isinstance(here, Number):
+        return replace(here, scale=before.scale)
+    return here
 
 
 def _far_beyond(unit: float | None, other: float | None) -> bool:

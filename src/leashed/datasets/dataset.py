@@ -17,6 +17,7 @@ from leashed.base import checks
 from leashed.datasets.columns import Columns, check_names, frame_names, places
 from leashed.datasets.columns import image_shape as shape_of
 from leashed.datasets.fields import Schema
+from leashed.datasets.moments import Moments
 
 _INT32_MAX = 2**31 - 1
 
@@ -187,6 +188,10 @@ class Dataset:
             return self
         x = np.ascontiguousarray(self.x[:, found])
         return dataclasses.replace(self, x=x, names=known.numbers, image_shape=None)
+
+    def standardised(self, moments: Moments) -> Dataset:
+        """The same with numbers standardised by what they came to."""
+        return dataclasses.replace(self, x=moments.standardised(self.x))
 
     @property
     def features(self) -> int:

@@ -64,9 +64,13 @@ class Number:
         part: ``"years"`` since 2020, with their fraction, or whole numbers from 0: ``"month"``,
             ``"weekday"``, from Monday, and ``"hour"``, in the column's time zone.
         zone: the time zone in which parts are taken of moments that have one. Default: theirs.
+        scale: ``"standard"``: models that are graphs, as those of clicks are, read (x − mean) / σ, by
+            running statistics that are part of what is trained (docs/normalisation.md); None: the
+            number as it is.
 
     Raises:
-        TypeError, ValueError: ``missing`` is no finite number, or ``of`` and ``part`` are not such.
+        TypeError, ValueError: ``missing`` is no finite number, ``of`` and ``part`` are not such, or
+            ``scale`` is another.
     """
 
     log: bool = False
@@ -74,8 +78,11 @@ class Number:
     of: str | None = None
     part: str | None = None
     zone: str | None = None
+    scale: str | None = "standard"
 
     def __post_init__(self) -> None:
+        if self.scale not in ("standard", None):
+            raise ValueError(f'scale must be "standard" or None, got {self.scale!r}')
         _check_part(self.of, self.part, self.zone, tuple(PARTS))
         if self.missing is not None and abs(checks.real("missing", self.missing)) > _MOST:
             raise ValueError(
@@ -264,6 +271,12 @@ class Schema:
     def __repr__(self) -> str:
         lines = [f"    {name!r}: {column}," for name, column in self.to_json().items()]
         return "\n".join(["Schema({", *lines, "})"])
+
+    @property
+    def standard(self) -> list[bool]:
+        """Of each number, whether it is standardised."""
+        made = [self.columns[name] for name in self.numbers]
+        return [isinstance(one, Number) and one.scale == "standard" for one in made]
 
     @property
     def target(self) -> str:

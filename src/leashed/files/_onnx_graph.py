@@ -105,6 +105,19 @@ class Net:
         """So many numbers an example, [n, count]: an input of that name, or where the columns have names
         one for each, [n], which is made of what stands in the data as their schema says.
         """
+        return self._standardised(self._numbers(name, count))
+
+    def _standardised(self, numbers: str) -> str:
+        """Numbers [n, count] as the model reads them, in double precision as in training."""
+        moments = self._columns.moments
+        if moments is None:
+            return numbers
+        mean, factor = (self._constant(part, None) for part in moments.scales)
+        made = self.op("Sub", self.op("Cast", numbers, to=self._onnx.TensorProto.DOUBLE), mean)
+        made = self.op("Mul", made, factor)
+        return self.op("Cast", made, to=self._onnx.TensorProto.FLOAT)
+
+    def _numbers(self, name: str, count: int) -> str:
         names = self._columns.numbers
         if names is None or not names:
             return self.input(name, ["n", count], "FLOAT")

@@ -116,6 +116,10 @@ class Loaded(tuple[M_co, _Array], Generic[M_co]):
     columns: Columns
     settings: dict[str, Any]
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        _columns.keep(self[1], self.columns)  # which a copy of the parameters does not know
+
     @property
     def model(self) -> M_co:
         """Of :mod:`leashed.models`."""

@@ -10,6 +10,7 @@ import hashlib
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -104,7 +105,8 @@ def onnx(
         raise TypeError(f"model must be one of leashed.models but external, got {model!r}")
     theta = checks.vector("parameters", parameters, model.dimension)
     parts = model_file.parts(model, theta)
-    net = Net(library, _inputs(model, columns))
+    moments = kept(parameters).moments if columns.moments is None else columns.moments
+    net = Net(library, replace(_inputs(model, columns), moments=moments))
     if isinstance(model, Graph):
         _check_bags(model, kept(parameters), bags)
         found = _graph(net, model, parts, tables, statistics, bags)

@@ -53,7 +53,7 @@ __all__ = [
 _FORMAT = "leashed.model"
 # Of the format; 6 had no normalisation, 5 no external models that read tables and no field-aware factorisation machines,
 # 4 no graphs, 3 no factorisation machines, 2 no external models, 1 no checksum.
-_VERSION = 7
+_VERSION = 8
 _KINDS = {kind.__name__: kind for kind in LAYERS}
 _MAX_HEADER = 100_000_000
 # Tensors beside the parameters, of which ``behind.`` stands before each name.

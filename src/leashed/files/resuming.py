@@ -22,6 +22,7 @@ from leashed import _core
 from leashed.base import checks
 from leashed.base.warning import warn
 from leashed.datasets.columns import UNKNOWN, Columns
+from leashed.datasets.moments import Moments
 from leashed.files import checkpoint, folders, model_file
 from leashed.files.model_file import BEHIND, LAST_UPDATES, MODE, Content
 from leashed.models._running import Running, averaged
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FULL_SIZE",
+    "NUMBERS",
     "AnyFiles",
     "Before",
     "Begun",
@@ -68,6 +70,8 @@ _SAME = {
 }
 # The batch size by default of a run whose data, as those of one day of several, have fewer examples.
 FULL_SIZE = "full_batch_size"
+# What the numbers of a run, which are standardised, came to before its first row.
+NUMBERS = "numbers_begun"
 # What the runs had in common that could be resumed before those on sparse rows could.
 _BEFORE_SPARSE = {"sparse": False, "decay": (0.0, [], 0)}
 _NO_MODE = {"mode": None}
@@ -82,9 +86,12 @@ class Kept:
         reached: where the last call ended; None before the first.
         statistics: the running ones that it ended with, of a model that has any.
         batch_size: that of the calls; None: it is not known.
+        numbers: what their numbers, which are standardised, came to before the first one; None: they stay
+            as they are.
     """
 
     def __init__(self) -> None:
+        self.numbers: Moments | None = None
         self.reached: _core.Resumption | None = None
         self.batch_size: int | None = None
         self.statistics: Running | None = None
@@ -169,6 +176,7 @@ class Checkpointer:
             exact then.
         incremental: whether of rows only those are written that have changed.
         begun: what the run goes on from; of states that were infinite by then nothing is told.
+        moments: what numbers come to when so many batches have been used; None: what ``config`` says.
 
     Attributes:
         position: tells how far the run is that the training is a part of; None: it is not.
@@ -190,12 +198,13 @@ class Checkpointer:
         paused: bool = False,
         incremental: bool = False,
         begun: _core.Resumption | None = None,
+        moments: Callable[[int], Moments | None] | None = None,
     ) -> None:
         from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 (seldom asked for)
 
         self._path = Path(path)
         self._model = model
-        self._config = config
+        self._config, self._moments = config, moments
         self._tables = tables or {}
         self._paused, self._incremental = paused, incremental
         self._written: int | None = None
@@ -297,7 +306,11 @@ class Checkpointer:
     def _contents(self, reached: Reached) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
         if not self._still and (found := _still_in(reached.training.vectors)) > self._still_before:
             self._still = found
-        return contents(self._model, *reached, self._config)
+        config, moments = self._config, self._moments
+        now = None if moments is None else moments(reached.training.batches)
+        if now is not None:
+            config = {**config, "columns": {**config["columns"], "moments": now.to_json()}}
+        return contents(self._model, *reached, config)
 
     def _wait(self) -> None:
         """Until all that was handed over is written."""
@@ -521,10 +534,13 @@ class Before(NamedTuple):
     Attributes:
         batch_size: with which it goes on that is told none.
         columns: of its data.
+        numbers: what its numbers, which are standardised, came to before the first row of the data with
+            which it goes on; None: they stay as they are.
     """
 
     batch_size: int
     columns: Columns
+    numbers: Moments | None = None
 
 
 def before(given: Resume | None) -> Before | None:
@@ -533,11 +549,13 @@ def before(given: Resume | None) -> Before | None:
         return None
     if isinstance(given, Kept):
         batch_size = None if given.reached is None else given.batch_size
-        return None if batch_size is None else Before(batch_size, UNKNOWN)
+        return None if batch_size is None else Before(batch_size, UNKNOWN, given.numbers)
     try:
         content = checkpoint.read_model(given.path if isinstance(given, From) else given)
-        run = content.run or {}
-        return Before(int(run.get(FULL_SIZE, run["batch_size"])), content.columns)
+        run, columns = content.run or {}, content.columns
+        begun = Moments.from_json(run[NUMBERS]) if NUMBERS in run else None
+        numbers = columns.moments if isinstance(given, OtherData) else begun
+        return Before(int(run.get(FULL_SIZE, run["batch_size"])), columns, numbers)
     except (OSError, KeyError, TypeError, ValueError):
         return None
 

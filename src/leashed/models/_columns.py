@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from leashed.datasets import SparseDataset
+from leashed.base.warning import warn
+from leashed.datasets import ClickDataset, Dataset, SparseDataset
 from leashed.datasets.columns import UNKNOWN, Columns, arrange
 
-__all__ = ["arranged", "check_columns", "columns_of", "keep", "kept"]
+__all__ = ["arranged", "check_columns", "columns_of", "keep", "kept", "standardised"]
 
 # By the id of the array, of which the weak reference tells whether it is still that one.
 _kept: dict[int, tuple[weakref.ref[Any], Columns]] = {}
@@ -52,6 +53,29 @@ def arranged(parameters: Any, model: Any, data: Any, name: str) -> Any:
     if known == UNKNOWN or isinstance(data, SparseDataset):
         return data
     return arrange(known.read(_read(model)), data, name)
+
+
+def standardised(parameters: Any, data: Any) -> Any:
+    """A data set, or numbers [n, columns], as a graph of these parameters reads them."""
+    known = kept(parameters)
+    if known == UNKNOWN:
+        _warn_of_scales(data)
+    moments = known.moments
+    if moments is None or not isinstance(data, (ClickDataset, Dataset, np.ndarray)):
+        return data
+    if isinstance(data, np.ndarray):
+        return moments.standardised(data)
+    return data.standardised(moments)
+
+
+def _warn_of_scales(data: Any) -> None:
+    schema = getattr(data, "schema", None)
+    if schema is not None and any(schema.standard):
+        warn(
+            "numbers are read as they are, since nothing is known of what these parameters were trained "
+            "on, as of a copy of the array; where that was data like these, which are standardised, give "
+            "the array itself, or predict with result.model"
+        )
 
 
 def check_columns(

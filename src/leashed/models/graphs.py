@@ -21,7 +21,7 @@ from leashed.base.choice import Choice
 from leashed.base.target import TargetWord
 from leashed.datasets import ClickDataset, Dataset
 from leashed.models import _parameters
-from leashed.models._columns import arranged, check_columns
+from leashed.models._columns import arranged, check_columns, standardised
 from leashed.models._fits import check_fits, examples
 from leashed.models._reads import TableSpec, click_rows, distinct
 from leashed.models.layers import NORMS, BatchNorm, Dense, Layer, ReLU
@@ -726,7 +726,7 @@ class Graph:
         native = check_tables(self.tables, {} if tables is None and not self.readers else tables)
         if threads is not None:
             threads = checks.whole("threads", threads)
-        data = arranged(parameters, self, data, "data")
+        data = standardised(parameters, arranged(parameters, self, data, "data"))
         rows: _core.ClickRows | NDArray[np.float32]
         if isinstance(data, Dataset) and not self.readers:
             check_fits(self, data, "data")
@@ -762,8 +762,11 @@ class Graph:
         native = check_tables(self.tables, {} if tables is None and not self.readers else tables)
         by = self.running(statistics)
         x = arranged(parameters, self, x, "x")
-        dense = x.x if isinstance(x, Dataset) else x
-        rows = self.rows(x, "x") if self.readers else examples(dense, self)
+        if self.readers:
+            rows = self.rows(standardised(parameters, x), "x")
+        else:
+            dense = examples(x.x if isinstance(x, Dataset) else x, self)
+            rows = standardised(parameters, dense)
         check_columns(parameters, self, x, "x", rows if isinstance(rows, np.ndarray) else None)
         return self.native.predict_rows(theta, rows, native, by)
 

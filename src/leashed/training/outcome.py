@@ -174,6 +174,8 @@ def result_of(
     mode = ModeCounts.of(outcome) if "worker_examples" in outcome else None
     # A mode's gradients may be of other numbers of examples.
     seen = outcome["gradients"] * batch_size if mode is None else mode.worker_examples.sum()
+    if streamed is not None and (now := streamed.moments(streamed.used + round(seen))) is not None:
+        config["columns"] = {**config["columns"], "moments": now.to_json()}
     if streamed is not None and streamed.passes:
         seen = min(seen, streamed.counts.rows * streamed.passes)  # the last batch may be smaller
     return TrainResult(

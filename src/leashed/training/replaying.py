@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,9 @@ from leashed.base import checks
 from leashed.base.choice import Choice
 from leashed.datasets import Dataset, SparseDataset, Split
 from leashed.datasets.columns import Columns
+from leashed.datasets.moments import Moments
 from leashed.files import model_file
+from leashed.files.resuming import NUMBERS
 from leashed.models._columns import columns_of, keep
 from leashed.models.external import Description, External
 from leashed.models.factorisation import FactorisationMachine
@@ -28,6 +30,7 @@ from leashed.training.options import Observe
 from leashed.training.recordings import AnyModel
 from leashed.training.sets import (
     AnyStream,
+    Set,
     Streamed,
     head_of,
     sets_of,
@@ -35,6 +38,7 @@ from leashed.training.sets import (
     training_of,
 )
 from leashed.training.spelled import observers_of
+from leashed.training.standard import standardised
 
 __all__ = ["Applied", "Inspected", "Replay", "replay"]
 
@@ -288,7 +292,7 @@ def replay(
             f"until is {until}, but {os.fspath(trace)} goes to update {made['updates']}; "
             "give at most that"
         )
-    return _replay(made, model, found, tables)
+    return _replay(made, model, found, tables, given)
 
 
 def _observers(observe: Observe | None) -> list[Choice]:
@@ -351,6 +355,8 @@ def _data(found: recordings.Header, model: AnyModel, data: Any) -> Any:
     columns = Columns.from_json(found.config.get("columns", {}))
     given, _ = sets_of(model, data, None, columns)
     columns.agreed(columns_of(model, given), "data", "of the run")
+    begun = found.config.get(NUMBERS)
+    given, _, _ = standardised(given, None, None if begun is None else Moments.from_json(begun))
     now = recordings.fingerprint(given)
     if now == then["fingerprint"]:
         return given
@@ -409,9 +415,13 @@ def _replay(
     model: AnyModel,
     found: recordings.Header,
     tables: dict[str, Table],
+    given: Set,
 ) -> Replay:
     name, _ = found.discipline
-    keep(made["parameters"], Columns.from_json(found.config.get("columns", {})))
+    columns = Columns.from_json(found.config.get("columns", {}))
+    if isinstance(given, Streamed):
+        columns = replace(columns, moments=given.moments())
+    keep(made["parameters"], columns)
     return Replay(
         model=model,
         parameters=made["parameters"],

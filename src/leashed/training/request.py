@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,8 @@ from leashed.base import checks
 from leashed.base.choice import Choice
 from leashed.base.machine import cores, cpu_model
 from leashed.datasets import ClickDataset, ClickSplit, Split
-from leashed.datasets.columns import Columns, arrange
+from leashed.datasets.columns import UNKNOWN, Columns, arrange
+from leashed.datasets.moments import Moments
 from leashed.disciplines import Discipline, Leashed, Sequential
 from leashed.files import resuming
 from leashed.metrics import Progressive, users_of
@@ -54,6 +55,7 @@ from leashed.training.sets import (
     source_of,
     training_of,
 )
+from leashed.training.standard import standardised, unread
 
 if TYPE_CHECKING:
     from leashed.sync import Cluster, Synchroniser
@@ -84,6 +86,8 @@ class Request:
         tables: those that the model reads, by name.
         columns: of the data that the model was made for, as far as is known.
         statistics: running ones that go on, unless a checkpoint's do.
+        numbers: what the numbers, which are standardised, came to before the data's first row; None:
+            they stay as they are.
         observers: who looks on at its steps, for the core.
     """
 
@@ -104,6 +108,7 @@ class Request:
     tables: dict[str, Table]
     columns: Columns
     statistics: Running | None
+    numbers: Moments | None
     observe: Observe
     observers: list[Choice]
 
@@ -168,6 +173,8 @@ class Request:
             "cores": cores(),
             "version": _core.__version__,
         }
+        if self.numbers is not None:
+            config[resuming.NUMBERS] = self.numbers.to_json()
         if self.streamed is not None:
             config |= self.streamed.described
         if self.mode is not None:
@@ -178,7 +185,10 @@ class Request:
     def source(self, workers: int, begun: Any = None) -> _core.GradientSource:
         """That so many workers train, whose running statistics go on from those."""
         begun = self.statistics if begun is None else begun
-        return tracked(source_of(self.model, self.train_set), workers, begun)
+        source = source_of(self.model, self.train_set)
+        if self.streamed is not None and self.numbers is not None and self.test_set is not None:
+            source = _core.StandardisedSource(source, self.streamed.rows)
+        return tracked(source, workers, begun)
 
     def training(
         self,
@@ -255,11 +265,17 @@ def asked(
     """
     before = resuming.before(resume)
     known = kept(init.parameters) if before is None else before.columns
+    goes_on = before is not None or known != UNKNOWN
     if not getattr(model, "made_by", None):  # which reads all that there are
         known = known.read(getattr(model, "id_features", ()))
     data = arrange(known, data)
     model = shaped(model, data)
     train_set, test_set = sets_of(model, data, validation)
+    columns = check_columns(init.parameters, model, train_set, "data")
+    numbers = unread(model, columns)
+    if goes_on:
+        numbers = known.moments if before is None else before.numbers
+    train_set, test_set, moments = standardised(train_set, test_set, numbers)
     streamed = isinstance(train_set, Streamed)
     staleness = policies.none() if staleness is None else policies.of("staleness", staleness)
     discipline = None if discipline is None else disciplines.of(discipline)
@@ -322,8 +338,9 @@ def asked(
             if named
             else checks.vector("init", init.parameters, model.dimension)
         ),
-        columns=check_columns(init.parameters, model, train_set, "data"),
+        columns=replace(columns, moments=moments),
         statistics=init.statistics,
+        numbers=numbers,
         observe=observe,
         observers=_observers_of(observe.counting),
     )

@@ -151,8 +151,9 @@ def _checkpointer(
     if kept is None or kept.path is None:
         return None
     if isinstance(kept.path, resuming.Kept):
-        kept.path.batch_size = asked.full_size
+        kept.path.batch_size, kept.path.numbers = asked.full_size, asked.numbers
         return kept.path
+    streamed, size = asked.streamed, asked.batch_size
     # By a mode all wait anyway, and rows fit to what its server holds.
     paused = kept.updates is not None or (asked.mode is not None and bool(asked.tables))
     return stack.enter_context(
@@ -164,6 +165,7 @@ def _checkpointer(
             paused=paused,
             incremental=kept.incremental,
             begun=asked.begun.training,
+            moments=None if streamed is None else lambda batches: streamed.moments(batches * size),
         )
     )
 

@@ -13,6 +13,7 @@ from leashed import _core
 from leashed import stream as streams
 from leashed.datasets import Bags, ClickDataset, ClickSplit, Dataset, SparseDataset, Split
 from leashed.datasets.columns import UNKNOWN, Columns, arrange
+from leashed.datasets.moments import Moments
 from leashed.datasets.sparse import is_csr
 from leashed.models._columns import columns_of
 from leashed.models._fits import check_fits, check_labels
@@ -29,6 +30,7 @@ from leashed.training.recordings import AnyModel
 __all__ = [
     "AnyData",
     "AnyStream",
+    "Clicks",
     "Head",
     "Set",
     "Streamed",
@@ -55,10 +57,10 @@ AnyStream: TypeAlias = "streams.Stream | streams.SparseStream"
 Head: TypeAlias = "tuple[Any, NDArray[Any], NDArray[np.float32] | None]"
 
 
-Set: TypeAlias = "Dataset | SparseDataset | Samples | _Clicks | Streamed"
+Set: TypeAlias = "Dataset | SparseDataset | Samples | Clicks | Streamed"
 
 
-class _Clicks:
+class Clicks:
     """Clicks as a model that reads tables reads them."""
 
     def __init__(self, model: Graph | External, data: ClickDataset, name: str) -> None:
@@ -82,12 +84,21 @@ class _Clicks:
     def __len__(self) -> int:
         return len(self.y)
 
-    def head(self, rows: int) -> _Clicks:
-        return _Clicks(self._model, self._data.head(rows), self.name)
+    def standardised(self, moments: Moments) -> Clicks:
+        """The same with numbers standardised by what they came to."""
+        return Clicks(self._model, self._data.standardised(moments), self.name)
+
+    def head(self, rows: int) -> Clicks:
+        return Clicks(self._model, self._data.head(rows), self.name)
 
 
 class Streamed:
-    """A stream as a model reads it."""
+    """A stream as a model reads it.
+
+    Attributes:
+        begun: what its numbers, which are standardised as they come, came to before; None: they stay as
+            they are.
+    """
 
     def __init__(
         self,
@@ -101,6 +112,7 @@ class Streamed:
         self._features: list[tuple[int, int | None]] = []
         self._users: int | None = None
         self.passes = 1
+        self.begun: Moments | None = None
         if isinstance(stream, streams.SparseStream):
             _check_columns(model, stream)
         elif not stream.labelled:
@@ -150,6 +162,21 @@ class Streamed:
             )
         else:
             self._opened = self._stream.open(self.passes, beside=threads)
+        if self.begun is not None:
+            self._opened.native.standardise(self.begun.which, self.begun.native)
+
+    def moments(self, rows: int | None = None) -> Moments | None:
+        """What numbers come to by which they are standardised behind so many rows that this run, and what
+        it went on from, have used, by default all that were taken; None: they stay as they are.
+        """
+        if self.begun is None:
+            return None
+        return self.begun.now(self._opened.native.moments(rows))
+
+    @property
+    def used(self) -> int:
+        """The rows that what it went on from had used."""
+        return self._first
 
     @property
     def counts(self) -> streams.ReadCounts:
@@ -243,7 +270,7 @@ def head_of(data: Set, rows: int | None = None) -> Head:
     """
     if isinstance(data, Streamed):
         return data.rows if rows is None else data.head(rows), np.empty(0, np.int32), None
-    if isinstance(data, (SparseDataset, _Clicks)):
+    if isinstance(data, (SparseDataset, Clicks)):
         part = data if rows is None or rows >= len(data) else data.head(rows)
         return part.rows, part.y, part.weights
     weights = None if isinstance(data, Samples) else data.weights
@@ -339,8 +366,8 @@ def _sets_of(model: AnyModel, data: Any, validation: Any) -> tuple[Set, Set | No
         if isinstance(data, ClickSplit):
             data, validation = data.train, data.test if validation is None else validation
         return (
-            _Clicks(model, data, "data"),
-            None if validation is None else _Clicks(model, validation, "validation"),
+            Clicks(model, data, "data"),
+            None if validation is None else Clicks(model, validation, "validation"),
         )
     if isinstance(model, External):
         if isinstance(data, Split):
@@ -371,7 +398,7 @@ def _streaming_sets(
     if validation is None:
         return Streamed(model, data), None
     if isinstance(model, Graph) and model.tables:
-        return Streamed(model, data), _Clicks(model, validation, "validation")
+        return Streamed(model, data), Clicks(model, validation, "validation")
     streamed = Streamed(model, data)
     _check_kinds(validation, sparse=streamed.sparse)
     check_fits(model, validation, "validation")

@@ -1,0 +1,36 @@
+// A source that is trained on a stream whose numbers are standardised as they come: what it
+// evaluates meanwhile, which lies in memory as it is, is standardised by what the stream has come
+// to.
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "leashed/data/row_stream.h"
+#include "leashed/model/gradient_source.h"
+
+namespace leashed {
+
+class StandardisedSource final : public GradientSource {
+ public:
+  // Both must stay.
+  StandardisedSource(const GradientSource& source, RowStream& stream);
+
+  std::unique_ptr<Workspace> make_workspace() const override;
+  std::shared_ptr<void> attach() const override { return source_.attach(); }
+  std::optional<RunningStatistics> running() const override { return source_.running(); }
+
+  float gradient(const float* theta, const BatchView& batch, float* gradient, Workspace& workspace,
+                 const std::atomic<bool>& cancel) const override;
+  Evaluation evaluate(const float* theta, const BatchView& batch,
+                      Workspace& workspace) const override;
+
+ private:
+  struct Own;
+
+  const GradientSource& source_;
+  RowStream& stream_;
+  mutable std::atomic<bool> waited_{false};  // relaxed: two may wait
+};
+
+}  // namespace leashed

@@ -1,0 +1,41 @@
+"""Numbers of models of clicks, standardised by what the rows before came to."""
+
+from __future__ import annotations
+
+from leashed.datasets import Dataset
+from leashed.datasets.columns import Columns
+from leashed.datasets.moments import Moments
+from leashed.models.graphs import Graph
+from leashed.training.recordings import AnyModel
+from leashed.training.sets import Clicks, Set, Streamed
+
+__all__ = ["standardised", "unread"]
+
+
+def unread(model: AnyModel, columns: Columns) -> Moments | None:
+    """What a training begins with, on data of these columns; None: their numbers stay as they are, as
+    those of arrays do.
+    """
+    if not isinstance(model, Graph) or columns.schema is None:
+        return None
+    of = dict(zip(columns.schema.numbers, columns.schema.standard, strict=True))
+    which = [of.get(name, False) for name in columns.numbers or ()]
+    return Moments.none(which) if any(which) else None
+
+
+def standardised(
+    train_set: Set, test_set: Set | None, begun: Moments | None
+) -> tuple[Set, Set | None, Moments | None]:
+    """Data as they are trained on, and what they come to with what rows before did: of a stream, whose
+    rows are still to come, what these did.
+    """
+    if begun is None:
+        return train_set, test_set, None
+    if isinstance(train_set, Streamed):
+        train_set.begun = begun
+        return train_set, test_set, begun
+    assert isinstance(train_set, (Clicks, Dataset))
+    assert test_set is None or isinstance(test_set, (Clicks, Dataset))
+    moments = begun.merged(train_set.x)
+    tested = None if test_set is None else test_set.standardised(moments)
+    return train_set.standardised(moments), tested, moments
