@@ -787,8 +787,8 @@ class Graph:
             return None
         return checks.vector("statistics", given, self.statistics)
 
-    def init(self, seed: int = 0, scheme: str = "he") -> NDArray[np.float32]:
-        """Initial parameters, float32 [d], as ``Model.init`` has them."""
+    def init(self, seed: int = 0, scheme: str = "glorot") -> NDArray[np.float32]:
+        """Initial parameters, float32 [d], as ``Model.init`` has them by that scheme."""
         untrained = [
             f"{i}.bias"
             for i, node in enumerate(self.nodes)
