@@ -173,10 +173,11 @@ std::unique_ptr<Graph> make_graph(const std::vector<PyNode>& nodes,
 // (loss, gradient, one array [rows, dim] of row gradients for each table).
 py::tuple gradient(const Graph& graph, const FloatArray& theta, const std::optional<FloatArray>& x,
                    const py::array& y, const std::vector<PyColumn>& columns,
-                   const std::vector<FloatArray>& tables,
-                   const std::optional<FloatArray>& weights) {
+                   const std::vector<FloatArray>& tables, const std::optional<FloatArray>& weights,
+                   std::uint64_t seed, std::uint64_t place) {
   require_length(theta, graph.dimension(), "theta");
   ArrayBatch batch(graph, x, &y, columns, tables, weights);
+  batch.view.drawing = {seed, place};
   batch.want_gradients();
   std::vector<float> result(graph.dimension());
   float loss = 0;
@@ -275,7 +276,7 @@ void bind_graph(py::module_& m) {
       .def_property_readonly("features_of_tables", &Graph::features_of_tables)
       .def("gradient", gradient, py::arg("theta").noconvert(), py::arg("x").noconvert(),
            py::arg("y").noconvert(), py::arg("columns"), py::arg("tables"),
-           py::arg("weights").noconvert() = py::none())
+           py::arg("weights").noconvert() = py::none(), py::arg("seed") = 0, py::arg("place") = 0)
       .def("evaluate", evaluate, py::arg("theta").noconvert(), py::arg("x").noconvert(),
            py::arg("y").noconvert(), py::arg("columns"), py::arg("tables"),
            py::arg("weights").noconvert() = py::none())

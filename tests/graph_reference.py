@@ -189,7 +189,10 @@ def value(node: Any, i: int, inputs: list[Any], parts: dict[str, Any]) -> Any:
             raise AssertionError(node)
 
 
-def outputs(graph: Graph, theta: Any, tables: list[Any], batch: Batch) -> Any:
+def outputs(
+    graph: Graph, theta: Any, tables: list[Any], batch: Batch, masks: dict[Any, Any] | None = None
+) -> Any:
+    """``masks``: what dropout multiplies by, of each such node [size, width]."""
     parts = {
         block.name: theta[block.offset : block.offset + int(np.prod(block.shape))].reshape(
             block.shape
@@ -200,7 +203,9 @@ def outputs(graph: Graph, theta: Any, tables: list[Any], batch: Batch) -> Any:
     table_of = dict(zip(graph.tables, tables, strict=True))
     found: dict[Any, Any] = {}
     for i, node in enumerate(graph.nodes):
-        if isinstance(node, Input):
+        if masks and node in masks:
+            found[node] = found[node.inputs[0]] * torch.tensor(masks[node], dtype=torch.float64)
+        elif isinstance(node, Input):
             found[node] = torch.tensor(batch.x, dtype=torch.float64)
         elif isinstance(node, Embedding):
             found[node] = pooled(node, table_of[node.table], columns[node], len(batch.y))
@@ -235,11 +240,13 @@ def draw(graph: Graph, size: int, random: np.random.Generator, kind: str) -> Bat
     return Batch(x, random.integers(0, 2, size).astype(np.int32), columns)
 
 
-def reference(graph: Graph, theta: Any, tables: list[Any], batch: Batch) -> tuple[Any, ...]:
-    """Loss, gradient and row gradients."""
+def reference(
+    graph: Graph, theta: Any, tables: list[Any], batch: Batch, masks: dict[Any, Any] | None = None
+) -> tuple[Any, ...]:
+    """Loss, gradient and row gradients; ``masks`` as for ``outputs``."""
     theta = torch.tensor(theta, dtype=torch.float64, requires_grad=True)
     rows = [torch.tensor(t, dtype=torch.float64, requires_grad=True) for t in tables]
-    o = outputs(graph, theta, rows, batch)[:, 0]
+    o = outputs(graph, theta, rows, batch, masks)[:, 0]
     loss = torch.nn.functional.binary_cross_entropy_with_logits(
         o, torch.tensor(batch.y, dtype=torch.float64)
     )

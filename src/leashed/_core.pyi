@@ -456,6 +456,8 @@ class Graph(GradientSource):
         ],
         tables: collections.abc.Sequence[typing.Annotated[numpy.typing.ArrayLike, numpy.float32]],
         weights: numpy.typing.NDArray[numpy.float32] | None = None,
+        seed: typing.SupportsInt | typing.SupportsIndex = 0,
+        place: typing.SupportsInt | typing.SupportsIndex = 0,
     ) -> tuple: ...
     def predict(
         self,

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from leashed.base import checks
 from leashed.datasets import ClickDataset
 from leashed.models._columns import arranged, check_columns
-from leashed.models.graphs import Graph, SampledLogits
+from leashed.models.graphs import Choosing, Graph
 from leashed.models.tables import Table
 
 __all__ = ["Retrieved", "evaluate", "retrieve", "user_vectors"]
@@ -45,10 +45,10 @@ def user_vectors(
     tables: Mapping[str, Table],
     statistics: ArrayLike | None = None,
 ) -> NDArray[np.float32]:
-    """The vectors u of ``SampledLogits``, float32 [n, dim].
+    """The vectors u of ``SampledLogits`` or ``InBatchSoftmax``, float32 [n, dim].
 
     Args:
-        model: its output is ``SampledLogits``, as of ``models.youtube_dnn``.
+        model: its output is one of these, as of ``models.youtube_dnn``.
         parameters: [d].
         data: examples.
         tables: by name, as ``TrainResult.tables``.
@@ -126,12 +126,12 @@ def evaluate(
     )
 
 
-def items_of(model: Graph) -> SampledLogits:
+def items_of(model: Graph) -> Choosing:
     """The node that judges items. TypeError where the model has none."""
-    if not isinstance(model, Graph) or not isinstance(model.output, SampledLogits):
+    if not isinstance(model, Graph) or not isinstance(model.output, Choosing):
         raise TypeError(
-            f"model must be a graph whose output is SampledLogits, such as models.youtube_dnn, got "
-            f"{model!r}"
+            f"model must be a graph whose output is SampledLogits or InBatchSoftmax, such as "
+            f"models.youtube_dnn, got {model!r}"
         )
     return model.output
 

@@ -104,6 +104,8 @@ def test_a_file_s_ids_are_of_tables_that_grow(
         (["--data", "{file}", "--table-mib", "0.001"], "max_bytes"),
         (["--model", "din", "--data", "{file}"], "--model din reads histories"),
         (["--rows", "0"], "rows must be"),
+        (["--rows", "100", "--dropout", "1"], "dropout must be below 1"),
+        (["--model", "mlp", "--dropout", "0.1"], "--dropout goes with --model dlrm"),
         (["--rows", "100", "--report", "no/folder.html"], "no/folder.html"),
         (["--rows", "100", "--save", "{file}"], "a model with tables takes a folder"),
         (["--rows", "100", "--checkpoint", "{file}"], "a model with tables takes a folder"),

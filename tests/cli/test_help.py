@@ -67,7 +67,14 @@ def test_it_has_the_options_of_the_model_that_is_named(helped):
     assert not general & {*CLICKS, *SPARSE, *FILES}
     assert general == told("--model", "cnn", "--help")
     of_clicks, of_sparse = told("--model", "dlrm", "--help"), told("--help", "--model=fm")
-    assert of_clicks - general == {*CLICKS, *FILES, "--admit-after", "--evict"}
+    assert of_clicks - general == {
+        *CLICKS,
+        *FILES,
+        "--admit-after",
+        "--evict",
+        "--dropout",
+        "--target",
+    }
     assert of_sparse - general == {*SPARSE, *FILES, "--features"}
 
 

@@ -1,4 +1,6 @@
-"""Sampled softmax against PyTorch with the same negatives, and retrieval from all items."""
+"""Sampled softmax, BPR and in-batch negatives against PyTorch with the same negatives, and retrieval
+from all items.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from graph_reference import Batch, Column, pooled
+from reference_philox import philox
 
 import leashed as lsh
 from leashed import _core, models, retrieval
@@ -19,6 +22,7 @@ from leashed.models import (
     Dense,
     Embedding,
     Graph,
+    InBatchSoftmax,
     Input,
     ReLU,
     SampledLogits,
@@ -30,18 +34,6 @@ torch = pytest.importorskip("torch")
 torch.set_num_threads(1)
 
 ITEMS, NEGATIVES = 30, 20  # few, so that what is drawn is what was chosen now and then
-MASK = 2**32 - 1
-
-
-def philox(key: int, high: int, low: int) -> tuple[int, int]:
-    """The first two words (Salmon et al., 2011)."""
-    c = [low & MASK, low >> 32, high & MASK, high >> 32]
-    k0, k1 = key & MASK, key >> 32
-    for _ in range(10):
-        p0, p1 = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
-        c = [(p1 >> 32) ^ c[1] ^ k0, p1 & MASK, (p0 >> 32) ^ c[3] ^ k1, p0 & MASK]
-        k0, k1 = (k0 + 0x9E3779B9) & MASK, (k1 + 0xBB67AE85) & MASK
-    return c[0], c[1]
 
 
 def drawn(seed: int, place: int, node: SampledLogits) -> np.ndarray[Any, Any]:
@@ -68,9 +60,9 @@ def expected_log(node: SampledLogits, ids: Any) -> Any:
 
 
 def loss_of(graph: Graph, theta: Any, rows: list[Any], batch: Batch, negatives: Any) -> Any:
-    """Of a graph of youtube_dnn's form, in double."""
+    """Of a graph of youtube_dnn's form, in double; ``negatives``: what was drawn, if anything is."""
     node = graph.output
-    assert isinstance(node, SampledLogits)
+    assert isinstance(node, (SampledLogits, InBatchSoftmax))
     columns = dict(zip(graph.readers, batch.columns, strict=True))
     table_of = dict(zip(graph.tables, rows, strict=True))
     parts = {
@@ -93,8 +85,14 @@ def loss_of(graph: Graph, theta: Any, rows: list[Any], batch: Batch, negatives: 
             found[each] = torch.relu(found[each.inputs[0]])
     u, table = found[node.user], table_of[node.table]
     chosen = columns[node].ids
+    if isinstance(node, InBatchSoftmax):
+        return in_batch(u, table[chosen.astype(int)], chosen, node)
     own = (u * table[chosen.astype(int)]).sum(1)
-    others = u @ table[negatives.astype(int)].T - expected_log(node, negatives)
+    others = u @ table[negatives.astype(int)].T
+    if graph.loss == "bpr":
+        there = torch.tensor(chosen[:, None] != negatives[None])
+        return (-torch.nn.functional.logsigmoid(own[:, None] - others) * there).mean()
+    others = others - expected_log(node, negatives)
     others = others.masked_fill(torch.tensor(chosen[:, None] == negatives[None]), -math.inf)
     logits = torch.cat([others, own[:, None]], 1)
     return torch.nn.functional.cross_entropy(
@@ -102,9 +100,25 @@ def loss_of(graph: Graph, theta: Any, rows: list[Any], batch: Batch, negatives: 
     )
 
 
-def tower(shared: bool, sampling: str, dense: int = 2) -> Graph:
+def in_batch(u: Any, rows: Any, chosen: Any, node: InBatchSoftmax) -> Any:
+    """Yi et al., 2019, eqs. 4 and 5, an item that others chose too counting once."""
+    below = float(node.table.rows or 0)
+    c = torch.tensor(chosen.astype(np.float64))
+    q = torch.log1p(1 / (c + 1)) / math.log1p(below)
+    if node.frequencies == "uniform":
+        q = torch.full_like(q, 1 / below)
+    logits = u @ rows.T - torch.log(q)
+    twice = (chosen[:, None] == chosen[None]) & ~np.eye(len(chosen), dtype=bool)
+    logits = logits.masked_fill(torch.tensor(twice), -math.inf)
+    return torch.nn.functional.cross_entropy(logits, torch.arange(len(chosen)))
+
+
+LOSSES = ("sampled_softmax", "bpr", "in_batch")
+
+
+def tower(shared: bool, sampling: str, dense: int = 2, loss: Any = "sampled_softmax") -> Graph:
     return models.youtube_dnn(
-        ITEMS, 6, (9,), dense, negatives=NEGATIVES, sampling=sampling, shared=shared
+        ITEMS, 6, (9,), dense, negatives=NEGATIVES, sampling=sampling, shared=shared, loss=loss
     )
 
 
@@ -120,20 +134,25 @@ def batch_of(graph: Graph, size: int, random: np.random.Generator) -> Batch:
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("sampling", ["uniform", "log_uniform"])
 @pytest.mark.parametrize("size", [1, 17, 130])
-def test_loss_and_gradients_are_those_of_autograd(shared: bool, sampling: str, size: int) -> None:
-    graph = tower(shared, sampling)
+@pytest.mark.parametrize("kind", LOSSES)
+def test_loss_and_gradients_are_those_of_autograd(
+    shared: bool, sampling: str, size: int, kind: str
+) -> None:
+    graph = tower(shared, sampling, loss=kind)
     random = np.random.default_rng(size)
     theta = graph.init(1) + random.normal(0, 0.1, graph.dimension).astype(np.float32)
     rows = [random.normal(0, 0.4, (ITEMS, t.dim)).astype(np.float32) for t in graph.tables]
     batch = batch_of(graph, size, random)
-    assert isinstance(graph.output, SampledLogits)
-    negatives = drawn(3, 40, graph.output)
+    sampled = isinstance(graph.output, SampledLogits)
+    negatives = drawn(3, 40, graph.output) if isinstance(graph.output, SampledLogits) else None
     judged = [torch.tensor(a, dtype=torch.float64, requires_grad=True) for a in (theta, *rows)]
     loss = loss_of(graph, judged[0], judged[1:], batch, negatives)
     expected = torch.autograd.grad(loss, judged)
     offsets = np.full(size + 1, NEGATIVES, np.uint32)
     offsets[0] = 0
-    columns = [*(column.native for column in batch.columns), (negatives, offsets, None)]
+    columns: list[Any] = [column.native for column in batch.columns]
+    if sampled:
+        columns.append((negatives, offsets, None))
     for isa in _core.available_isas():
         own = graph.native_at(isa).gradient(theta, batch.x, batch.y, columns, rows)
         np.testing.assert_allclose(own[0], loss.item(), rtol=2e-5)
@@ -166,8 +185,11 @@ STEPS, BATCH, SEED = 50, 8, 5
 
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("rule", ["SGD", "Adagrad"])
-def test_50_steps_follow_pytorch_with_the_same_negatives(shared: bool, rule: str) -> None:
-    graph, data = tower(shared, "log_uniform"), data_of()
+@pytest.mark.parametrize("kind", LOSSES)
+def test_50_steps_follow_pytorch_with_the_same_negatives(
+    shared: bool, rule: str, kind: str
+) -> None:
+    graph, data = tower(shared, "log_uniform", loss=kind), data_of()
     settings = {} if rule == "SGD" else {"eps": 1e-4}
     ours = getattr(lsh, rule)(0.05, **settings)
 
@@ -180,11 +202,11 @@ def test_50_steps_follow_pytorch_with_the_same_negatives(shared: bool, rule: str
         rows = start[table.name].lookup(np.arange(ITEMS))
         judged.append(torch.tensor(rows, dtype=torch.float64, requires_grad=True))
     optimizer = getattr(torch.optim, rule)(judged, lr=0.05, **settings)
-    assert isinstance(graph.output, SampledLogits)
+    node = graph.output
     for k in range(STEPS):
         rows = _core.batch_rows(SEED, len(data), BATCH, k)
         batch = Batch(data.x[rows], data.y[rows], picked(data, rows))
-        negatives = drawn(SEED, k * BATCH, graph.output)
+        negatives = drawn(SEED, k * BATCH, node) if isinstance(node, SampledLogits) else None
         optimizer.zero_grad()
         loss_of(graph, judged[0], judged[1:], batch, negatives).backward()
         optimizer.step()
@@ -236,8 +258,9 @@ def chains() -> ClickDataset:
     return next_items(bags, length=1).train
 
 
-def test_training_finds_what_is_chosen_next() -> None:
-    graph = models.youtube_dnn(ITEMS, 16, (32,), negatives=NEGATIVES, sampling="uniform")
+@pytest.mark.parametrize("loss", LOSSES)
+def test_training_finds_what_is_chosen_next(loss: Any) -> None:
+    graph = models.youtube_dnn(ITEMS, 16, (32,), negatives=NEGATIVES, sampling="uniform", loss=loss)
     data = chains()
     result = lsh.train(
         graph,
@@ -264,8 +287,11 @@ def test_training_finds_what_is_chosen_next() -> None:
     assert 0 < result.accuracy[-1] <= 1
 
 
-def test_one_thread_gives_the_same_bits_under_every_discipline_and_goes_on(tmp_path: Path) -> None:
-    graph, data = tower(True, "uniform"), data_of()
+@pytest.mark.parametrize("loss", LOSSES)
+def test_one_thread_gives_the_same_bits_under_every_discipline_and_goes_on(
+    loss: str, tmp_path: Path
+) -> None:
+    graph, data = tower(True, "uniform", loss=loss), data_of()
 
     def trained(updates: int, **settings: Any) -> lsh.TrainResult:
         return lsh.train(
@@ -288,7 +314,9 @@ def test_one_thread_gives_the_same_bits_under_every_discipline_and_goes_on(tmp_p
         np.testing.assert_array_equal(other.tables["items"].lookup(np.arange(ITEMS)), rows)
     found = lsh.load(tmp_path / "run").model
     assert isinstance(found, Graph)
-    assert found.output.choice() == graph.output.choice()
+    assert (found.loss, type(found.output)) == (loss, type(graph.output))
+    if isinstance(found.output, SampledLogits):
+        assert found.output.correction == (loss != "bpr")
     played = lsh.simulate(
         graph,
         data,
@@ -322,10 +350,18 @@ def test_what_does_not_fit_is_refused() -> None:
     user = Embedding(TableSpec("a", 4, 9)) >> Dense(3) >> ReLU()
     with pytest.raises(ValueError, match="its input must have the width of a row of table b, 4"):
         Graph(SampledLogits(user, TableSpec("b", 4, 9)), loss="sampled_softmax")
-    with pytest.raises(ValueError, match="table b must have rows, below which ids are drawn"):
+    with pytest.raises(ValueError, match="table b must have rows, which its ids are below"):
         SampledLogits(user, TableSpec("b", 3))
+    with pytest.raises(ValueError, match="its input must have the width of a row of table b, 4"):
+        Graph(InBatchSoftmax(user, TableSpec("b", 4, 9)), loss="in_batch")
+    with pytest.raises(ValueError, match="frequencies must be one of log_uniform, uniform"):
+        InBatchSoftmax(user, TableSpec("b", 3, 9), "zipf")
     with pytest.raises(ValueError, match="sampling must be one of log_uniform, uniform"):
         SampledLogits(user, TableSpec("b", 3, 9), sampling="zipf")
+    with pytest.raises(TypeError, match="correction must be True or False"):
+        SampledLogits(user, TableSpec("b", 3, 9), correction="yes")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="loss must be one of sampled_softmax, bpr, in_batch, got"):
+        tower(True, "uniform", loss="hinge")
     with pytest.raises(ValueError, match="negatives must be"):
         SampledLogits(user, TableSpec("b", 3, 9), 0)
     with pytest.raises(TypeError, match="input 0 must be a node"):
@@ -345,7 +381,7 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ValueError, match=f"a batch must have {NEGATIVES} negatives"):
         graph.native.gradient(theta, batch.x, batch.y, columns, rows)
     new = tables.of(graph.tables, rule=lsh.SGD(0.1))
-    with pytest.raises(TypeError, match="a graph whose output is SampledLogits"):
+    with pytest.raises(TypeError, match="a graph whose output is SampledLogits or InBatchSoftmax"):
         retrieval.evaluate(models.dlrm(9), theta, data, new)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="k must be"):
         retrieval.retrieve(graph, theta, data, new, k=ITEMS + 1)

@@ -3,6 +3,7 @@
 #include <span>
 
 #include "leashed/data/dataset_view.h"
+#include "leashed/data/drawing.h"
 
 namespace leashed {
 
@@ -26,6 +27,7 @@ struct BatchView {
   // its gradient writes to own_statistics unless that is null.
   const float* statistics = nullptr;
   float* own_statistics = nullptr;
+  Drawing drawing = {};  // what its gradient draws depends on
 };
 
 }  // namespace leashed

@@ -6,15 +6,10 @@
 #include <span>
 #include <vector>
 
+#include "leashed/data/drawing.h"
 #include "leashed/data/id_columns.h"
 
 namespace leashed {
-
-// What is drawn for a batch depends on it: the place of its first example in the stream of
-// examples.
-struct Drawing {
-  std::uint64_t seed = 0, place = 0;
-};
 
 // Memory of one thread; what it has grown to it keeps.
 class GatheredColumns {

@@ -24,8 +24,9 @@ void IndexedBatches::fill_span(std::uint64_t first, std::size_t count, Batch& ba
   targets.users = gather(data_.targets.users, batch.users);
   batch.view.rows = batch.rows.data();
   batch.view.size = count;
+  batch.view.drawing = {seed_, first};
   if (!data_.ids.empty())
-    batch.view.columns = batch.columns.gather(data_.ids, batch.indices, {seed_, first});
+    batch.view.columns = batch.columns.gather(data_.ids, batch.indices, batch.view.drawing);
 }
 
 }  // namespace leashed

@@ -13,8 +13,8 @@ namespace leashed {
 
 class KeptSpans final : public BatchSource {
  public:
-  KeptSpans(const StreamedData& data, std::size_t batch_size)
-      : batches_(data, batch_size), batch_size_(batch_size) {}
+  KeptSpans(const StreamedData& data, std::size_t batch_size, std::uint64_t seed)
+      : batches_(data, batch_size, seed), batch_size_(batch_size) {}
 
   void fill(std::uint64_t k, Batch& batch) const override {
     fill_span(k * batch_size_, batch_size_, batch);

@@ -11,8 +11,8 @@ namespace leashed {
 std::unique_ptr<const BatchSource> make_batches(const DatasetView& data, std::size_t batch_size,
                                                 std::uint64_t seed, const StreamedData* stream,
                                                 bool whole_passes, bool again) {
-  if (stream && again) return std::make_unique<KeptSpans>(*stream, batch_size);
-  if (stream) return std::make_unique<StreamBatches>(*stream, batch_size);
+  if (stream && again) return std::make_unique<KeptSpans>(*stream, batch_size, seed);
+  if (stream) return std::make_unique<StreamBatches>(*stream, batch_size, seed);
   if (data.sparse) return std::make_unique<RunBatches>(data, batch_size, seed);
   if (whole_passes) return std::make_unique<PassBatches>(data, batch_size, seed);
   return std::make_unique<IndexedBatches>(data, batch_size, seed);

@@ -22,6 +22,7 @@ void StreamBatches::show(std::uint64_t first, Batch& batch) const {
   const std::size_t rows = own.block.rows(), numbers = stream.layout().numbers;
   batch.view.targets = own.block.targets();
   batch.view.size = rows;
+  batch.view.drawing = {seed_, first};
   if (stream.layout().columns > 0) {
     const RowBlock::Bag& entries = own.block.bags.front();
     own.columns.assign(entries.ids.begin(), entries.ids.end());

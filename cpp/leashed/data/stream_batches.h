@@ -26,8 +26,8 @@ struct StreamedData {
 class StreamBatches final : public BatchSource {
  public:
   // Each batch is filled once; `data` must stay, and has been started.
-  StreamBatches(const StreamedData& data, std::size_t batch_size)
-      : data_(data), batch_size_(batch_size) {}
+  StreamBatches(const StreamedData& data, std::size_t batch_size, std::uint64_t seed)
+      : data_(data), batch_size_(batch_size), seed_(seed) {}
 
   void fill(std::uint64_t k, Batch& batch) const override {
     fill_span(k * batch_size_, batch_size_, batch);
@@ -43,6 +43,7 @@ class StreamBatches final : public BatchSource {
  private:
   const StreamedData& data_;
   const std::size_t batch_size_;
+  const std::uint64_t seed_;
 };
 
 }  // namespace leashed

@@ -67,7 +67,8 @@ struct MicroBatch {
   const float* theta;
   const BatchView& batch;
   std::size_t first, count;
-  RowsAhead& ahead;  // to fetch beside the work
+  RowsAhead& ahead;     // to fetch beside the work
+  bool trains = false;  // a gradient is computed, not a value
 };
 
 // One thread's, with the memory it needs between forward and backward.

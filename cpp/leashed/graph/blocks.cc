@@ -18,7 +18,9 @@
   X(batch_norm)          \
   X(data_norm)           \
   X(relu)                \
+  X(dropout)             \
   X(sampled_logits)      \
+  X(in_batch)            \
   X(zip)                 \
   X(attention_unit)      \
   X(attention_scores)    \

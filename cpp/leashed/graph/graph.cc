@@ -136,7 +136,7 @@ float Graph::gradient(const float* theta, const BatchView& batch, float* gradien
     if (cancel.load(std::memory_order_relaxed)) return false;
     RowsAhead ahead;
     if (plan_->features > 0) ahead = rows_after(batch, first + count, plan_->features);
-    const MicroBatch step = {theta, batch, first, count, ahead};
+    const MicroBatch step = {theta, batch, first, count, ahead, true};
     own.forward(step);
     if (batch.logits) own.head.logits(own.outputs, count, batch.logits + first);
     loss += own.head.loss(own.outputs, count, batch.targets.from(first), scale);

@@ -19,6 +19,7 @@ class GraphPlanner {
   void add(std::size_t index);
 
   // What follows is for nodes.
+  std::size_t index() const { return index_; }
   GraphPlan& plan() { return plan_; }
   // Throws Error, naming the node by its index.
   [[noreturn]] void fail(const std::string& why) const;

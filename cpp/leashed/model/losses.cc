@@ -7,6 +7,8 @@
 #define LEASHED_LOSSES(X) \
   X(softmax)              \
   X(sampled_softmax)      \
+  X(bpr)                  \
+  X(in_batch)             \
   X(log_loss)             \
   X(hinge)                \
   X(modified_huber)       \

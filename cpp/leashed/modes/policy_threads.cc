@@ -560,7 +560,7 @@ void PolicyThreads::find_leases(const Archive& archive) {
 void PolicyThreads::pass_over() {
   if (!stream_) return;
   Batch unused;
-  const StreamBatches rows(*options_.stream, options_.batch_size);
+  const StreamBatches rows(*options_.stream, options_.batch_size, options_.seed);
   for (auto [begin, end] : trained_) {
     while (begin < end && !run_.stop.stopped()) {
       const std::uint64_t count = std::min<std::uint64_t>(options_.batch_size, end - begin);

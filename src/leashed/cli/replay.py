@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 # What is trained is in the trace.
-_OF_TRACE = ("model", "seed", "factors", "l2", "table_mib", "admit_after", "evict")
+_OF_TRACE = ("model", "seed", "factors", "l2", "table_mib", "admit_after", "evict", "dropout")
 
 
 def add(commands: Commands) -> None:

@@ -25,6 +25,7 @@ from leashed.models.graphs import (
     AttentionPool,
     AttentionScores,
     AttentionUnit,
+    Choosing,
     Concat,
     Cross,
     Dot,
@@ -33,7 +34,6 @@ from leashed.models.graphs import (
     Input,
     Node,
     Product,
-    SampledLogits,
     Sum,
     TableSpec,
     Zip,
@@ -203,9 +203,9 @@ class GraphOperations:
         self._found: dict[Node, Value] = {}
 
     def output(self) -> str:
-        """The last node's, [n, outputs]; of ``SampledLogits`` the user's vectors instead."""
+        """The last node's, [n, outputs]; of one that judges choices the user's vectors instead."""
         last = self._graph.output
-        user = last.user if isinstance(last, SampledLogits) else last
+        user = last.user if isinstance(last, Choosing) else last
         for node in self._graph.nodes:
             if node is not last or node is user:
                 self._found[node] = self._value(node)
@@ -423,6 +423,8 @@ class GraphOperations:
     @_value.register
     def _(self, node: Applied) -> Value:
         net, layer, x = self._net, node.layer, self._flat(node.inputs[0])
+        if isinstance(layer, layers.Dropout):
+            return Value(x)
         if isinstance(layer, layers.ReLU):
             return Value(net.op("Relu", x))
         if isinstance(layer, layers.Dense):

@@ -26,7 +26,7 @@ from leashed.files._onnx_graph import GraphOperations, Net, Rows
 from leashed.files.model_file import BuiltIn
 from leashed.models._columns import kept
 from leashed.models.factorisation import FactorisationMachine
-from leashed.models.graphs import Graph, SampledLogits
+from leashed.models.graphs import Choosing, Graph
 from leashed.models.network import Model
 from leashed.models.tables import Table
 from leashed.models.tables import check as check_tables
@@ -70,7 +70,7 @@ def onnx(
       many of them are ids. Each counts once: weights of ids are none.
 
     Its one output is ``prediction`` [n, outputs], as ``predict`` gives it; of a model whose output is
-    ``SampledLogits`` it is ``user``, the users' vectors [n, dim], and ``tables`` writes the items.
+    ``SampledLogits`` or ``InBatchSoftmax`` it is ``user``, the users' vectors [n, dim], and ``tables`` writes the items.
 
     A table of a fixed size is read by number; of one that grows the ids that have rows now are in
     the model, and what has none reads the value that rows begin with, or 0 where that is drawn at
@@ -120,7 +120,7 @@ def onnx(
         raise ValueError(f"model {model.name} is field-aware, which cannot be exported")
     else:
         found = _onnx_graph.of_factors(net, model, parts)
-    sampled = isinstance(model, Graph) and isinstance(model.output, SampledLogits)
+    sampled = isinstance(model, Graph) and isinstance(model.output, Choosing)
     if model.loss in _onnx_graph.PREDICTIONS:
         found = _onnx_graph.PREDICTIONS[model.loss](net, found)
     _write(to, library, net, found, "user" if sampled else "prediction", model.name)
@@ -184,7 +184,7 @@ def _graph(
         assert running is not None
         by_name[block.name] = running[block.offset : block.offset + block.size]
     assert given is not None
-    used = {node.table for node in model.readers if not isinstance(node, SampledLogits)}
+    used = {node.table for node in model.readers if not isinstance(node, Choosing)}
     ids = sum(
         given[node.table.name].statistics()["rows"]
         for node in model.readers

@@ -18,6 +18,7 @@ from leashed.models.graphs import (
     Dot,
     Embedding,
     Graph,
+    InBatchSoftmax,
     Input,
     Node,
     Product,
@@ -26,11 +27,12 @@ from leashed.models.graphs import (
     TableSpec,
     Zip,
 )
-from leashed.models.layers import NORMS, Dense, ReLU
+from leashed.models.layers import OF_GRAPHS, Dense, ReLU
 
 __all__ = ["from_json", "to_json"]
 
-_LAYERS: dict[str, Any] = {kind.__name__: kind for kind in (Dense, ReLU, *NORMS)}
+_LAYERS: dict[str, Any] = {kind.__name__: kind for kind in (Dense, ReLU, *OF_GRAPHS)}
+_CHOOSING: dict[str, Any] = {kind.__name__: kind for kind in (SampledLogits, InBatchSoftmax)}
 _SIZED: tuple[Any, ...] = (AttentionUnit, GRU, AUGRU)
 _JOINED: dict[str, Any] = {
     kind.__name__: kind
@@ -69,13 +71,20 @@ def _fields(node: Node, table_of: dict[TableSpec, int]) -> dict[str, Any]:
         told = {"pooling": node.pooling, "length": node.length, "feature": node.feature}
         return {"kind": "Embedding", "table": table_of[node.table], **told}
     if isinstance(node, SampledLogits):
-        drawn = {"negatives": node.negatives, "sampling": node.sampling}
+        drawn = {
+            "negatives": node.negatives,
+            "sampling": node.sampling,
+            "correction": node.correction,
+        }
         return {
             "kind": "SampledLogits",
             "table": table_of[node.table],
             **drawn,
             "feature": node.feature,
         }
+    if isinstance(node, InBatchSoftmax):
+        told = {"frequencies": node.frequencies, "feature": node.feature}
+        return {"kind": "InBatchSoftmax", "table": table_of[node.table], **told}
     sizes = node.sizes() if isinstance(node, _SIZED) else {}
     return {"kind": type(node).__name__, **sizes}
 
@@ -110,9 +119,10 @@ def _node(kind: str, settings: dict[str, Any], inputs: list[Node], tables: list[
     if kind in _LAYERS:
         (node,) = inputs
         return Applied(_LAYERS[kind](**settings), node)
-    if kind == "SampledLogits":
+    if kind in _CHOOSING:
         (node,) = inputs
-        return SampledLogits(node, _at(tables, settings.pop("table")), **settings)
+        chosen: Node = _CHOOSING[kind](node, _at(tables, settings.pop("table")), **settings)
+        return chosen
     if inputs:
         raise ValueError(f"{kind} has inputs")
     if kind == "Embedding":

@@ -24,7 +24,7 @@ from leashed.models import _parameters
 from leashed.models._columns import arranged, check_columns, standardised
 from leashed.models._fits import check_fits, examples
 from leashed.models._reads import TableSpec, click_rows, distinct
-from leashed.models.layers import NORMS, BatchNorm, Dense, Layer, ReLU
+from leashed.models.layers import NORMS, OF_GRAPHS, BatchNorm, Dense, Layer, ReLU
 from leashed.models.tables import Table
 from leashed.models.tables import check as check_tables
 
@@ -42,6 +42,7 @@ __all__ = [
     "Embedding",
     "Evaluated",
     "Graph",
+    "InBatchSoftmax",
     "Input",
     "Node",
     "Product",
@@ -76,8 +77,8 @@ class Evaluated(NamedTuple):
 
 
 class Node:
-    """Base of the nodes below; ``node >> layer`` is a node too, for ``Dense``, ``ReLU``, ``BatchNorm``
-    and ``DataNorm``.
+    """Base of the nodes below; ``node >> layer`` is a node too, for ``Dense``, ``ReLU``,
+    ``BatchNorm``, ``DataNorm`` and ``Dropout``.
 
     A node is what it is, not what it is equal to: where two read the same one, it is computed once.
     """
@@ -162,14 +163,41 @@ class Embedding(Node):
             checks.size("feature", self.feature, 0)
 
 
+class Choosing(Node):
+    """Base of the nodes that judge what a user chose by u · row, and so can end a graph for
+    ``leashed.retrieval``; not one itself.
+    """
+
+    user: Node
+    table: TableSpec
+    feature: int | None
+
+    def _check(self) -> None:
+        kind = type(self).__name__
+        object.__setattr__(self, "inputs", _nodes(kind, (self.user,), 1))
+        if not isinstance(self.table, TableSpec):
+            raise TypeError(f"table must be a TableSpec, got {self.table!r}")
+        if self.table.rows is None:
+            raise ValueError(f"table {self.table.name} must have rows, which its ids are below")
+        if self.feature is not None:
+            checks.size("feature", self.feature, 0)
+
+
+def _law(name: str, value: object) -> None:
+    if value not in SAMPLINGS:
+        raise ValueError(f"{name} must be one of {', '.join(SAMPLINGS)}, got {value!r}")
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class SampledLogits(Node):
+class SampledLogits(Choosing):
     """The logits of ids that are drawn for each batch, u · row − log(how often the id is expected
     among them), and last that of the one that an example chose, u · row; [negatives + 1], for the
     loss ``"sampled_softmax"``. Where one that is drawn is the one chosen, its logit is as good as
     −∞. With that correction (importance sampling: Bengio and Senécal, 2008) the sum of e to the
     logits is on average that over all ids, so the loss approaches the softmax over all as
-    ``negatives`` grow; without it frequent ids would be pushed down.
+    ``negatives`` grow; without it frequent ids would be pushed down. The loss ``"bpr"``, the mean of
+    log(1 + e^(logit − that of the chosen)) over those that are drawn, compares pairs (Bayesian
+    personalised ranking: Rendle et al., 2009), and takes them without correction.
 
     Ids are drawn with repetition, from Philox(seed, batch), and are rows of the batch as others.
 
@@ -179,6 +207,7 @@ class SampledLogits(Node):
         negatives: ids that are drawn for a batch.
         sampling: ``"log_uniform"``: P(id) = log((id + 2) / (id + 1)) / log(rows + 1), for ids that
             are numbered by falling frequency; ``"uniform"``.
+        correction: whether logits of what is drawn are corrected.
         feature: which feature of the data that is ids tells what was chosen; it has one id a row. By
             default as of an ``Embedding``.
 
@@ -193,20 +222,47 @@ class SampledLogits(Node):
     negatives: int = 100
     sampling: str = "log_uniform"
     feature: int | None = None
+    correction: bool = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "inputs", _nodes("SampledLogits", (self.user,), 1))
-        if not isinstance(self.table, TableSpec):
-            raise TypeError(f"table must be a TableSpec, got {self.table!r}")
-        if self.table.rows is None:
-            raise ValueError(f"table {self.table.name} must have rows, below which ids are drawn")
+        self._check()
         checks.size("negatives", self.negatives)
-        if self.sampling not in SAMPLINGS:
-            raise ValueError(
-                f"sampling must be one of {', '.join(SAMPLINGS)}, got {self.sampling!r}"
-            )
-        if self.feature is not None:
-            checks.size("feature", self.feature, 0)
+        _law("sampling", self.sampling)
+        if not isinstance(self.correction, bool):
+            raise TypeError(f"correction must be True or False, got {self.correction!r}")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class InBatchSoftmax(Choosing):
+    """The logarithm of the probability of what an example chose among what all examples of its batch
+    chose, [1], for the loss ``"in_batch"``: a softmax over s_j = u · row_j − log q_j, where q is how
+    often an item is chosen (Yi et al., "Sampling-Bias-Corrected Neural Modeling for Large Corpus Item
+    Recommendations", 2019, eqs. 4 and 5). Without q items would be pushed down for being chosen
+    often. Where another example chose the same item, its s counts once. In evaluation a batch is 256
+    examples, the last one the rest.
+
+    Args:
+        user: u, of the width of a row.
+        table: of the ids; its ``rows`` tell what they are below.
+        frequencies: q of an id: ``"log_uniform"``: log((id + 2) / (id + 1)) / log(rows + 1), for ids
+            that are numbered by falling frequency; ``"uniform"``: all alike, which corrects nothing.
+            (The paper estimates them from the stream.)
+        feature: as of ``SampledLogits``.
+
+    Raises:
+        TypeError, ValueError: an argument is not such a value, or the table grows.
+    """
+
+    NATIVE: ClassVar[str] = "in_batch"
+
+    user: Node
+    table: TableSpec
+    frequencies: str = "log_uniform"
+    feature: int | None = None
+
+    def __post_init__(self) -> None:
+        self._check()
+        _law("frequencies", self.frequencies)
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
@@ -424,9 +480,10 @@ class Applied(Node):
     inputs: tuple[Node, ...]
 
     def __init__(self, layer: Layer, node: Node) -> None:
-        if not isinstance(layer, (Dense, ReLU, *NORMS)):
+        if not isinstance(layer, (Dense, ReLU, *OF_GRAPHS)):
             raise TypeError(
-                f"a layer of a graph must be Dense or ReLU, BatchNorm or DataNorm, got {layer!r}"
+                "a layer of a graph must be Dense, ReLU, BatchNorm, DataNorm or Dropout, got "
+                f"{layer!r}"
             )
         object.__setattr__(self, "layer", layer)
         object.__setattr__(self, "inputs", _nodes(type(layer).__name__, (node,), 1))
@@ -514,9 +571,9 @@ class Graph:
         return tuple(node for node in self.nodes if isinstance(node, Embedding))
 
     @cached_property
-    def readers(self) -> tuple[Embedding | SampledLogits, ...]:
+    def readers(self) -> tuple[Embedding | Choosing, ...]:
         """Those of its nodes that read tables."""
-        return tuple(node for node in self.nodes if isinstance(node, (Embedding, SampledLogits)))
+        return tuple(node for node in self.nodes if isinstance(node, (Embedding, Choosing)))
 
     @cached_property
     def tables(self) -> tuple[TableSpec, ...]:
@@ -555,6 +612,13 @@ class Graph:
                     "negatives": node.negatives,
                     "below": node.table.rows or 0,
                     "sampling": (node.sampling, {}),
+                    "corrects": node.correction,
+                }
+            if isinstance(node, InBatchSoftmax):
+                settings = {
+                    "table": table_of[node.table],
+                    "below": node.table.rows or 0,
+                    "frequencies": (node.frequencies, {}),
                 }
             nodes.append((name, settings, [index[i] for i in node.inputs]))
         tables = [(table.name, table.dim) for table in self.tables]
@@ -655,7 +719,7 @@ class Graph:
         found = click_rows(data, name, self.features, specs, self.id_features, lengths, drawn)
         for node, feature in zip(self.readers, self.id_features, strict=True):
             assert isinstance(data, ClickDataset)
-            if isinstance(node, SampledLogits) and data.has_bags(feature):
+            if isinstance(node, Choosing) and data.has_bags(feature):
                 raise ValueError(
                     f"{name}'s {data.names[feature]} must have one id a row, what was chosen; it has "
                     "bags"
@@ -790,8 +854,8 @@ class Graph:
             return None
         return checks.vector("statistics", given, self.statistics)
 
-    def init(self, seed: int = 0, scheme: str = "he") -> NDArray[np.float32]:
-        """Initial parameters, float32 [d], as ``Model.init`` has them."""
+    def init(self, seed: int = 0, scheme: str = "glorot") -> NDArray[np.float32]:
+        """Initial parameters, float32 [d], as ``Model.init`` has them by that scheme."""
         untrained = [
             f"{i}.bias"
             for i, node in enumerate(self.nodes)

@@ -15,6 +15,7 @@ __all__ = [
     "Conv2d",
     "DataNorm",
     "Dense",
+    "Dropout",
     "Layer",
     "MaxPool",
     "ReLU",
@@ -137,7 +138,29 @@ class DataNorm(Layer):
     NATIVE: ClassVar[str] = "data_norm"
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class Dropout(Layer):
+    """Inverted dropout (Srivastava et al., 2014), of graphs: in training each value is 0 with
+    probability ``rate``, and else divided by 1 − ``rate``; evaluation, prediction and export leave it
+    as it is. Which values is drawn by the training's seed, the example's place in the stream of
+    examples, and the node alone, so that a gradient that is computed again has the same.
+
+    Args:
+        rate: from 0 to below 1.
+    """
+
+    NATIVE: ClassVar[str] = "dropout"
+
+    rate: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rate", checks.real("rate", self.rate, 0.0, allow=True))
+        if self.rate >= 1:
+            raise ValueError(f"rate must be below 1, got {self.rate!r}; 0 drops nothing")
+
+
 NORMS: tuple[type[Layer], ...] = (BatchNorm, DataNorm)
+OF_GRAPHS: tuple[type[Layer], ...] = (*NORMS, Dropout)
 
 # Every layer that a list of layers may have; files know them by these names.
 LAYERS: tuple[type[Layer], ...] = (
@@ -150,10 +173,10 @@ LAYERS: tuple[type[Layer], ...] = (
 
 def native_layer(layer: object) -> Choice:
     """The native layer; TypeError where it is none."""
-    if isinstance(layer, NORMS):
+    if isinstance(layer, OF_GRAPHS):
         raise TypeError(
             f"layers must not have {layer!r}, which is a layer of graphs; write the model as one: "
-            "Graph(Input(20) >> Dense(64) >> BatchNorm() >> ReLU() >> Dense(10), loss='softmax')"
+            f"Graph(Input(20) >> Dense(64) >> {layer!r} >> ReLU() >> Dense(10), loss='softmax')"
         )
     if not isinstance(layer, LAYERS):
         *most, last = (kind.__name__ for kind in LAYERS)

@@ -42,8 +42,10 @@ __all__ = [
 ]
 __all__ += layers.__all__ + graphs.__all__ + recommenders.__all__
 
-# Of networks; the loss of what is sampled is one of graphs.
-LOSSES = tuple(name for name in _core.losses() if name != "sampled_softmax")
+# Of networks; the losses of what is sampled are those of graphs.
+LOSSES = tuple(
+    name for name in _core.losses() if name not in ("sampled_softmax", "bpr", "in_batch")
+)
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from leashed.models.graphs import (
     Dot,
     Embedding,
     Graph,
+    InBatchSoftmax,
     Input,
     Node,
     Product,
@@ -31,7 +32,7 @@ from leashed.models.graphs import (
     TableSpec,
     Zip,
 )
-from leashed.models.layers import BatchNorm, DataNorm, Dense, ReLU
+from leashed.models.layers import BatchNorm, DataNorm, Dense, Dropout, ReLU
 
 __all__ = ["dcn", "deepfm", "dien", "din", "dlrm", "ecommerce", "wide_deep", "youtube_dnn"]
 
@@ -40,6 +41,7 @@ Norm = BatchNorm | DataNorm
 
 
 _DENSE, _CATEGORIES = 13, 26  # Criteo's
+_RETRIEVAL = ("sampled_softmax", "bpr", "in_batch")
 
 
 class _Shape(NamedTuple):
@@ -130,12 +132,17 @@ def _embeddings(counts: Sequence[int | None], dim: int, prefix: str) -> list[Emb
     ]
 
 
-def _layers(node: Node, widths: Sequence[int], norm: Norm | None) -> Node:
+def _layers(node: Node, widths: Sequence[int], norm: Norm | None, dropout: float) -> Node:
+    rate = checks.real("dropout", dropout, 0.0, allow=True)
+    if rate >= 1:
+        raise ValueError(f"dropout must be below 1, got {dropout!r}; 0 drops nothing")
     for width in widths:
         node = node >> Dense(width)
         if norm is not None:
             node = node >> norm
         node = node >> ReLU()
+        if rate > 0:
+            node = node >> Dropout(rate)
     return node
 
 
@@ -149,6 +156,7 @@ def dlrm(
     categories: int | None = None,
     target: TargetWord = "click",
     norm: Norm | None = None,
+    dropout: float = 0.0,
     name: str = "dlrm",
 ) -> Graph:
     """DLRM (Naumov et al., "Deep Learning Recommendation Model for Personalization and
@@ -170,6 +178,8 @@ def dlrm(
             ``softmax`` over as many outputs. ``"classes"``: as many as the data have.
         norm: between each dense layer of the MLPs and its ReLU (extreme-scale-asgd, Algorithm 1).
             Default: nothing.
+        dropout: share of values behind each ReLU of the MLPs that are 0 in training, as ``Dropout``
+            has it; from 0 to below 1.
         name: what plots and reports call it.
 
     Raises:
@@ -183,13 +193,13 @@ def dlrm(
     shape = _shape(rows, dense, categories)
     vectors: list[Node] = [*_embeddings(shape.counts, dim, "c")]
     if shape.dense:
-        vectors = [_layers(Input(shape.dense), bottom, norm), *vectors]
+        vectors = [_layers(Input(shape.dense), bottom, norm, dropout), *vectors]
     # Without numbers, rows stand beside their products in place of what is made of these.
     beside = vectors[:1] if shape.dense else vectors
     joined = Concat(*beside, Dot(*vectors)) if len(vectors) > 1 else vectors[0]
     head = _Head.of(target)
-    output = _layers(joined, top, norm) >> Dense(head.outputs)
-    build = partial(dlrm, dim=dim, bottom=bottom, top=top, norm=norm, name=name)
+    output = _layers(joined, top, norm, dropout) >> Dense(head.outputs)
+    build = partial(dlrm, dim=dim, bottom=bottom, top=top, norm=norm, dropout=dropout, name=name)
     return _graph(output, head, name, build, rows, dense, categories, target)
 
 
@@ -202,6 +212,7 @@ def deepfm(
     categories: int | None = None,
     target: TargetWord = "click",
     norm: Norm | None = None,
+    dropout: float = 0.0,
     name: str = "deepfm",
 ) -> Graph:
     """DeepFM (Guo et al., 2017): the sum of a linear model, a factorisation machine of the
@@ -214,7 +225,7 @@ def deepfm(
         dim: floats of a row.
         dense: as for ``dlrm``.
         hidden: widths of the MLP, without the output's 1.
-        categories, target, norm: as for ``dlrm``.
+        categories, target, norm, dropout: as for ``dlrm``.
         name: what plots and reports call it.
 
     Raises:
@@ -225,11 +236,11 @@ def deepfm(
     embeddings = _embeddings(shape.counts, dim, "c")
     head = _Head.of(target)
     linear = _linear(x, shape.counts, head)
-    deep = _layers(Concat(*x, *embeddings), hidden, norm) >> Dense(head.outputs)
+    deep = _layers(Concat(*x, *embeddings), hidden, norm, dropout) >> Dense(head.outputs)
     crossed: list[Node] = [FM(*embeddings)] if len(embeddings) > 1 else []
     if head.outputs > 1:
         crossed = [node >> Dense(head.outputs) for node in crossed]
-    build = partial(deepfm, dim=dim, hidden=hidden, norm=norm, name=name)
+    build = partial(deepfm, dim=dim, hidden=hidden, norm=norm, dropout=dropout, name=name)
     output = Sum(linear, *crossed, deep)
     return _graph(output, head, name, build, rows, dense, categories, target)
 
@@ -249,6 +260,7 @@ def wide_deep(
     categories: int | None = None,
     target: TargetWord = "click",
     norm: Norm | None = None,
+    dropout: float = 0.0,
     name: str = "wide_deep",
 ) -> Graph:
     """Wide & Deep (Cheng et al., 2016): the sum of a linear model and an MLP. Each category has two
@@ -260,8 +272,8 @@ def wide_deep(
     head = _Head.of(target)
     wide = _linear(x, shape.counts, head)
     joined = Concat(*x, *_embeddings(shape.counts, dim, "c"))
-    deep = _layers(joined, hidden, norm) >> Dense(head.outputs)
-    build = partial(wide_deep, dim=dim, hidden=hidden, norm=norm, name=name)
+    deep = _layers(joined, hidden, norm, dropout) >> Dense(head.outputs)
+    build = partial(wide_deep, dim=dim, hidden=hidden, norm=norm, dropout=dropout, name=name)
     return _graph(Sum(wide, deep), head, name, build, rows, dense, categories, target)
 
 
@@ -276,6 +288,7 @@ def dcn(
     categories: int | None = None,
     target: TargetWord = "click",
     norm: Norm | None = None,
+    dropout: float = 0.0,
     name: str = "dcn",
 ) -> Graph:
     """Deep & Cross Network (Wang et al., 2017): cross layers and an MLP, both of the dense features
@@ -290,7 +303,7 @@ def dcn(
         weights: of a cross layer: a ``"vector"`` w, x₀ (x·w) + b + x, or as in DCN-V2 (Wang et al.,
             2021, eq. 1) a ``"matrix"`` W, x₀ ⊙ (W x + b) + x, with as many parameters as it has
             entries.
-        categories, target, norm: as for ``dlrm``.
+        categories, target, norm, dropout: as for ``dlrm``.
         name: what plots and reports call it.
 
     Raises:
@@ -307,8 +320,17 @@ def dcn(
     for _ in range(checks.size("cross", cross)):
         x = Cross(x0, x) if weights == "vector" else Sum(Product(x0, x >> Dense(width)), x)
     head = _Head.of(target)
-    output = Concat(x, _layers(x0, hidden, norm)) >> Dense(head.outputs)
-    build = partial(dcn, dim=dim, cross=cross, hidden=hidden, weights=weights, norm=norm, name=name)
+    output = Concat(x, _layers(x0, hidden, norm, dropout)) >> Dense(head.outputs)
+    build = partial(
+        dcn,
+        dim=dim,
+        cross=cross,
+        hidden=hidden,
+        weights=weights,
+        norm=norm,
+        dropout=dropout,
+        name=name,
+    )
     return _graph(output, head, name, build, rows, dense, categories, target)
 
 
@@ -323,13 +345,15 @@ def youtube_dnn(
     negatives: int = 100,
     sampling: str = "log_uniform",
     shared: bool = False,
+    loss: Literal["sampled_softmax", "bpr", "in_batch"] = "sampled_softmax",
     norm: Norm | None = None,
+    dropout: float = 0.0,
     name: str = "youtube_dnn",
 ) -> Graph:
     """YouTubeDNN, its candidate generation (Covington et al., "Deep Neural Networks for YouTube
     Recommendations", 2016; trained in gba, section 5): the mean of the rows of what a user chose
     before, and dense features if there are any, through an MLP, whose last ReLU gives the user's
-    vector u; what was chosen next by a softmax over u · row of all items, trained on sampled ones.
+    vector u; what was chosen next by u · row of all items, trained on sampled ones.
     ``datasets.next_items`` makes its data; ``retrieval`` finds the k best of all items, and
     evaluates over them all.
 
@@ -342,22 +366,33 @@ def youtube_dnn(
         history: which feature of the data that is ids has what was chosen before.
         chosen: which has what was chosen.
         negatives, sampling: as for ``SampledLogits``.
-        norm: as for ``dlrm``.
-        shared: whether the table of the history, ``items``, is that of the softmax too, instead of
+        shared: whether the table of the history, ``items``, is that of what is chosen too, instead of
             one of its own, ``choices``.
+        loss: ``"sampled_softmax"``; or ``"bpr"``, Bayesian personalised ranking (Rendle et al.,
+            2009): that what was chosen is above each of what is drawn; or ``"in_batch"``, a softmax
+            over what the batch's examples chose (``InBatchSoftmax``), for which ``sampling`` says how
+            often items are chosen, and nothing is drawn.
+        norm, dropout: as for ``dlrm``; nothing of the user's vector is dropped.
         name: what plots and reports call it.
 
     Raises:
-        TypeError, ValueError: a size is not a whole number from 1, or ``sampling`` no such word.
+        TypeError, ValueError: a size is not a whole number from 1, or ``sampling`` or ``loss`` no
+            such word.
     """
+    if loss not in _RETRIEVAL:
+        raise ValueError(f"loss must be one of {', '.join(_RETRIEVAL)}, got {loss!r}")
     table = TableSpec("items", dim, items)
     seen: Node = Embedding(table, "mean", feature=history)
     if dense:
         seen = Concat(Input(dense), seen)
     choices = table if shared else TableSpec("choices", dim, items)
-    user = _layers(seen, (*hidden, dim), norm)
-    output = SampledLogits(user, choices, negatives, sampling, feature=chosen)
-    return Graph(output, loss="sampled_softmax", name=name)
+    user = _layers(_layers(seen, hidden, norm, dropout), (dim,), norm, 0.0)
+    output: Node
+    if loss == "in_batch":
+        output = InBatchSoftmax(user, choices, sampling, feature=chosen)
+    else:
+        output = SampledLogits(user, choices, negatives, sampling, chosen, correction=loss != "bpr")
+    return Graph(output, loss=loss, name=name)
 
 
 class _Shown(NamedTuple):
@@ -395,6 +430,7 @@ def din(
     softmax: bool = False,
     target: TargetWord = "click",
     norm: Norm | None = None,
+    dropout: float = 0.0,
     name: str = "din",
 ) -> Graph:
     """Deep Interest Network (Zhou et al., 2018): an MLP of the user, the item that is shown, and the
@@ -415,7 +451,7 @@ def din(
         longest: items of a history that are read, its first ones.
         softmax: whether the scores of a history are normalised; the paper's are not.
         target: as for ``dlrm``, classes as a number.
-        norm: as for ``dlrm``.
+        norm, dropout: as for ``dlrm``.
         name: what plots and reports call it.
 
     Raises:
@@ -426,7 +462,9 @@ def din(
     interest = AttentionPool(scores, read.history)
     joined = Concat(Input(dense), read.user, read.item, interest)
     head = _Head.of(_told(target))
-    return Graph(_layers(joined, hidden, norm) >> Dense(head.outputs), loss=head.loss, name=name)
+    return Graph(
+        _layers(joined, hidden, norm, dropout) >> Dense(head.outputs), loss=head.loss, name=name
+    )
 
 
 def _told(target: TargetWord) -> TargetWord:
@@ -448,6 +486,7 @@ def dien(
     longest: int = 20,
     target: TargetWord = "click",
     norm: Norm | None = None,
+    dropout: float = 0.0,
     name: str = "dien",
 ) -> Graph:
     """Deep Interest Evolution Network (Zhou et al., 2019): interests along the user's history by a
@@ -457,7 +496,7 @@ def dien(
     node.
 
     Args:
-        users, items, categories, dim, dense, hidden, longest, target, norm, name: as for ``din``,
+        users, items, categories, dim, dense, hidden, longest, target, norm, dropout, name: as for ``din``,
             with its features.
         units: floats of a state. Default: 2 ``dim``, as the paper has it.
 
@@ -470,7 +509,9 @@ def dien(
     scores = AttentionScores(read.item >> Dense(units, bias=False), states)
     joined = Concat(Input(dense), read.user, read.item, AUGRU(states, scores, units))
     head = _Head.of(_told(target))
-    return Graph(_layers(joined, hidden, norm) >> Dense(head.outputs), loss=head.loss, name=name)
+    return Graph(
+        _layers(joined, hidden, norm, dropout) >> Dense(head.outputs), loss=head.loss, name=name
+    )
 
 
 def ecommerce(
@@ -485,6 +526,7 @@ def ecommerce(
     longest: int = 20,
     target: TargetWord = "click",
     norm: Norm | None = None,
+    dropout: float = 0.0,
     name: str = "ecommerce",
 ) -> Graph:
     """The e-commerce model of extreme-scale-asgd ("Experiments"), Wide & Deep "in which attention
@@ -503,5 +545,5 @@ def ecommerce(
     ]
     scores = AttentionUnit(read.item, read.history, attention, softmax=True)
     joined = Concat(x, read.user, read.item, AttentionPool(scores, read.history))
-    deep = _layers(joined, hidden, norm) >> Dense(head.outputs)
+    deep = _layers(joined, hidden, norm, dropout) >> Dense(head.outputs)
     return Graph(Sum(x >> Dense(head.outputs), *wide, deep), loss=head.loss, name=name)

@@ -570,7 +570,7 @@ def simulate(
     staleness: Policy | str | None = None,
     batch_size: int | None = None,
     seed: int = 0,
-    init: str | ArrayLike | Init = "he",
+    init: str | ArrayLike | Init | None = None,
     validation: Any = None,
     observe: Observe | Callable[[Progress], object] | None = None,
     detection: float | None = None,

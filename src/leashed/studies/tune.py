@@ -118,7 +118,7 @@ def tune(
     threads: int | None = None,
     batch_sizes: Sequence[int] = BATCH_SIZES,
     seed: int = 0,
-    init: str = "he",
+    init: str | None = None,
     discipline: Discipline | str | None = None,
     mode: Mode | str | None = None,
     rule: Callable[[float], Rule] | str | None = None,

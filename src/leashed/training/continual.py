@@ -124,7 +124,7 @@ def continual(
     threads: int | None = None,
     batch_size: int | None = None,
     seed: int = 0,
-    init: str | Init = "he",
+    init: str | Init | None = None,
     observe: Observe | Callable[[str, Progress], object] | None = None,
     checkpoint: Checkpoint | None = None,
     finished: Callable[[Day], object] | None = None,
@@ -203,14 +203,15 @@ def continual(
     names = ("init", "mode", "observe", "checkpoint")
     asked = options(init, mode, observe, checkpoint or Checkpoint(), None, old, names)
     init, kept = asked.init, asked.checkpoint
-    if not isinstance(init.parameters, str):
+    if init.parameters is not None and not isinstance(init.parameters, str):
         raise TypeError("init must be by name, since each day begins where the one before ended")
     if kept is None or kept.path is not None:
         raise ValueError("checkpoint.path must be left out: it is in the run's folder")
     if asked.observe.record is not None:
         raise ValueError("observe.record is of one training, not of days; leave it out")
     model, days = _shaped(model, days, Path(folder))
-    metrics, progress, initial = asked.observe.metrics, asked.observe.progress, init.parameters
+    metrics, progress = asked.observe.metrics, asked.observe.progress
+    initial = init.parameters or defaults.init(model)
     run = _Run(
         model,
         Path(folder),

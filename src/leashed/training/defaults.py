@@ -1,4 +1,5 @@
-"""The rule, the batches and the end of a training that is told none; and how much it may be told.
+"""The rule, the batches, the beginning and the end of a training that is told none; and how much it
+may be told.
 
 Models of clicks have their own. Most of their ids come seldom: by SGD's one step for all, a row that
 comes ten times has hardly moved when one that comes a thousand times has moved enough; Adagrad's
@@ -20,6 +21,7 @@ __all__ = [
     "MAX_THREADS",
     "batch_size",
     "end",
+    "init",
     "is_of_clicks",
     "rule",
 ]
@@ -42,6 +44,13 @@ def is_of_clicks(model: object) -> bool:
 def rule(*, of_clicks: bool) -> SGD | Adagrad:
     """Of models of clicks, and of others."""
     return Adagrad(0.02) if of_clicks else SGD(0.05)
+
+
+def init(model: object) -> str:
+    """By what the parameters begin: of graphs √(2/(fan-in + fan-out)), as DLRM's authors have it. By
+    √(2/fan-in) a few numbers through a wide layer would be as loud as all of the rows.
+    """
+    return "glorot" if isinstance(model, Graph) else "he"
 
 
 def end(model: object, until: Until | None) -> Until | None:

@@ -96,7 +96,12 @@ class Job(ProblemWords):
         f"{defaults.LEAST_UPDATES:,} updates",
         group=HOW,
     )
-    init: str = option("he", "initialisation", choices=INITIALISATIONS, group=HOW)
+    init: str | None = option(
+        None,
+        "initialisation (default: he; glorot of models of clicks)",
+        choices=INITIALISATIONS,
+        group=HOW,
+    )
     evaluate_every: float | None = option(
         None,
         "between evaluations of the loss (default: so that they take a tenth of a thread)",

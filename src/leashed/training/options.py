@@ -112,6 +112,7 @@ class Init:
 
     Args:
         parameters: ``"he"``, ``"glorot"``, ``"normal"`` (see ``Model.init``) or parameters, float32 [d].
+            Default: ``"glorot"`` of graphs, ``"he"`` of other models.
         tables: those that the model reads, by name, trained where they are: each row by its table's
             rule and staleness policy, also where the gradient of the parameters is dropped or excluded.
             Where one refuses ids for want of room, a RuntimeWarning says so, once and as soon as it is
@@ -121,7 +122,7 @@ class Init:
             Default: they begin with the first batch.
     """
 
-    parameters: str | ArrayLike = "he"
+    parameters: str | ArrayLike | None = None
     tables: Mapping[str, Table] | None = None
     statistics: Running | None = None
 

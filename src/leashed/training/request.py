@@ -315,6 +315,8 @@ def asked(
     seed = checks.whole("seed", seed, 0, MAX_SEED)
     if isinstance(model, Graph) or (isinstance(model, External) and model.ids):
         check_dense_part(model)
+    if init.parameters is None:
+        init = replace(init, parameters=defaults.init(model))
     named = isinstance(init.parameters, str)
     if resume is None:
         _check_init(init, model)
@@ -382,7 +384,7 @@ def of(
     *,
     threads: int | str | None = None,
     validation: Any = None,
-    init: str | ArrayLike | Init = "he",
+    init: str | ArrayLike | Init | None = None,
     mode: Mode | str | None = None,
     observe: Observe | Callable[..., object] | None = None,
     checkpoint: str | os.PathLike[str] | resuming.Kept | Checkpoint | None = None,

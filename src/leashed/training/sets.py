@@ -127,7 +127,7 @@ class Streamed:
         _ = model.native
         if isinstance(model, Graph) and len(model.readers) > len(model.embeddings):
             raise ValueError(
-                f"data must be in memory for model {model.name}, which draws ids for each batch; "
+                f"data must be in memory for model {model.name}, whose loss compares items; "
                 "stream.read() reads it"
             )
         specs = [node.table for node in model.embeddings] if isinstance(model, Graph) else []

@@ -48,7 +48,7 @@ def train(
     columns: Any = None,
     validation: Any = None,
     seed: int = 0,
-    init: str | ArrayLike | Init = "he",
+    init: str | ArrayLike | Init | None = None,
     until: Until | None = None,
     rule: Rule | str | None = None,
     batch_size: int | None = None,
@@ -85,7 +85,7 @@ def train(
         validation: a set like ``data`` that is evaluated beside it.
         seed: of the initial parameters and of the batches, from 0.
         init: ``"he"``, ``"glorot"``, ``"normal"``, or parameters, float32 [d]; of a model that reads
-            tables ``lsh.Init(parameters, tables=...)``.
+            tables ``lsh.Init(parameters, tables=...)``. Default: ``"glorot"`` of graphs, else ``"he"``.
 
     How, and until when:
         until: ``lsh.until(...)``. Default of models of clicks: one epoch; others are to be told.

@@ -2,7 +2,8 @@
 // expected among them), and last that of what an example chose, u · row, for the loss
 // sampled_softmax (Covington et al., "Deep Neural Networks for YouTube Recommendations", 2016).
 // Where one that was drawn is the one chosen, its logit is as good as −∞. So the sum of e to the
-// logits is on average the one over all ids (importance sampling: Bengio and Senécal, 2008).
+// logits is on average the one over all ids (importance sampling: Bengio and Senécal, 2008). Losses
+// that compare pairs, such as bpr, take them without that correction.
 //
 // Rows are copied once a batch, for both ways and to lie side by side: then nearly all of the work
 // is three products of matrices.
@@ -29,6 +30,7 @@ struct Sampled {
   std::size_t table, chosen, drawn;  // the features that are ids
   std::size_t dim;
   Negatives negatives;
+  bool corrects;
 };
 
 class SampledLogitsBlock final : public Block {
@@ -139,7 +141,8 @@ class SampledLogitsBlock final : public Block {
       throw Error("the feature that tells what was chosen must have one id a row, no weight");
     }
     for (std::size_t j = 0; j < count_; ++j) {
-      less_[j] = static_cast<float>(-what_.negatives.log_expected(drawn.ids[j]));
+      less_[j] =
+          what_.corrects ? static_cast<float>(-what_.negatives.log_expected(drawn.ids[j])) : 0;
     }
     embedding_.pool_racy(drawn_rows(batch), batch.tables[what_.table].values, negatives_.data(),
                          ld_);
@@ -178,6 +181,7 @@ void plan_sampled_logits_node(const Node& node, GraphPlanner& graph) {
   what.negatives.count = graph.size("negatives", 1);
   what.negatives.below = graph.size("below", 1);
   what.negatives.sampling = find_choice(kSamplings, "sampling", node.kind.part("sampling").name);
+  what.corrects = node.kind.value("corrects", 1) != 0;
   what.chosen = plan.features_of_tables.size();
   what.drawn = what.chosen + 1;
   plan.features_of_tables.insert(plan.features_of_tables.end(), {what.table, what.table});

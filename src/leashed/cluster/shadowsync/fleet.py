@@ -22,6 +22,7 @@ from leashed.base.closing import Closing
 from leashed.cluster.native import native
 from leashed.cluster.shadowsync.servers import Servers, pair
 from leashed.sync import Position, Synced, Synchroniser
+from leashed.training import defaults
 from leashed.training.result import TrainResult
 from leashed.training.train import train
 
@@ -237,7 +238,7 @@ def train_together(
         )
         for index in range(trainers)
     ]
-    init = settings.pop("init", "he")
+    init = settings.pop("init", None) or defaults.init(model)
     if isinstance(init, str):
         init = model.init(seed, init)
     _lease(seats)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from leashed import datasets, models
 from leashed.base.options import option
@@ -42,10 +42,10 @@ _COLUMNS: dict[str, Callable[..., Graph]] = {
     "dcn": models.dcn,
     "wide_deep": models.wide_deep,
 }
-MODELS: dict[str, Callable[[int | None], Graph]] = {
+MODELS: dict[str, Callable[..., Graph]] = {
     **_COLUMNS,
     **{
-        name: lambda rows, make=make: make(rows, rows, rows)  # type: ignore[misc]
+        name: lambda rows, make=make, **more: make(rows, rows, rows, **more)
         for name, make in _HISTORIES.items()
     },
 }
@@ -87,6 +87,12 @@ class ClickWords(FileWords):
     )
     evict: str | None = option(
         None, "rows that make room (default: none do)", group=GROUP, choices=("age", "norm")
+    )
+    dropout: float | None = option(
+        None,
+        "share of values behind each ReLU that are 0 in training (default: 0)",
+        group=GROUP,
+        metavar="RATE",
     )
 
 
@@ -154,6 +160,7 @@ def build(name: str, words: ClickWords, known: Schema | None = None) -> Graph:
     fixed tables; the tables of others grow. ``known`` as of ``stream_of``.
     """
     generated = words.data in (None, WORD) and words.days is None
+    settings: dict[str, Any] = {} if words.dropout is None else {"dropout": words.dropout}
     growing = (words.table_mib, words.table_share, words.admit_after, words.evict)
     if generated and any(option is not None for option in growing):
         raise ValueError(
@@ -170,10 +177,10 @@ def build(name: str, words: ClickWords, known: Schema | None = None) -> Graph:
         for option in ("schema", "label", "target"):
             if getattr(words, option) is not None:
                 raise ValueError(f"--{option} goes with --data FILE, or --days")
-        return MODELS[name](_CARDINALITY)
+        return MODELS[name](_CARDINALITY, **settings)
     files = [*expanded(words.days).values()] if words.days else words.data
     assert files is not None
-    model = _COLUMNS[name](target=target_of(words))
+    model = _COLUMNS[name](target=target_of(words), **settings)
     if words.schema is None and words.label is None and known is None and not is_parquet(files):
         return model  # Criteo's
     return model.shaped(stream_of(files, words, known))
@@ -192,6 +199,7 @@ def refuse(words: ClickWords, *, files: bool = False) -> None:
         "table_weight_decay",
         "admit_after",
         "evict",
+        "dropout",
         "schema",
         "label",
         "target",
