@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import io
 import pickle
 import re
@@ -505,6 +506,15 @@ def test_copies_have_a_table_of_their_own_and_go_on_to_the_same_bits(
             model.embedding.step()
     assert torch.equal(values(one.embedding), values(other[0].embedding))
     assert torch.equal(values(one.embedding), values(other[1]))
+
+
+def test_copies_have_all_of_a_tables_settings() -> None:
+    table = lsh.Table(dim=2, rows=3, weight_decay=0.25, versions=False, name="prices", seed=4)
+    settings = table.__reduce__()[1][0]
+    assert set(settings) == set(inspect.signature(lsh.Table).parameters)
+    other = copy.deepcopy(table)
+    assert other.description == table.description
+    assert {name: getattr(other, name) for name in settings} == settings
 
 
 def test_a_shallow_copy_is_over_the_same_table() -> None:
