@@ -77,6 +77,14 @@ py::dict update_rows(Table& table, const RowIdArray& ids, const FloatArray& grad
   return to_dict(result);
 }
 
+// [rows, dim], the memory itself.
+py::array_t<float> in_place(const std::shared_ptr<Table>& table) {
+  const auto [first, stride] = table->in_place();
+  const std::vector<std::size_t> strides{stride * sizeof(float), sizeof(float)};
+  return {std::vector<std::size_t>{table->settings().rows, table->dim()}, strides, first,
+          py::cast(table)};
+}
+
 py::dict statistics(Table& table) {
   using namespace pybind11::literals;
   const TableStatistics s = [&] {
@@ -131,6 +139,7 @@ void bind_table(py::module_& m) {
       .def("ids", &ids_in, "Of a table that grows: those that have a row, in no order.")
       .def("update", &update_rows, py::arg("ids").noconvert(), py::arg("gradients").noconvert(),
            py::arg("versions").noconvert() = py::none(), "What became of each distinct id.")
+      .def("in_place", &in_place, "Of a fixed table: its rows [rows, dim], where they lie.")
       .def("statistics", &statistics)
       .def("refusals", &refusals, "(asked, refused)")
       .def_static("bytes_per_row", &bytes_of_row, py::kw_only(), py::arg("dim"), py::arg("rule"),

@@ -956,6 +956,83 @@ def test_steps_are_scikit_learns(loss: str, rate: dict[str, Any], sparse: bool) 
     np.testing.assert_allclose(ours.coef_, own.coef_, rtol=2e-4)
 
 
+@SPARSE
+@pytest.mark.parametrize("average", [True, 1, 40, 1000])
+@pytest.mark.parametrize("penalty", [None, "l2"])
+@pytest.mark.parametrize("loss", ["log_loss", "squared_error"])
+def test_means_of_iterates_are_scikit_learns(
+    loss: str, penalty: str | None, average: Any, sparse: bool
+) -> None:
+    kind = "SGDRegressor" if loss == "squared_error" else "SGDClassifier"
+    x, y = alike(kind == "SGDClassifier")
+    options: dict[str, Any] = {
+        "loss": loss,
+        "learning_rate": "constant",
+        "eta0": 0.05,
+        "penalty": penalty,
+        "alpha": 0.01,
+        "average": average,
+        "fit_intercept": False,
+        "tol": None,
+        "random_state": 0,
+    }
+    own = getattr(linear_model, kind)(max_iter=3, **options).fit(rows(x, sparse), y)
+    ours = globals()[kind](max_iter=3, batch_size=1, **options).fit(rows(x, sparse), y)
+    np.testing.assert_allclose(ours.coef_, own.coef_, rtol=2e-4)
+    np.testing.assert_array_equal(
+        ours.coef_.ravel(), ours.parameters_[: len(ours.coef_.ravel())].astype(float)
+    )
+    warm = globals()[kind](max_iter=1, batch_size=1, warm_start=True, **options)
+    for _ in range(3):
+        warm.fit(rows(x, sparse), y)
+    np.testing.assert_array_equal(warm.coef_, ours.coef_)
+    plain = globals()[kind](max_iter=3, batch_size=1, **{**options, "average": False})
+    # (On dense rows: on sparse ones decay of columns comes late.)
+    same = np.allclose(plain.fit(x, y).coef_, ours.coef_, rtol=1e-4)
+    assert same == (average == 1000)
+
+
+def test_means_are_scored_with_early_stopping_and_of_sgd_alone() -> None:
+    x, y = blobs()
+    model = SGDClassifier(
+        "log_loss", average=True, early_stopping=True, max_iter=9, tol=None, random_state=0
+    ).fit(x, y)
+    assert model.best_validation_score_ > 0.9
+    with pytest.raises(ValueError, match=r"average is of SGD\(lr\) alone"):
+        SGDClassifier(average=True, rule=lsh.Adam(0.1)).fit(x, y)
+    with pytest.raises(ValueError, match="average must be False with penalty='l1'"):
+        SGDClassifier(average=True, penalty="l1").fit(x, y)
+    with pytest.raises(ValueError, match="average must be at least 0"):
+        SGDClassifier(average=-1).fit(x, y)
+
+
+def test_layers_with_nothing_between_are_one_linear_layer() -> None:
+    x, y = blobs()
+    model = MLPClassifier((5,), activation="identity", max_iter=5, tol=None, random_state=0)
+    model.fit(x, y)
+    outputs = (x @ model.coefs_[0] + model.intercepts_[0]) @ model.coefs_[1] + model.intercepts_[1]
+    shares = np.exp(outputs - outputs.max(axis=1, keepdims=True))
+    np.testing.assert_allclose(
+        model.predict_proba(x), shares / shares.sum(axis=1, keepdims=True), atol=1e-5
+    )
+    model.set_params(activation="relu", warm_start=True)
+    with pytest.raises(ValueError, match="activation='relu' are not those of the last fit"):
+        model.fit(x, y)
+    with pytest.raises(ValueError, match="activation must be 'relu' or 'identity', got 'tanh'"):
+        MLPRegressor(activation="tanh").fit(x, x[:, 0])
+
+
+def test_perceptrons_weigh_classes() -> None:
+    x, y = blobs()
+    weights = {"a": 5.0, "b": 1.0, "c": 0.5}
+    options: dict[str, Any] = {"max_iter": 3, "tol": None, "random_state": 0}
+    by_class = MLPClassifier((4,), class_weight=weights, **options).fit(x, y)
+    by_row = MLPClassifier((4,), **options).fit(x, y, np.array([weights[label] for label in y]))
+    np.testing.assert_array_equal(by_class.parameters_, by_row.parameters_)
+    with pytest.raises(ValueError, match="class_weight has the label 'z'"):
+        MLPClassifier(class_weight={"z": 1.0}).fit(x, y)
+
+
 def test_steps_of_batches_go_by_the_examples_so_far() -> None:
     x, y = alike(False)
     options: dict[str, Any] = {"learning_rate": "invscaling", "eta0": 0.1, "penalty": None}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import io
 import pickle
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -264,6 +266,37 @@ def test_settings_of_a_group_are_its_own(rule: Any, kind: str, settings: dict[st
         step(ours, optimizer, seed)
         step(theirs, reference, seed)
         assert_equal(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    ("rule", "kind", "settings"),
+    [
+        (lsh.Adam(0.02), "Adam", {"betas": (0.5, 0.9), "eps": 1e-4, "amsgrad": True}),
+        (lsh.AdamW(0.02), "AdamW", {"betas": [0.5, 0.9], "weight_decay": 0.1}),
+        (lsh.Adam(1.0), "Adam", {"lr": 0.02}),
+    ],
+    ids=["Adam", "AdamW", "lr"],
+)
+def test_settings_are_said_by_pytorchs_names(
+    rule: Any, kind: str, settings: dict[str, Any]
+) -> None:
+    ours, theirs = network(), network()
+    optimizer = lsh.torch.Optimizer(ours.parameters(), rule, **settings)
+    reference = getattr(torch.optim, kind)(theirs.parameters(), **{"lr": 0.02, **settings})
+    for seed in range(20):
+        step(ours, optimizer, seed)
+        step(theirs, reference, seed)
+        assert_equal(ours, theirs)
+
+
+def test_settings_that_no_rule_has_are_told_with_those_that_it_has() -> None:
+    for settings, error, message in (
+        ({"beta": (0.9, 0.9)}, TypeError, "Adam has no beta; .* betas"),
+        ({"betas": 0.9}, TypeError, "betas must be a pair of numbers, got 0.9"),
+        ({"betas": (0.9, 1.0)}, ValueError, "beta2 must be less than 1"),
+    ):
+        with pytest.raises(error, match=message):
+            lsh.torch.Optimizer(network().parameters(), lsh.Adam(0.1), **settings)
 
 
 def test_settings_that_the_rule_has_not_are_refused() -> None:
@@ -548,8 +581,225 @@ def test_fit_takes_map_style_datasets() -> None:
     assert result.updates >= 20
 
 
+class ByName(torch.nn.Module):  # type: ignore[misc]
+    """Takes two inputs, by place or by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = network()
+
+    def forward(self, left: Any, right: Any) -> Any:
+        return self.inner(torch.cat([left, right], dim=1))
+
+
+CROSS = torch.nn.functional.cross_entropy
+
+
+def inputs_of(kind: str, x: Any, y: Any) -> Any:
+    left, right = x[..., :3], x[..., 3:]
+    return {
+        "tuple": (left, right, y),
+        "named": ({"left": left, "right": right}, y),
+        "dict": {"left": left, "label": y, "right": right},
+    }[kind]
+
+
+class Examples(torch.utils.data.Dataset):  # type: ignore[misc]
+    def __init__(self, kind: str, x: Any, y: Any) -> None:
+        self.kind, self.x, self.y = kind, x, y
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, row: int) -> Any:
+        return inputs_of(self.kind, self.x[row], self.y[row])
+
+
+@pytest.mark.parametrize("kind", ["tuple", "named", "dict"])
+@pytest.mark.parametrize("way", ["memory", "dataset", "loader"])
+def test_inputs_are_told_apart_by_place_or_by_name(way: str, kind: str) -> None:
+    x, y = problem(96)
+    data = inputs_of(kind, x, y) if way == "memory" else Examples(kind, x, y)
+    options: dict[str, Any] = {"target": "label"} if kind == "dict" else {}
+    ours, theirs = ByName(), ByName()
+    theirs.load_state_dict(ours.state_dict())
+    settings: dict[str, Any] = {"rule": lsh.SGD(0.1), "threads": 1, "until": lsh.until(epochs=2)}
+    if way == "loader":
+        loader = torch.utils.data.DataLoader(data, batch_size=16)
+        result = lsh.torch.fit(ours, CROSS, loader, **settings, **options)
+        rows = [list(range(k % 6 * 16, k % 6 * 16 + 16)) for k in range(12)]
+    else:
+        result = lsh.torch.fit(ours, CROSS, data, batch_size=16, **settings, **options)
+        rows = [lsh._core.batch_rows(0, 96, 16, k) for k in range(12)]
+    assert (result.updates, result.examples) == (12, 192)
+    optimizer = torch.optim.SGD(theirs.parameters(), 0.1)
+    for some in rows:
+        optimizer.zero_grad()
+        CROSS(theirs(x[some][:, :3], x[some][:, 3:]), y[some]).backward()
+        optimizer.step()
+    assert_equal(ours, theirs, 1e-6)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_fit_takes_a_data_loader(threads: int) -> None:
+    x, y = problem(250)
+    loader = torch.utils.data.DataLoader(
+        torch.utils.data.TensorDataset(x, y), batch_size=32, shuffle=True
+    )
+    module = network()
+    result = lsh.torch.fit(
+        module, CROSS, loader, rule=lsh.Adam(0.01), threads=threads, until=lsh.until(epochs=15)
+    )
+    assert result.losses.shape == (120,)
+    assert result.examples == 250 * 15
+    assert result.losses[-8:].mean() < 0.7 * result.losses[:8].mean()
+    some = lsh.torch.fit(module, CROSS, loader, threads=threads, until=lsh.until(updates=3))
+    assert len(some.losses) == 3
+
+
+class Stream(torch.utils.data.IterableDataset):  # type: ignore[misc]
+    def __init__(self, rows: int) -> None:
+        self.x, self.y = problem(rows) if rows else ([], [])
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(zip(self.x, self.y, strict=True))
+
+
+def test_fit_takes_loaders_without_a_length() -> None:
+    loader = torch.utils.data.DataLoader(Stream(50), batch_size=20)
+    for options in ({}, {"validation": problem(30)}):
+        result = lsh.torch.fit(
+            network(), CROSS, loader, threads=1, until=lsh.until(epochs=3), **options
+        )
+        assert (len(result.losses), result.examples) == (9, 150)
+    with pytest.raises(ValueError, match=r"has no length, of which 1\.5 epochs"):
+        lsh.torch.fit(network(), CROSS, loader, until=lsh.until(epochs=1.5))
+    empty = torch.utils.data.DataLoader(Stream(0), batch_size=20)
+    with pytest.raises(ValueError, match="the DataLoader gives no batches"):
+        lsh.torch.fit(network(), CROSS, empty, threads=1, until=lsh.until(epochs=1))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_validation_is_the_mean_loss_after_each_pass(threads: int) -> None:
+    x, y = problem(300)
+    module = torch.nn.Sequential(network(), torch.nn.Dropout(0.5))
+    module[1].eval()
+    told: list[Any] = []
+    result = lsh.torch.fit(
+        module,
+        CROSS,
+        (x[:200], y[:200]),
+        validation=(x[200:], y[200:]),
+        progress=told.append,
+        rule=lsh.Adam(0.01),
+        threads=threads,
+        batch_size=48,
+        until=lsh.until(epochs=4),
+    )
+    assert [one.epoch for one in told] == [1, 2, 3, 4]
+    assert module[0].training
+    assert not module[1].training
+    module.eval()
+    with torch.no_grad():
+        last = CROSS(module(x[200:]), y[200:])
+    np.testing.assert_allclose(result.validation_losses[-1], last, rtol=1e-5)
+    np.testing.assert_allclose([one.validation_loss for one in told], result.validation_losses)
+    np.testing.assert_allclose(told[0].loss, result.losses[:5].mean(), rtol=1e-5)
+    assert told[-1].updates == result.updates == len(result.losses) == 17
+    loader = torch.utils.data.DataLoader(
+        torch.utils.data.TensorDataset(x[200:], y[200:]), batch_size=7
+    )
+    again = lsh.torch.fit(
+        module, CROSS, (x, y), validation=loader, rule=lsh.SGD(0.0), until=lsh.until(epochs=1)
+    )
+    np.testing.assert_allclose(again.validation_losses, [last], rtol=1e-5)
+
+
+def test_passes_between_change_nothing_and_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    x, y = problem(100)
+    ends = []
+    for options in ({}, {"progress": True}, {"validation": (x, y)}):
+        module = network()
+        lsh.torch.fit(
+            module,
+            CROSS,
+            (x, y),
+            rule=lsh.Adam(0.01),
+            threads=1,
+            batch_size=16,
+            until=lsh.until(epochs=2.5),
+            **options,
+        )
+        ends.append(torch.cat([p.flatten() for p in module.parameters()]))
+    assert torch.equal(ends[0], ends[1])
+    assert torch.equal(ends[0], ends[2])
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(":")[0] for line in lines] == ["epoch 1", "epoch 2", "epoch 3"]
+
+
+@pytest.mark.parametrize("rule", [lsh.SGD(0.1), lsh.Adam(0.01)], ids=str)
+def test_a_checkpoint_goes_on_to_the_same_bits(rule: Any, tmp_path: Path) -> None:
+    x, y = problem(100)
+
+    def trained(epochs: int, seed: int = 0, **options: Any) -> tuple[Any, Any]:
+        module = torch.nn.Sequential(network(seed), torch.nn.BatchNorm1d(3))
+        result = lsh.torch.fit(
+            module,
+            CROSS,
+            (x, y),
+            rule=rule,
+            threads=1,
+            batch_size=16,
+            validation=(x, y),
+            until=lsh.until(epochs=epochs),
+            **options,
+        )
+        return module, result
+
+    file = tmp_path / "checkpoint"
+    whole, all_of_it = trained(5)
+    trained(2, checkpoint=file)
+    rest, result = trained(5, seed=1, resume=file, checkpoint=file)
+    for name, value in whole.state_dict().items():
+        assert torch.equal(rest.state_dict()[name], value), name
+    assert result.updates == all_of_it.updates
+    np.testing.assert_array_equal(result.validation_losses, all_of_it.validation_losses)
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
+    _, nothing = trained(5, resume=file)
+    assert len(nothing.losses) == 0
+    for options, message in (
+        ({"resume": tmp_path / "none"}, "resume: there is no file"),
+        ({"resume": file, "batch_size": 8}, "with batch_size=16, and this one has 8"),
+        ({"resume": file, "rule": lsh.Momentum(0.1)}, "is of a run with rule="),
+        ({"resume": file, "seed": 3}, "with seed=0, and this one has 3"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            lsh.torch.fit(
+                torch.nn.Sequential(network(), torch.nn.BatchNorm1d(3)),
+                CROSS,
+                (x, y),
+                **{"rule": rule, "batch_size": 16, "until": lsh.until(epochs=5), **options},
+            )
+    with pytest.raises(ValueError, match="is of another module"):
+        lsh.torch.fit(
+            network(),
+            CROSS,
+            (x, y),
+            rule=rule,
+            batch_size=16,
+            resume=file,
+            until=lsh.until(epochs=5),
+        )
+    file.write_bytes(file.read_bytes()[:100])
+    with pytest.raises(ValueError, match=r"resume: .* cannot be read"):
+        trained(5, resume=file)
+
+
 class Boom(Exception):
     pass
+
+
+LOADER = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*problem()), batch_size=16)
 
 
 def test_what_fails_stops_fit_and_surfaces() -> None:
@@ -600,6 +850,16 @@ def test_a_gradient_that_is_not_finite_leaves_the_parameters_as_they_were() -> N
         ({"until": 3}, TypeError, "until must be"),
         ({"rule": "adma"}, ValueError, "rule 'adma' is unknown; choose one of sgd"),
         ({"seed": -1}, ValueError, "seed must be at least 0"),
+        (
+            {"dataset": LOADER, "batch_size": 8},
+            ValueError,
+            "batch_size is settled by the DataLoader",
+        ),
+        ({"dataset": LOADER, "seed": 8}, ValueError, "seed is settled by the DataLoader"),
+        ({"dataset": {"x": torch.ones(64, 7)}}, ValueError, "target= names the one that loss_fn"),
+        ({"target": "y"}, ValueError, "target='y' is of batches that are dicts; leave it out"),
+        ({"progress": 3}, TypeError, "progress must be True, False or callable"),
+        ({"validation": 3}, TypeError, "validation: dataset must be a pair"),
         ({"module": torch.nn.ReLU()}, ValueError, r"module.parameters\(\) holds no parameters"),
     ],
 )

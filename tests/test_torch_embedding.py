@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import io
 import pickle
 import re
@@ -472,6 +473,130 @@ def test_a_state_of_another_table_changes_nothing() -> None:
     torch.testing.assert_close(values(module), before, rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("way", ["deepcopy", "pickle", "torch.save"])
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("grows", [False, True])
+def test_copies_have_a_table_of_their_own_and_go_on_to_the_same_bits(
+    way: str, name: str, grows: bool
+) -> None:
+    def copied(model: Any) -> Any:
+        if way == "deepcopy":
+            return copy.deepcopy(model)
+        if way == "pickle":
+            return pickle.loads(pickle.dumps(model))
+        file = io.BytesIO()
+        torch.save(model, file)
+        file.seek(0)
+        return torch.load(file, weights_only=False)
+
+    size = {"num_embeddings": None, "max_bytes": 2**20} if grows else {}
+    one = Model(embedding(RULES[name][0], **size))
+    ours = torch.nn.ModuleList([one, one.embedding.twin()])
+    for seed in range(3):
+        backward(one, seed)
+        lsh.torch.RowOptimizer(ours).step()
+    backward(one, 3)  # which waits, and is not copied
+    other = copied(ours)
+    assert other[0].embedding.table is other[1].table is not one.embedding.table
+    assert other[0].embedding.step() is None
+    one.zero_grad(), ours[0].embedding.zero_grad()
+    for seed in range(4, 8):
+        for model in (one, other[0]):
+            backward(model, seed)
+            model.embedding.step()
+    assert torch.equal(values(one.embedding), values(other[0].embedding))
+    assert torch.equal(values(one.embedding), values(other[1]))
+
+
+def test_copies_have_all_of_a_tables_settings() -> None:
+    table = lsh.Table(dim=2, rows=3, weight_decay=0.25, versions=False, name="prices", seed=4)
+    settings = table.__reduce__()[1][0]
+    assert set(settings) == set(inspect.signature(lsh.Table).parameters)
+    other = copy.deepcopy(table)
+    assert other.description == table.description
+    assert {name: getattr(other, name) for name in settings} == settings
+
+
+def test_a_shallow_copy_is_over_the_same_table() -> None:
+    module = embedding()
+    module(IDS).sum().backward()
+    other = copy.copy(module)
+    assert other.table is module.table
+    assert other.step() is None
+    assert module.step() is not None
+
+
+def test_weight_is_the_rows_where_they_lie() -> None:
+    module = embedding(lsh.Adam(0.01))
+    assert (module.num_embeddings, module.embedding_dim) == (ROWS, DIM)
+    assert module.weight.shape == (ROWS, DIM)
+    assert torch.equal(module.weight, values(module))
+    torch.nn.init.constant_(module.weight, 2.0)
+    module.weight[3] = torch.arange(DIM)
+    assert torch.equal(
+        module(torch.tensor([3, 4])),
+        torch.stack([torch.arange(DIM), torch.full((DIM,), 2)]).float(),
+    )
+    weight = module.weight
+    module(IDS).sum().backward()
+    module.step()
+    assert torch.equal(weight, values(module))
+    assert (weight[1] < 2).all()
+    assert (weight[4] == 2).all()
+    del module
+    assert weight.sum() != 0  # the memory is there as long as somebody looks at it
+    grown = embedding(num_embeddings=None, max_bytes=2**20)
+    assert grown.num_embeddings is None
+    assert not hasattr(grown, "weight")
+    with pytest.raises(AttributeError, match="a table that grows has no weight"):
+        grown.weight  # noqa: B018
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        grown.nothing  # noqa: B018
+
+
+@pytest.mark.parametrize("freeze", [True, False])
+@pytest.mark.parametrize("kind", ["Embedding", "EmbeddingBag"])
+def test_rows_begin_with_what_was_trained_elsewhere(kind: str, freeze: bool) -> None:
+    rows = torch.randn(ROWS, DIM, dtype=torch.float64).float()
+    options: dict[str, Any] = {} if kind == "Embedding" else {"mode": "sum"}
+    theirs = getattr(torch.nn, kind).from_pretrained(rows.clone(), freeze=freeze, **options)
+    ours = getattr(lsh.torch, kind).from_pretrained(
+        rows, freeze=freeze, rule=lsh.Adagrad(0.1), **options
+    )
+    dense = torch.nn.Linear(DIM, 1)
+    optimizer = torch.optim.Adagrad(theirs.parameters(), 0.1) if not freeze else None
+    for seed in range(5):
+        ids = batch(seed)[0]
+        for module in (ours, theirs):
+            dense(module(ids)).pow(2).sum().backward()
+        if optimizer is not None:
+            optimizer.step()
+            optimizer.zero_grad()
+        assert (ours.step() is None) == freeze
+        assert_equal(ours, theirs)
+    assert torch.equal(values(ours), rows) == freeze
+    assert ours.twin().frozen == freeze
+    if freeze:
+        ours.frozen = False
+        ours(ids).sum().backward()
+        assert ours.step() is not None
+
+
+def test_rows_that_none_can_begin_with_are_refused() -> None:
+    make = lsh.torch.Embedding.from_pretrained
+    for given, options, error, message in (
+        (np.ones((3, 2)), {}, TypeError, "embeddings must be a torch.Tensor"),
+        (torch.ones(3), {}, ValueError, r"must be \[num_embeddings, embedding_dim\]"),
+        (torch.full((3, 2), torch.nan), {}, ValueError, "not all finite"),
+        (torch.ones(3, 2), {"init": tables.zeros()}, ValueError, "init is none of a table"),
+        (torch.ones(3, 2), {"table": TABLE}, ValueError, "table is none of a table"),
+        (torch.ones(3, 2), {"freeze": 1}, TypeError, "freeze must be True or False"),
+        (torch.ones(3, 2), {"max_norm": 1.0}, TypeError, "max_norm is PyTorch's alone"),
+    ):
+        with pytest.raises(error, match=message):
+            make(given, **options)
+
+
 def test_gradients_that_wait_are_added_up_by_id() -> None:
     dim, batches, size = 2**10, 100, 32
     module = embedding(embedding_dim=dim, init=tables.zeros())
@@ -664,9 +789,6 @@ BAD: dict[str, tuple[Callable[[Any], object], type[Exception], str]] = {
     "double": (lambda m: m.double(), TypeError, "cannot become torch.float64"),
     "half": (lambda m: m.half(), TypeError, "use torch.autocast"),
     "processes": (lambda m: m.share_memory(), ValueError, SHARED),
-    "deepcopy": (copy.deepcopy, TypeError, "neither copied nor pickled.*state_dict"),
-    "copy": (copy.copy, TypeError, "neither copied nor pickled"),
-    "pickle": (pickle.dumps, TypeError, "neither copied nor pickled"),
     "optimizer": (
         lambda m: copy.deepcopy(lsh.torch.RowOptimizer(m)),
         TypeError,

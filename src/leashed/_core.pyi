@@ -339,6 +339,10 @@ class ServedTable:
         """
         Of a table that grows: those that have a row, in no order.
         """
+    def in_place(self) -> numpy.typing.NDArray[numpy.float32]:
+        """
+        Of a fixed table: its rows [rows, dim], where they lie.
+        """
     def lookup(self, ids: numpy.typing.NDArray[numpy.int64]) -> tuple:
         """
         (values [n, dim], versions [n])

@@ -344,6 +344,11 @@ void Table::lookup(const std::uint64_t* ids, std::size_t n, float* values, std::
   }
 }
 
+Table::InPlace Table::in_place() {
+  if (grows()) throw Error("table '" + settings_.name + "' grows: its rows lie where they do");
+  return {growth_.rows_->values(0), growth_.rows_->bytes_per_row() / sizeof(float)};
+}
+
 RowPublication Table::update(const std::uint64_t* ids, std::size_t n, const float* gradients,
                              const std::uint32_t* versions, const Watch& watch) {
   check(ids, n);

@@ -97,6 +97,12 @@ class Table {
   // nothing, where an id is no row or a gradient is not finite.
   RowPublication update(const std::uint64_t* ids, std::size_t n, const float* gradients,
                         const std::uint32_t* versions, const Watch& watch = {});
+  // Of a fixed table: where θ of the first row lies, for good, and floats from one row to the next.
+  struct InPlace {
+    float* first;
+    std::size_t stride;
+  };
+  InPlace in_place();
   // Steps made so far: by update(), and by models that were trained on the table.
   std::uint64_t steps() const { return steps_.load(std::memory_order_relaxed); }
   // At least so many have been made.

@@ -25,6 +25,7 @@
 #include "leashed/update/adagrad_printed.h"
 #include "leashed/update/adam.h"
 #include "leashed/update/amsgrad.h"
+#include "leashed/update/averaged_sgd.h"
 #include "leashed/update/centered_rmsprop.h"
 #include "leashed/update/ftrl.h"
 #include "leashed/update/momentum.h"
@@ -47,6 +48,7 @@ struct RuleList {
   }
 };
 using Rules = RuleList<Sgd,              //
+                       AveragedSgd,      //
                        Momentum,         //
                        Nesterov,         //
                        Adagrad,          //

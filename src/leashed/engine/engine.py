@@ -97,6 +97,8 @@ class Engine(_core.Engine):
             ``workers``, ``readers`` and ``check_finite`` may differ between trainers.
         batches: how many ``batches()`` gives in all, to all trainers together. Default: no end.
         batch_size: examples of each, for what is counted.
+        begun: the rule's state vectors, each float32 [d], and t, of an engine that this one goes on
+            from: its ``state`` and ``t``. Default: none has been.
 
     Raises:
         TypeError, ValueError: an argument is wrong; the message names it. Or the cluster's run has
@@ -126,6 +128,7 @@ class Engine(_core.Engine):
         cluster: Cluster | None = None,
         batches: int | None = None,
         batch_size: int = 1,
+        begun: tuple[Sequence[NDArray[np.float32]], int] = ((), 0),
     ) -> None:
         start = checks.vector("theta", theta)
         self.discipline = check_discipline(discipline)
@@ -169,8 +172,8 @@ class Engine(_core.Engine):
                 readers,
                 ends,
                 check_finite,
-                [],
-                0,
+                list(begun[0]),
+                begun[1],
                 None if self._session is None else self._session.native,
             )
             parts.callback(super().close)

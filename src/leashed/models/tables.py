@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, overload
 
 import numpy as np
@@ -583,7 +585,39 @@ class Table:
         return f"Table({self.name!r}, {size}, dim={self.dim}, rule={self.rule!r})"
 
     def __reduce__(self) -> Any:
-        raise TypeError("a table cannot be pickled; save() and load() it")
+        """What ``save`` writes, in memory as a whole: of a copy, or a pickle."""
+        settings = {
+            "dim": self.dim,
+            "rows": self.rows,
+            "init": self.init,
+            "rule": self.rule,
+            "staleness": self.staleness,
+            "admit_after": self.admit_after,
+            "evict": self.evict,
+            "max_bytes": self.max_bytes,
+            "seed": self.seed,
+            "number": self.number,
+            "name": self.name,
+            "weight_decay": self.weight_decay,
+            "versions": self.versions,
+        }
+        return _restored, (settings, self.to_bytes())
+
+    def to_bytes(self) -> bytes:
+        """What ``save`` writes."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "table"
+            self.save(path)
+            return path.read_bytes()
+
+
+def _restored(settings: dict[str, Any], saved: bytes) -> Table:
+    table = Table(**settings)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "table"
+        path.write_bytes(saved)
+        table.load(path)
+    return table
 
 
 class Described(Protocol):

@@ -37,8 +37,8 @@ sizes of two columns' numbers but zeros differ by 1,000 or more, and names the c
 **Where one fails.** A ``fit`` or ``partial_fit`` that raises an error, or is interrupted, leaves the
 estimator as it was before.
 
-What scikit-learn's own have and these have not: averaged parameters, the losses not named below; with ``MLPClassifier`` and
-``MLPRegressor`` activations other than ReLU, the solver L-BFGS, several outputs and labels per
+What scikit-learn's own have and these have not: the losses not named below; with ``MLPClassifier`` and
+``MLPRegressor`` ``"tanh"`` and ``"logistic"``, the solver L-BFGS, several outputs and labels per
 example.
 
 The only room of the package that imports scikit-learn (extra ``sklearn``); nothing else imports it.

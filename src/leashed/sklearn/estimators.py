@@ -121,6 +121,7 @@ class _Estimator(_Settings, BaseEstimator):
     loss: str
     parameters_: NDArray[np.float32]
     loss_curve_: list[float]
+    _iterate: NDArray[np.float32] | None
     validation_scores_: list[float] | None
 
     # Epochs without improvement beyond n_iter_no_change, and whether early stopping goes back to the
@@ -177,7 +178,11 @@ class _Estimator(_Settings, BaseEstimator):
 
     def _reached(self, model: Model) -> NDArray[np.float32]:  # noqa: ARG002
         """The parameters of the last fit, to go on from."""
-        return self.parameters_
+        return self.parameters_ if self._iterate is None else self._iterate
+
+    def _averages(self) -> bool:
+        """Whether what is fitted is the mean of the iterates, the first of the rule's states."""
+        return False
 
     def _warm(self) -> bool:
         """Whether a fit goes on from the last one."""
@@ -365,20 +370,27 @@ class _Estimator(_Settings, BaseEstimator):
                 self._tell(done, losses, scores)
                 continue
             assert scores is not None
-            self._store(model, theta)
+            shown = self._shown(run)
+            self._store(model, shown)
             scores.append(self._score(held))
             patience.see(scores[-1])
             if scores[-1] > best_score:
-                best, best_score = theta, scores[-1]
+                best, best_score = shown, scores[-1]
             self._tell(done, losses, scores)
         self._keep(run, rule, done)
-        self._store(model, best if held and self.KEEPS_BEST else theta)
+        self._iterate = theta if self._averages() else None
+        self._store(model, best if held and self.KEEPS_BEST else self._shown(run))
         self.n_iter_ = done
         self.loss_curve_ = curve
         self.best_loss_ = None if held else min(curve)
         self.validation_scores_ = scores
         self.best_validation_score_ = max(scores) if scores else None
         self.loss_ = square * mean_loss(model, data, self.parameters_, threads)
+
+    def _shown(self, run: Kept) -> NDArray[np.float32]:
+        """What is fitted, of what a run has reached."""
+        assert run.reached is not None
+        return run.reached.vectors[1 if self._averages() else 0]
 
     def _tell(self, done: int, losses: Sequence[float], scores: Sequence[float] | None) -> None:
         """A line for each of the last epochs, where it is asked for."""
@@ -475,6 +487,25 @@ class _Truncated(Rule):
         return {**self.rule.config(), "l1": self.l1}
 
 
+@dataclass(frozen=True)
+class _Averaged(Rule):
+    """SGD with the mean of its iterates from the update after ``begin`` on."""
+
+    rule: SGD
+    begin: int
+
+    @property
+    def state_names(self) -> tuple[str, ...]:
+        return (*self.rule.state_names, "mean")
+
+    def choice(self) -> Choice:
+        _, settings = self.rule.choice()
+        return "averaged_sgd", {**settings, "begin": float(self.begin)}
+
+    def config(self) -> dict[str, Any]:
+        return {**self.rule.config(), "begin": self.begin}
+
+
 def _kind(rule: Rule) -> str:
     """What tells rules apart whose states mean something else."""
     return f"{rule.config()['name']} with {rule.state_vectors} states"
@@ -540,6 +571,7 @@ class _Linear(_Estimator):
     learning_rate: str | None = None
     eta0: float | None = None
     power_t: float = 0.5
+    average: bool | int = False
 
     LOSSES: ClassVar[tuple[str, ...]] = ()
 
@@ -548,7 +580,27 @@ class _Linear(_Estimator):
         tags.input_tags.sparse = True
         return tags
 
+    def _averages(self) -> bool:
+        if isinstance(self.average, (bool, np.bool_)):
+            return bool(self.average)
+        return checks.whole("average", self.average, 0) > 0
+
     def _rules(self, data: Dataset | SparseDataset, examples: float) -> Iterator[Rule]:
+        rules = self._steps(data, examples)
+        if not self._averages():
+            return rules
+        if self.rule is not None:
+            raise ValueError("average is of SGD(lr) alone; leave it out, or rule")
+        if self._l1_share() > 0:
+            raise ValueError(
+                f"average must be False with penalty={self.penalty!r}: a mean of weights of which "
+                "some are 0 has none"
+            )
+        begin = math.ceil((int(self.average) - 1) / examples)
+        return (_Averaged(rule, begin) for rule in rules if isinstance(rule, SGD))
+
+    def _steps(self, data: Dataset | SparseDataset, examples: float) -> Iterator[Rule]:
+        """The rules, with whatever parameters are taken."""
         if self.learning_rate is None:
             if self.eta0 is not None:
                 raise ValueError(
@@ -816,6 +868,10 @@ class SGDClassifier(_Classifier, _Linear):
         eta0: for it, above 0; default 0.01. It is for the mean gradient of a batch: of scikit-learn's
             own with ``batch_size=1``.
         power_t: see ``learning_rate``.
+        average: True: what is fitted is the mean of the parameters after each update; a number: of
+            those from the update on with which so many examples have been seen. Fits go on from the
+            parameters themselves. Not with an l1 part of the penalty. On sparse features updates then
+            pass over all parameters.
         max_iter: the most epochs.
         tol: what counts as an improvement of the loss, with more than two classes for each of them
             that its loss is summed over, or of the score with ``early_stopping``; None: training
@@ -987,9 +1043,10 @@ def _mean_square(data: Dataset | SparseDataset) -> float:
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class _Perceptron(_Estimator):
-    """Dense layers with ReLU between them."""
+    """Dense layers, with ReLU between them or nothing."""
 
     hidden_layer_sizes: tuple[int, ...] = field(default=(100,), kw_only=False)
+    activation: str = "relu"
     lr: float | Schedule | None = None
     learning_rate_init: float | None = None
     max_iter: int = 200
@@ -1027,15 +1084,22 @@ class _Perceptron(_Estimator):
     def _reached(self, model: Model) -> NDArray[np.float32]:
         if model.layers != self._network_.layers:
             raise ValueError(
-                f"hidden_layer_sizes={self.hidden_layer_sizes!r} are not those of the last fit; go "
-                "on with the same layers, or fit with warm_start=False"
+                f"hidden_layer_sizes={self.hidden_layer_sizes!r} with activation={self.activation!r} "
+                "are not those of the last fit; go on with the same layers, or fit with "
+                "warm_start=False"
             )
         return super()._reached(model)
 
     def _network(self, features: int, rows: int, outputs: int, loss: str) -> Model:
+        if self.activation not in ("relu", "identity"):
+            raise ValueError(
+                f"activation must be 'relu' or 'identity', got {self.activation!r}; 'tanh' and "
+                "'logistic' are not there"
+            )
+        between = [models.ReLU()] if self.activation == "relu" else []
         layers: list[models.Layer] = []
         for width in np.atleast_1d(np.asarray(self.hidden_layer_sizes, dtype=object)):
-            layers += [models.Dense(checks.whole("hidden_layer_sizes", width)), models.ReLU()]
+            layers += [models.Dense(checks.whole("hidden_layer_sizes", width)), *between]
         return Model(
             (features, 1, 1), (*layers, models.Dense(outputs)), "mlp", loss, l2=self._alpha() / rows
         )
@@ -1053,10 +1117,11 @@ class _Perceptron(_Estimator):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class MLPClassifier(_Perceptron, _Classifier):
-    """A multilayer perceptron with ReLU and softmax.
+    """A multilayer perceptron with softmax.
 
     Args:
         hidden_layer_sizes: widths of the hidden layers.
+        activation: between them: ``"relu"`` or ``"identity"``, none.
         alpha: α of the penalty α/(2n) |w|² over n examples, as scikit-learn has it.
         lr: the step size of ``Adam``, or a schedule; default 0.001.
         learning_rate_init: scikit-learn's name of ``lr``. One of them alone is given.
@@ -1074,6 +1139,7 @@ class MLPClassifier(_Perceptron, _Classifier):
         random_state: of the initial parameters and of the order of the examples.
         warm_start: see ``SGDClassifier``; the layers must be the same as well.
         verbose: see ``SGDClassifier``.
+        class_weight: likewise.
 
     Attributes:
         classes_: the labels, sorted.
@@ -1086,6 +1152,8 @@ class MLPClassifier(_Perceptron, _Classifier):
     Raises:
         TypeError, ValueError: from ``fit``, where a parameter or the data is wrong.
     """
+
+    class_weight: Any = None
 
     def _model(self, features: int, rows: int) -> Model:
         return self._network(features, rows, len(self.classes_), "softmax")
@@ -1103,8 +1171,8 @@ class MLPClassifier(_Perceptron, _Classifier):
 # (Fields come from the last base first: those of a perceptron are the newest.)
 @dataclass(eq=False, repr=False, kw_only=True)
 class MLPRegressor(_Perceptron, _Regressor):
-    """A multilayer perceptron with ReLU and the squared error ½ (o − y)². Parameters and attributes
-    as those of ``MLPClassifier``, but for ``classes_``.
+    """A multilayer perceptron with the squared error ½ (o − y)². Parameters and attributes as those
+    of ``MLPClassifier``, but for ``class_weight`` and ``classes_``.
     """
 
     def _model(self, features: int, rows: int) -> Model:

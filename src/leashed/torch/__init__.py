@@ -2,16 +2,25 @@
 and embeddings over tables (extra ``torch``).
 """
 
+try:
+    import torch  # noqa: F401
+except ImportError as error:  # pragma: no cover
+    raise ImportError(
+        "leashed.torch needs PyTorch; install it with pip install 'leashed[torch]'"
+    ) from error
+
 from leashed.base.room import offer
-from leashed.torch.optimizer import (
-    Embedding,
-    EmbeddingBag,
-    FitResult,
-    Optimizer,
-    RowOptimizer,
-    fit,
-)
+from leashed.torch.fitting import FitProgress, FitResult, fit
+from leashed.torch.optimizer import Embedding, EmbeddingBag, Optimizer, RowOptimizer
 
-__all__ = ["Embedding", "EmbeddingBag", "FitResult", "Optimizer", "RowOptimizer", "fit"]
+__all__ = [
+    "Embedding",
+    "EmbeddingBag",
+    "FitProgress",
+    "FitResult",
+    "Optimizer",
+    "RowOptimizer",
+    "fit",
+]
 
-offer(__name__, {}, every=("optimizer",))
+offer(__name__, {}, every=("optimizer", "fitting", "batches"))

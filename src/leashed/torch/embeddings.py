@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from leashed.base import checks
 from leashed.base.warning import warn
-from leashed.models.tables import RowUpdate, Table
+from leashed.models.tables import RowUpdate, Table, zeros
 
 __all__ = ["Embedding", "EmbeddingBag", "RowOptimizer"]
 
@@ -28,7 +28,7 @@ _REFUSED = {
     "sparse": "gradients are always of the rows that were looked up; leave it out",
     "device": "a table lies in the CPU's memory; leave it out",
     "dtype": "rows are float32; leave it out",
-    "_weight": "what rows begin with is init's, or load_state_dict's",
+    "_weight": "what rows begin with is init's, or from_pretrained's",
 }
 _MOST_WAITING = 64  # batches without a step, and then a warning; parts of a gradient
 _MOST_FLOATS = 2**20  # of gradients that are not added up by id
@@ -110,6 +110,7 @@ class _Rows(torch.nn.Module):
     def __init__(self, table: Table, padding_idx: int | None) -> None:
         super().__init__()
         self.table = table
+        self.frozen = False
         self.padding_idx = padding_idx
         self._gathered: list[_Part] = []
         self._added_up = 0  # floats, when gradients were last added up by id
@@ -124,7 +125,7 @@ class _Rows(torch.nn.Module):
         values, versions = self.table.lookup(wanted, versions=True)
         if self.padding_idx is not None:
             values[wanted == self.padding_idx] = 0
-        if not (self.training and torch.is_grad_enabled()):
+        if self.frozen or not (self.training and torch.is_grad_enabled()):
             return torch.from_numpy(values)
         self._warn_of_waiting()
         self._looked_up = True
@@ -192,17 +193,82 @@ class _Rows(torch.nn.Module):
     def twin(self) -> Any:
         """Another such module over the same table, with gradients of its own: for another thread."""
         other = self._another()
+        other.frozen = self.frozen
         return other.train(self.training)
+
+    @property
+    def num_embeddings(self) -> int | None:
+        """Rows of a fixed table; None: it grows."""
+        return self.table.rows
+
+    @property
+    def embedding_dim(self) -> int:
+        """Floats of a row."""
+        return self.table.dim
+
+    @property
+    def weight(self) -> Any:
+        """The rows of a fixed table where they lie, a tensor float32 [num_embeddings, embedding_dim]:
+        what is written to it, as ``torch.nn.init`` does, changes them. It is no parameter, gets no
+        gradient, and what is written is no update: ``save_changes`` does not know of it.
+
+        Raises:
+            AttributeError: the table grows.
+        """
+        if self.table.rows is None:
+            raise AttributeError("weight")
+        return torch.from_numpy(self.table.native.in_place())
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "weight":
+            raise AttributeError(
+                "a table that grows has no weight; table.lookup(table.ids()) gives its rows"
+            )
+        return super().__getattr__(name)
+
+    @classmethod
+    def from_pretrained(cls, embeddings: Any, freeze: bool = True, **settings: Any) -> Any:
+        """A module over a new fixed table that begins with these rows.
+
+        Args:
+            embeddings: a tensor [num_embeddings, embedding_dim], which is copied.
+            freeze: whether rows stay as they are: nothing is gathered. ``frozen`` is it, and may be
+                changed later.
+            settings: as the class takes them, but for what ``embeddings`` settle. Rows of a
+                ``padding_idx`` read 0.
+
+        Raises:
+            TypeError, ValueError: an argument is wrong; the message names it.
+        """
+        if not isinstance(embeddings, torch.Tensor):
+            raise TypeError(f"embeddings must be a torch.Tensor, got {type(embeddings).__name__}")
+        if embeddings.dim() != 2 or not embeddings.numel():
+            raise ValueError(
+                "embeddings must be [num_embeddings, embedding_dim], not empty, got shape "
+                f"{tuple(embeddings.shape)}"
+            )
+        if not isinstance(freeze, bool):
+            raise TypeError(f"freeze must be True or False, got {freeze!r}")
+        for name in ("table", "init", "max_bytes", "admit_after", "evict"):
+            if settings.get(name) is not None:
+                raise ValueError(
+                    f"{name} is none of a table that begins with embeddings; leave it out"
+                )
+        rows = embeddings.detach().to("cpu", torch.float32)
+        if not torch.isfinite(rows).all():
+            raise ValueError("embeddings are not all finite numbers of float32")
+        kind: Any = cls
+        made = kind(*rows.shape, **settings, init=zeros())
+        made.weight.copy_(rows)
+        made.frozen = freeze
+        return made
 
     def _another(self) -> Any:
         raise NotImplementedError
 
     def get_extra_state(self) -> Any:
         """The bytes of ``Table.save``, uint8 [n], for ``state_dict``."""
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "table"
-            self.table.save(path)
-            return torch.from_numpy(np.fromfile(path, np.uint8))
+        return torch.from_numpy(np.frombuffer(bytearray(self.table.to_bytes()), np.uint8))
 
     def set_extra_state(self, state: Any) -> None:
         """What ``get_extra_state`` gave, in place of the table's rows and states; gathered
@@ -240,15 +306,16 @@ class _Rows(torch.nn.Module):
             raise ValueError("a table is of one process; share it between threads instead")
         return self
 
-    def __reduce__(self) -> Any:
-        raise TypeError(
-            f"{type(self).__name__} can be neither copied nor pickled, as its table cannot: make "
-            "another one with table= over the same table, or keep state_dict()"
-        )
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies and pickles, of which a deep one has a table of its own; gradients that wait
+        for a step stay here.
+        """
+        waiting = {"_gathered": [], "_added_up": 0, "_looked_up": False, "_batches": 0}
+        return {**self.__dict__, **waiting}
 
     def extra_repr(self) -> str:
         padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
-        return f"{self.table!r}{padding}"
+        return f"{self.table!r}{padding}{', frozen' if self.frozen else ''}"
 
 
 class Embedding(_Rows):
@@ -263,7 +330,9 @@ class Embedding(_Rows):
     makes one update of them and forgets them. Rows move nowhere else: after 64 batches without a
     step a ``RuntimeWarning`` says so. What waits for one is added up by id. With ``eval()`` or under
     ``torch.no_grad()`` rows are only read, and nothing is gathered. One module is one thread's; the
-    table under it is any number of threads'. ``state_dict`` has the table with the rule's states.
+    table under it is any number of threads'. ``state_dict`` has the table with the rule's states, and
+    so have ``copy.deepcopy`` and pickles, whose table is another one (one for all modules that share
+    it).
 
     Args:
         num_embeddings: rows of a fixed table; None: it grows, and needs ``max_bytes``.

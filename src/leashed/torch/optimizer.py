@@ -1,47 +1,24 @@
-"""PyTorch modules on the engine's memory: an optimizer that changes one line, training by threads,
-and embeddings over tables (extra ``torch``).
-"""
+"""PyTorch modules on the engine's memory: an optimizer that changes one line (extra ``torch``)."""
 
 from __future__ import annotations
 
-import copy
 import dataclasses
-import math
-import threading
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
-
-try:
-    import torch
-except ImportError as error:  # pragma: no cover
-    raise ImportError(
-        "leashed.torch needs PyTorch; install it with pip install 'leashed[torch]'"
-    ) from error
 
 from leashed import _core, schedules
 from leashed.base import checks
-from leashed.base.machine import cores
-from leashed.disciplines import Discipline, Hogwild, Sequential
-from leashed.engine.engine import Batches, Engine, check_discipline, check_rule
+from leashed.engine.engine import check_rule
 from leashed.rules import SGD, SWAP, Adagrad, Adam, AdamW, Momentum, Nesterov, RMSprop, Rule
 from leashed.schedules import Schedule
-from leashed.staleness import Policy
-from leashed.stopping import Until
-from leashed.sync import Cluster, Synchroniser
-from leashed.torch.embeddings import Embedding, EmbeddingBag, RowOptimizer, embedded
+from leashed.torch.embeddings import Embedding, EmbeddingBag, RowOptimizer
 
-__all__ = ["Embedding", "EmbeddingBag", "FitResult", "Optimizer", "RowOptimizer", "fit"]
-
-MAX_THREADS = 1024
-MAX_SEED = 2**63 - 1
-_BATCH_SIZE = 64  # by default
-_LOOK = 0.02  # seconds of waiting for a batch between two looks at whether to stop
+__all__ = ["Embedding", "EmbeddingBag", "Optimizer", "RowOptimizer"]
 
 
 def _parameters(name: str, parameters: Iterable[Any]) -> list[Any]:
@@ -126,7 +103,18 @@ def _settings(rule: Rule) -> dict[str, Any]:
 
 
 def _changed(rule: Rule, wanted: dict[str, Any]) -> Rule:
-    """The rule with the settings of a param_group."""
+    """The rule with the settings of a param_group, which need the same state."""
+    changed = _with(rule, wanted)
+    if _base(changed).state_names != _base(rule).state_names:
+        raise ValueError(
+            f"the param_group makes of the rule {_base(changed)!r}, whose state is another one; make "
+            "the optimizer with that rule"
+        )
+    return changed
+
+
+def _with(rule: Rule, wanted: dict[str, Any]) -> Rule:
+    """The rule with settings by PyTorch's names."""
     base, now = _base(rule), _settings(rule)
     changes: dict[str, Any] = {}
     for name, value in wanted.items():
@@ -147,12 +135,21 @@ def _changed(rule: Rule, wanted: dict[str, Any]) -> Rule:
                 f"{name}={now[name]!r}; make the optimizer with a rule that has it"
             )
     changed = dataclasses.replace(base, **changes)
-    if changed.state_names != base.state_names:
-        raise ValueError(
-            f"the param_group makes of the rule {changed!r}, whose state is another one; make the "
-            "optimizer with that rule"
-        )
     return dataclasses.replace(rule, rule=changed) if isinstance(rule, SWAP) else changed
+
+
+def _set(rule: Rule, wanted: dict[str, Any]) -> Rule:
+    """The rule with these settings, of those that it has."""
+    known = _settings(rule)
+    for name, value in wanted.items():
+        if name not in known:
+            raise TypeError(
+                f"{type(_base(rule)).__name__} has no {name}; of PyTorch's names it has "
+                f"{', '.join(known)}"
+            )
+        if name == "betas" and not (isinstance(value, (tuple, list)) and len(value) == 2):
+            raise TypeError(f"betas must be a pair of numbers, got {value!r}")
+    return _with(rule, wanted)
 
 
 class _Group:
@@ -268,15 +265,17 @@ class Optimizer(torch.optim.Optimizer):
     Args:
         params: parameters or param_groups, whose settings may differ but for those that another
             state belongs to (``amsgrad``, ``centered``), float32, CPU.
-        rule: from ``leashed.rules``. ``clip_norm`` is over each param_group.
+        rule: from ``leashed.rules``, or a word. ``clip_norm`` is over each param_group. Default: ``SGD(0.05)``.
+        settings: those of the rule by ``torch.optim``'s names, such as ``betas`` of Adam, in place of
+            the rule's.
 
     Raises:
         TypeError, ValueError: a parameter is on another device, of another dtype or empty, a
-            param_group has what the rule has not, or ``rule`` is none.
+            param_group or a setting is what the rule has not, or ``rule`` is none.
     """
 
-    def __init__(self, params: Any, rule: Rule | str | None = None) -> None:
-        self._rule = check_rule(rule)
+    def __init__(self, params: Any, rule: Rule | str | None = None, **settings: Any) -> None:
+        self._rule = _set(check_rule(rule), settings)
         self._groups: list[_Group] = []
         super().__init__(params, _settings(self._rule))
 
@@ -340,387 +339,3 @@ class Optimizer(torch.optim.Optimizer):
         for group, states, settings in zip(self._groups, loaded, self.param_groups, strict=True):
             group.load(states, settings.get("t"))
         self._link()
-
-
-@dataclass(frozen=True, repr=False)
-class FitResult:
-    """What ``fit`` did.
-
-    Attributes:
-        losses: mean loss of each batch at the time, float32, in the order of the batches.
-        updates: updates applied.
-        dropped: gradients that the persistence bound dropped or the staleness policy left out.
-        staleness: of each update, in no order.
-        seconds: from the first thread's start to the last one's end.
-        examples: that gradients were computed of.
-        cluster: what was counted of this trainer in a cluster, by name; empty without one.
-        cut_short: why the cluster's run ended before its batches and this training did; None: it did
-            not.
-    """
-
-    losses: NDArray[np.float32]
-    updates: int
-    dropped: int
-    staleness: NDArray[np.int64]
-    seconds: float
-    examples: int
-    cluster: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    cut_short: str | None = None
-
-    @property
-    def eps(self) -> float:
-        """Examples per second."""
-        return self.examples / self.seconds if self.seconds > 0 else float("nan")
-
-    def __repr__(self) -> str:
-        loss = (
-            "" if not len(self.losses) else f"loss {self.losses[0]:.4g} to {self.losses[-1]:.4g}, "
-        )
-        cut = "" if self.cut_short is None else f", cut short: {self.cut_short}"
-        staleness = f"{self.staleness.mean():.3g}" if len(self.staleness) else "none"
-        return (
-            f"FitResult({loss}{self.updates:,} updates in {self.seconds:.3g} s, {self.eps:,.0f} examples/s, "
-            f"mean staleness {staleness}, {self.dropped:,} dropped{cut})"
-        )
-
-
-def fit(
-    module: Any,
-    loss_fn: Callable[[Any, Any], Any],
-    dataset: Any,
-    *,
-    until: Until,
-    rule: Rule | str | None = None,
-    discipline: Discipline | str | None = None,
-    staleness: Policy | str | None = None,
-    threads: int | None = None,
-    batch_size: int | None = None,
-    seed: int = 0,
-    sync: Synchroniser | str | None = None,
-    cluster: Cluster | None = None,
-) -> FitResult:
-    """Train a PyTorch module with threads that share its parameters.
-
-    Each thread has a replica of the module whose parameters are views of the engine's memory: of
-    the shared vector itself under ``Hogwild(copy=False)`` and ``Sequential``, of a pinned published
-    vector under ``Leashed``, of a copy under ``Hogwild()`` and ``Locked``. Gradients are read where
-    ``backward`` leaves them. Buffers (batch normalisation's) are each replica's own; the module
-    keeps those of the first thread. Tables under its ``Embedding`` are shared by all threads; rows
-    make a step after each push, also where that was dropped. Afterwards the module's parameters,
-    where they were before, hold the result.
-
-    With more than one thread PyTorch's own threads within an operation are switched off meanwhile.
-
-    Args:
-        module: a ``torch.nn.Module`` on the CPU, float32.
-        loss_fn: ``loss_fn(module(x), y)`` gives the mean loss of a batch.
-        dataset: a pair of tensors (x, y), a ``TensorDataset`` or any map-style dataset of pairs.
-        until: ``leashed.until(...)`` with ``epochs``, ``updates`` or ``seconds``. Threads finish the
-            batch they have begun, so a few more updates may be made than asked for.
-        rule: from ``leashed.rules``. Default: ``SGD(lr=0.05)``.
-        discipline: default ``Hogwild(copy=False)``. Not ``Synchronous``.
-        staleness: from ``leashed.staleness``. Default: ``none()``.
-        threads: default: the processors this process may use (1 with ``Sequential``).
-        batch_size: examples per gradient. Default: 64, or all where they are fewer.
-        seed: of the batches.
-        sync: how this trainer's parameters are kept in sync with those of others, from
-            ``leashed.sync``. Default: that of ``cluster``. Buffers are not.
-        cluster: the run in which this process is one of several trainers, from
-            ``leashed.cluster.join()``. Its master hands out the batches of ``until.epochs``, each to
-            one trainer; the other stop rules are this trainer's own. The module, the data,
-            ``until.epochs``, ``batch_size`` and ``seed`` must be the same for all.
-
-    Returns:
-        A ``FitResult``; in a cluster, of this trainer.
-
-    Raises:
-        TypeError, ValueError: an argument is wrong; no thread has started.
-        OSError: the cluster's master cannot be reached.
-        FloatingPointError: a loss was NaN or infinite.
-        ValueError: a gradient was, and the loss not; what it is of is as before it.
-        Exception: whatever ``module``, ``loss_fn`` or a synchroniser of your own raised first, on any
-            thread.
-    """
-    if not isinstance(module, torch.nn.Module):
-        raise TypeError(f"module must be a torch.nn.Module, got {type(module).__name__}")
-    if not callable(loss_fn):
-        raise TypeError(f"loss_fn must be callable, got {loss_fn!r}")
-    discipline = check_discipline(Hogwild(copy=False) if discipline is None else discipline)
-    if threads is None:
-        threads = 1 if isinstance(discipline, Sequential) else cores()
-    threads = checks.whole("threads", threads, maximum=MAX_THREADS)
-    if embedded(module) and (sync is not None or cluster is not None):
-        raise ValueError("sync and cluster: rows of tables are not synchronised; leave them out")
-    if batch_size is not None:
-        batch_size = checks.whole("batch_size", batch_size)
-    batches = _Batches(dataset, batch_size, seed, until)
-    batch_size = batches.size
-    parameters = _parameters("module.parameters()", _trained(module))
-    replicas = [module, *(_replica(module) for _ in range(threads - 1))]
-    originals = [p.data for p in parameters]
-    engine = Engine(
-        _flat(parameters),
-        rule=rule,
-        discipline=discipline,
-        staleness=staleness,
-        workers=threads,
-        variables=[p.numel() for p in parameters],
-        sync=sync,
-        cluster=cluster,
-        batches=batches.total,
-        batch_size=batch_size,
-    )
-    run = _Run(engine, loss_fn, batches, leased=cluster is not None)
-    inner = torch.get_num_threads()
-    try:
-        with engine:
-            if threads > 1:
-                torch.set_num_threads(1)
-            seconds = run.go(replicas)
-    finally:
-        torch.set_num_threads(inner)
-        final = torch.from_numpy(engine.parameters())
-        for p, data, end in zip(parameters, originals, _ends(parameters), strict=True):
-            data.copy_(final[end - p.numel() : end].view(data.shape))
-            p.data = data
-            p.grad = None
-        for one in embedded(module):
-            one.zero_grad()
-    losses = [loss for _, loss in sorted(run.losses)]
-    return FitResult(
-        losses=np.array(losses, np.float32),
-        updates=engine.t,
-        dropped=run.dropped,
-        staleness=np.array(run.staleness, np.int64),
-        seconds=seconds,
-        examples=len(losses) * batch_size,
-        cluster=engine.cluster,
-        cut_short=engine.cut_short,
-    )
-
-
-def _replica(module: Any) -> Any:
-    with torch.no_grad():  # a ScriptModule's copied parameters are no leaves otherwise
-        replica = copy.deepcopy(module, {id(one): one.twin() for one in embedded(module)})
-    for mine, original in zip(replica.parameters(), module.parameters(), strict=True):
-        mine.requires_grad_(original.requires_grad)
-    return replica
-
-
-def _trained(module: Any) -> list[Any]:
-    return [p for p in module.parameters() if p.requires_grad]
-
-
-def _arrays(tensors: Sequence[Any]) -> list[NDArray[Any]]:
-    """The tensors as arrays, whose rows are copied without an operation of PyTorch's, after which
-    a thread would have to get the GIL again; none where NumPy does not know them.
-    """
-    try:
-        return [np.ascontiguousarray(tensor.detach().numpy()) for tensor in tensors]
-    except (TypeError, RuntimeError):
-        return []
-
-
-class _Batches:
-    """Batches of a dataset by number, for any thread, until the stop rules say so.
-
-    Attributes:
-        total: how many there are, if the rules say so.
-    """
-
-    def __init__(self, dataset: Any, batch_size: int | None, seed: int, until: Until) -> None:
-        if not isinstance(until, Until):
-            raise TypeError(f"until must be leashed.until(...), got {until!r}")
-        if not (until.loss is until.loss_fraction is until.divergence is None):
-            raise ValueError("until: fit evaluates no loss; use epochs, updates or seconds")
-        if isinstance(dataset, torch.utils.data.TensorDataset):
-            dataset = dataset.tensors
-        self.tensors: tuple[Any, ...] | None = None
-        self.arrays: list[NDArray[Any]] = []
-        if isinstance(dataset, (tuple, list)) and all(
-            isinstance(part, torch.Tensor) for part in dataset
-        ):
-            if len(dataset) != 2 or len(dataset[0]) != len(dataset[1]):
-                raise ValueError("dataset must be a pair of tensors (x, y) of equal length")
-            self.tensors = tuple(dataset)
-            self.arrays = _arrays(self.tensors)
-        elif not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
-            raise TypeError(
-                "dataset must be a pair of tensors or a map-style dataset (with len() and []), "
-                f"got {type(dataset).__name__}"
-            )
-        self.dataset = dataset
-        self.rows = len(self.tensors[0] if self.tensors else dataset)
-        self.size = min(_BATCH_SIZE if batch_size is None else batch_size, max(1, self.rows))
-        self.seed = checks.whole("seed", seed, 0, MAX_SEED)
-        rules = until.rules(self.rows, self.size)
-        self.total = int(rules["batches"]) if "batches" in rules else None
-        self.most = rules.get("updates", np.inf)
-        self.seconds = rules.get("seconds", np.inf)
-        self.start = time.perf_counter()
-        self.next = 0
-        self.lock = threading.Lock()
-
-    def numbers(self) -> Iterator[int]:
-        """Of the batches that are the calling thread's."""
-        while not self.late() and (k := self.claim()) is not None:
-            if self.total is not None and k >= self.total:
-                return
-            yield k
-
-    def leased(self, numbers: Batches, stop: threading.Event) -> Iterator[int]:
-        """The same, from those that a cluster hands to this trainer."""
-        while not self.late() and self.claim() is not None:
-            k = None
-            while k is None:
-                try:
-                    k = numbers.next_within(_LOOK)
-                except StopIteration:
-                    return
-                if k is None and (stop.is_set() or self.late()):
-                    return
-            yield k
-            numbers.used()
-
-    def late(self) -> bool:
-        return time.perf_counter() - self.start >= self.seconds
-
-    def claim(self) -> int | None:
-        """Claims one update, which is given a number from 0; None: no more."""
-        with self.lock:
-            if self.next >= self.most:
-                return None
-            self.next += 1
-            return self.next - 1
-
-    def batch(self, k: int) -> tuple[Any, Any]:
-        if self.arrays:
-            x, y = (
-                torch.from_numpy(_core.batch(array, self.seed, self.size, k))
-                for array in self.arrays
-            )
-            return x, y
-        rows = _core.batch_rows(self.seed, self.rows, self.size, k)
-        if self.tensors:
-            index = torch.tensor(rows)
-            return self.tensors[0].index_select(0, index), self.tensors[1].index_select(0, index)
-        x, y = torch.utils.data.default_collate([self.dataset[row] for row in rows])
-        return x, y
-
-
-class _Run:
-    def __init__(
-        self,
-        engine: Engine,
-        loss_fn: Callable[[Any, Any], Any],
-        batches: _Batches,
-        *,
-        leased: bool,
-    ):
-        self.engine, self.loss_fn, self.batches = engine, loss_fn, batches
-        self.leased = leased
-        self.losses: list[tuple[int, float]] = []
-        self.staleness: list[int] = []
-        self.dropped = 0
-        self.failures: list[BaseException] = []
-        self.stop = threading.Event()
-        self.lock = threading.Lock()
-        memory = engine._memory()
-        live = memory is not None and engine.discipline in (Hogwild(copy=False), Sequential())
-        self.memory = torch.from_numpy(memory) if live else None
-
-    def go(self, replicas: Sequence[Any]) -> float:
-        """Runs one thread per replica; raises what the first to fail raised: where a synchroniser did,
-        whom the engine told why, and not who was told that another was. Seconds.
-        """
-        start = self.batches.start = time.perf_counter()
-        if len(replicas) == 1:
-            self.work(replicas[0])  # PyTorch's own threads serve the thread that made them best
-        else:
-            self.in_threads(replicas)
-        if self.failures:
-            raise min(self.failures, key=lambda error: type(error) is RuntimeError)
-        return time.perf_counter() - start
-
-    def in_threads(self, replicas: Sequence[Any]) -> None:
-        threads = [
-            threading.Thread(target=self.work, args=(replica,), daemon=True) for replica in replicas
-        ]
-        try:
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                while thread.is_alive():
-                    thread.join(0.1)  # Ctrl-C comes in between
-        finally:
-            self.stop.set()
-            for thread in threads:
-                if thread.ident is not None:
-                    thread.join()
-
-    def work(self, replica: Any) -> None:
-        losses: list[tuple[int, float]] = []
-        staleness: list[int] = []
-        dropped = 0
-        try:
-            parameters = _trained(replica)
-            ends = _ends(parameters)
-            rows = RowOptimizer(replica) if embedded(replica) else None
-            if self.memory is not None:
-                _attach(parameters, self.memory, ends)
-            for k in self.numbers():
-                if self.stop.is_set():
-                    break
-                loss, update = self.step(replica, parameters, ends, self.batches.batch(k))
-                if rows is not None:
-                    rows.step()
-                losses.append((k, loss))
-                if update.published:
-                    staleness.append(update.staleness)
-                else:
-                    dropped += 1
-        except BaseException as error:  # noqa: BLE001  carried to the caller's thread
-            with self.lock:
-                self.failures.append(error)
-            self.stop.set()
-        with self.lock:
-            self.losses += losses
-            self.staleness += staleness
-            self.dropped += dropped
-
-    def numbers(self) -> Iterator[int]:
-        if self.leased:
-            return self.batches.leased(self.engine.batches(), self.stop)
-        return self.batches.numbers()
-
-    def backward(self, replica: Any, batch: tuple[Any, Any]) -> float:
-        loss = self.loss_fn(replica(batch[0]), batch[1])
-        loss.backward()
-        return float(loss.item())
-
-    def step(
-        self, replica: Any, parameters: Sequence[Any], ends: Sequence[int], batch: tuple[Any, Any]
-    ) -> tuple[float, Any]:
-        t = None
-        if self.memory is not None:
-            t = self.engine.t  # what a read would tell
-            value = self.backward(replica, batch)
-        else:
-            with self.engine._read_for_torch() as theta:
-                _attach(parameters, torch.from_numpy(theta), ends)
-                value = self.backward(replica, batch)
-                del theta
-        if not math.isfinite(value):
-            raise FloatingPointError(f"the loss is {value}; try a smaller learning rate")
-        kept: list[Any] = []
-        places = [
-            _place(p, end - p.numel(), end, kept)
-            for p, end in zip(parameters, ends, strict=True)
-            if p.grad is not None
-        ]
-        if not places:
-            raise ValueError("no parameter of the module has a gradient; is loss_fn detached?")
-        update = self.engine._push_pieces(places, t)
-        for p in parameters:
-            p.grad = None
-        return value, update
