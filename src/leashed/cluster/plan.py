@@ -410,7 +410,10 @@ _CHECKS: Mapping[str, Callable[[str, Any], object]] = {
 PATHS = ("data", "test", "schema")
 """Fields of :class:`Train` that are paths."""
 
-ALONE = ("days", "stream", "features", "rows", "table_mib", "admit_after", "evict", "mode")
+ALONE = (
+    *("days", "stream", "features", "rows", "table_mib", "admit_after", "evict", "mode"),
+    *("patience", "metric"),
+)
 """Fields of :class:`Train` that a cluster has no use for."""
 
 
