@@ -34,7 +34,8 @@ py::dict to_dict(const Evaluated& e) {
                   "validation_normalised_entropy"_a = e.validation_normalised_entropy,
                   "gradients"_a = e.gradients, "memory_bytes"_a = e.memory_bytes,
                   "live_vectors"_a = e.live_vectors, "staleness"_a = to_array(e.staleness),
-                  "observed"_a = e.observed, "scored"_a = to_dict(e.scored));
+                  "observed"_a = e.observed, "scored"_a = to_dict(e.scored),
+                  "validation_loss"_a = e.validation_loss);
 }
 
 // Mean losses; NaN where a pass had no gradient.
@@ -114,7 +115,7 @@ StopRules to_rules(const Settings& until, std::vector<double> milestones) {
 
 TrainCallbacks callbacks_of(const PyWatch& watch, bool& interrupted_in_callback) {
   // False where Ctrl-C ended it.
-  const auto call = [&interrupted_in_callback](const py::function& callback, auto&&... arguments) {
+  const auto call = [&interrupted_in_callback](const auto& callback, auto&&... arguments) {
     try {
       callback(std::forward<decltype(arguments)>(arguments)...);
       return true;
@@ -135,12 +136,23 @@ TrainCallbacks callbacks_of(const PyWatch& watch, bool& interrupted_in_callback)
       call(*watch.progress, to_dict(now), initial_loss);
     };
   }
-  if (watch.checkpoint) {
-    callbacks.checkpoint = [call, &checkpoint = *watch.checkpoint](Checkpoint taken) {
+  const auto taking = [call](const py::function& checkpoint) {
+    return [call, &checkpoint](Checkpoint taken) {
       const py::gil_scoped_acquire acquire;
       const py::object reached = py::cast(std::move(taken));
       // The very same once more, so that it can go on where it was; the next Ctrl-C is passed on.
       if (!call(checkpoint, reached)) checkpoint(reached);
+    };
+  };
+  if (watch.checkpoint) callbacks.checkpoint = taking(*watch.checkpoint);
+  if (watch.keep) callbacks.keep = taking(*watch.keep);
+  if (watch.judge) {
+    callbacks.judge = [call, &judge = *watch.judge](const Evaluated& now) {
+      const py::gil_scoped_acquire acquire;
+      std::pair<bool, bool> told;
+      const auto ask = [&](const py::dict& of) { told = judge(of).cast<std::pair<bool, bool>>(); };
+      if (!call(ask, to_dict(now))) return Verdict{};
+      return Verdict{told.first, told.second};
     };
   }
   if (watch.saving) {
@@ -210,7 +222,10 @@ py::dict train_model(PyTraining& training, const PyWatch& watch,
                              nullptr,
                              leases ? leases->get() : nullptr,
                              synchronisation ? synchronisation->get() : nullptr,
-                             metrics ? &*metrics : nullptr};
+                             metrics ? &*metrics : nullptr,
+                             {},
+                             nullptr,
+                             watch.judge.has_value()};
   bool interrupted_in_callback = false;
   const TrainCallbacks callbacks = callbacks_of(watch, interrupted_in_callback);
   return to_dict(

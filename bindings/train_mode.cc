@@ -17,6 +17,7 @@ py::dict train_by_mode(PyTraining& training, const PyWatch& watch,
                            nullptr,          metrics ? &*metrics : nullptr};
   options.checkpoint_every = watch.checkpoint_every;
   options.pause_every = watch.checkpoint_updates;
+  options.judges = watch.judge.has_value();
   bool interrupted_in_callback = false;
   const TrainCallbacks callbacks = callbacks_of(watch, interrupted_in_callback);
   ModeTrainResult result = without_gil(

@@ -1131,6 +1131,8 @@ class Watch:
         checkpoint_every: typing.SupportsFloat | typing.SupportsIndex = ...,
         checkpoint_updates: typing.SupportsInt | typing.SupportsIndex = 0,
         saving: collections.abc.Callable | None = None,
+        judge: collections.abc.Callable | None = None,
+        keep: collections.abc.Callable | None = None,
     ) -> None: ...
 
 class Resumption:

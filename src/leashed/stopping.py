@@ -3,16 +3,69 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 
 from leashed.base import checks
 
-__all__ = ["Until", "until"]
+__all__ = ["METRICS", "Until", "metrics_of", "until"]
 
 _MOST_EPOCHS = 1e6
+# Rules that are turned into others, or judged by whoever keeps the best state.
+_NOT_OF_CORE = {"epochs", "loss_fraction", "patience", "metric"}
+
+
+@dataclass(frozen=True)
+class Metric:
+    """What an evaluation of the validation set tells, by which states are compared.
+
+    Attributes:
+        larger: whether larger is better.
+        value: of what the core tells of an evaluation.
+        has: whether a model has it.
+    """
+
+    larger: bool
+    value: Callable[[Mapping[str, Any]], float]
+    has: Callable[[Any], bool]
+
+    def better(self, value: float, than: float) -> bool:
+        """Of NaN nothing is."""
+        return value > than if self.larger else value < than
+
+
+def _told(name: str) -> Callable[[Mapping[str, Any]], float]:
+    return lambda now: float(now[f"validation_{name}"])
+
+
+def _loss(*names: str) -> Callable[[Any], bool]:
+    return lambda model: getattr(model, "loss", None) in names
+
+
+def _classifies(model: Any) -> bool:
+    return bool(getattr(model, "classes", 0))
+
+
+def _of_clicks(model: Any) -> bool:
+    return _loss("log_loss")(model) and model.outputs == 1
+
+
+METRICS = {
+    "loss": Metric(False, _told("loss"), lambda _: True),
+    "log_loss": Metric(False, _told("loss"), _loss("log_loss", "softmax")),
+    "accuracy": Metric(True, _told("accuracy"), _classifies),
+    "auc": Metric(True, _told("auc"), _of_clicks),
+    "normalised_entropy": Metric(False, _told("normalised_entropy"), _of_clicks),
+    "rmse": Metric(False, lambda now: math.sqrt(2.0 * _told("loss")(now)), _loss("squared_error")),
+}
+
+
+def metrics_of(model: Any) -> tuple[str, ...]:
+    """The names of those that a model has."""
+    return tuple(name for name, one in METRICS.items() if one.has(model))
 
 
 @dataclass(frozen=True)
@@ -30,6 +83,12 @@ class Until:
             ``Synchronous``: to whole steps); fractions allowed.
         seconds: so much time has passed since the threads started.
         divergence: the loss is at least this many times the initial loss (greater than 1).
+        patience: so many passes over the data one after another have not been better by ``metric`` than
+            the best before. Each is judged at its end, while all workers wait, on ``validation``, which
+            has to be given; so is what the run begins with, and what it ends with. The best state is
+            what comes of the run (``TrainResult.best``), whichever rule ends it, after Ctrl-C too.
+        metric: what tells which is better: ``"loss"`` (default), ``"log_loss"``, ``"accuracy"``,
+            ``"auc"``, ``"normalised_entropy"`` or ``"rmse"``, where the model has it.
 
     Raises:
         TypeError: a rule is not a number.
@@ -42,11 +101,15 @@ class Until:
     epochs: float | None = None
     seconds: float | None = None
     divergence: float | None = None
+    patience: int | None = None
+    metric: str | None = None
 
     def __post_init__(self) -> None:
-        if all(getattr(self, f.name) is None for f in fields(self)):
-            names = ", ".join(f.name for f in fields(self))
-            raise ValueError(f"until needs at least one stop rule: {names}")
+        names = [f.name for f in fields(self) if f.name != "metric"]
+        if self.metric is not None and self.patience is None:
+            raise ValueError("metric is what patience goes by; give patience too")
+        if all(getattr(self, name) is None for name in names):
+            raise ValueError(f"until needs at least one stop rule: {', '.join(names)}")
         if self.loss_fraction is not None:
             given = self.loss_fraction
             several = list(given) if isinstance(given, (list, tuple, np.ndarray)) else [given]
@@ -72,6 +135,11 @@ class Until:
             checks.real("seconds", self.seconds, 0.0)
         if self.divergence is not None:
             checks.real("divergence", self.divergence, 1.0)
+        if self.patience is not None:
+            checks.whole("patience", self.patience)
+            object.__setattr__(self, "metric", self.metric or "loss")
+            if self.metric not in METRICS:
+                raise ValueError(f"metric must be one of {', '.join(METRICS)}, got {self.metric!r}")
 
     @property
     def loss_fractions(self) -> tuple[float, ...]:
@@ -91,7 +159,7 @@ class Until:
         rules = {
             f.name: float(getattr(self, f.name))
             for f in fields(self)
-            if getattr(self, f.name) is not None and f.name not in {"epochs", "loss_fraction"}
+            if getattr(self, f.name) is not None and f.name not in _NOT_OF_CORE
         }
         if self.loss_fractions:
             rules["loss_fraction"] = float(self.loss_fractions[-1])

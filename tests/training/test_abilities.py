@@ -48,6 +48,7 @@ def asked(tmp_path: Path) -> dict[str, dict[str, Any]]:
         "until.loss": {"until": lsh.until(epochs=1, loss=0.1)},
         "until.loss_fraction": {"until": lsh.until(epochs=1, loss_fraction=0.1)},
         "until.divergence": {"until": lsh.until(epochs=1, divergence=9.0)},
+        "until.patience": {"until": lsh.until(patience=2)},
         "metrics": {"observe": lsh.Observe(metrics=lsh.metrics.progressive())},
         "checkpoint.every": {"every": 1.0},
         "checkpoint.updates": {"updates": 9},

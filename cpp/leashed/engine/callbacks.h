@@ -8,6 +8,12 @@
 
 namespace leashed {
 
+// Of a state that has been evaluated: whether it is the best so far, which is to be kept, and
+// whether there have been enough that were not.
+struct Verdict {
+  bool keep = false, stop = false;
+};
+
 struct TrainCallbacks {
   // Asked on the calling thread about every 20 ms; true: stop and return the state reached. May
   // throw: the training is stopped and the exception passed on.
@@ -21,6 +27,11 @@ struct TrainCallbacks {
   // Told, on the calling thread, before the state for a checkpoint is copied: for what is kept with
   // it and must not be newer. May throw likewise.
   std::function<void()> saving = {};
+  // Asked on the calling thread, while no worker makes a step: before the first one, after each
+  // pass over the data, and at the end. May throw likewise.
+  std::function<Verdict(const Evaluated&)> judge = {};
+  // Given the state that is to be kept, as a checkpoint is.
+  std::function<void(Checkpoint)> keep = {};
 };
 
 }  // namespace leashed

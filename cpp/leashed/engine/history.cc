@@ -87,6 +87,7 @@ bool History::measure(Evaluated& e, const float* theta, std::span<const float> s
   e.auc = train->auc;
   e.normalised_entropy = train->normalised_entropy;
   const Evaluation validated = validate.value_or(Evaluation());
+  if (validate) e.validation_loss = validate->loss_sum / static_cast<double>(validate->rows);
   e.validation_auc = validated.auc;
   e.validation_normalised_entropy = validated.normalised_entropy;
   return true;
@@ -109,6 +110,7 @@ bool History::measure_streaming(Evaluated& e, const float* theta, std::span<cons
   e.accuracy = e.auc = e.normalised_entropy = kNone;
   const bool classes = validate && validation_->targets.labels && run_.source.classifies();
   e.validation_accuracy = classes ? share(*validate) : kNone;
+  if (validate) e.validation_loss = validate->loss_sum / static_cast<double>(validate->rows);
   e.validation_auc = validate ? validate->auc : kNone;
   e.validation_normalised_entropy = validate ? validate->normalised_entropy : kNone;
   return true;

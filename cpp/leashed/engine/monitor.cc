@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "leashed/base/error.h"
 #include "leashed/engine/executor.h"
 #include "leashed/engine/saver.h"
 
@@ -59,9 +60,14 @@ void Monitor::watch(Executor& executor) {
       executor.wait(kSlice);
     } else if (bool still = run_.pause && run_.pause->complete();
                still || clock() >= next_checkpoint) {
-      const bool saved = save();
-      next_checkpoint = clock() + (saved ? every_.checkpoint : kAgain);
-      if (run_.pause && (still || saved)) run_.pause->go_on();
+      const bool passed = still && run_.pause->at_end();
+      if (passed && evaluate(run_.workers)) weigh();
+      if (!still || run_.pause->asked() || clock() >= next_checkpoint) {
+        const bool saved = save();
+        next_checkpoint = clock() + (saved ? every_.checkpoint : kAgain);
+        still |= saved;
+      }
+      if (run_.pause && still) run_.pause->go_on(passed);
     } else if (clock() >= next) {
       const double begin = clock();
       evaluate(history_.promising() ? run_.workers : 1);
@@ -117,6 +123,17 @@ bool Monitor::evaluate(std::size_t threads) {
   if (run_.rows) run_.rows->reach(latest.updates);
   if (callbacks_.progress) callbacks_.progress(latest, history_.initial_loss());
   return true;
+}
+
+void Monitor::weigh(bool may_stop) {
+  if (!callbacks_.judge || crashed_) return;
+  const Verdict verdict = callbacks_.judge(history_.evaluations().back());
+  if (verdict.keep) {
+    auto taken = saving_->take(history_.initial_loss());
+    if (!taken) throw Error("there is no moment of which all is known; leave patience out");
+    callbacks_.keep(*std::move(taken));
+  }
+  if (verdict.stop && may_stop) run_.stop.stop(StopReason::patience);
 }
 
 bool Monitor::save() {

@@ -18,6 +18,8 @@ std::string_view stop_reason_name(StopReason reason) {
       return "seconds";
     case StopReason::divergence:
       return "divergence";
+    case StopReason::patience:
+      return "patience";
     case StopReason::not_finite:
       return "not_finite";
     case StopReason::interrupted:

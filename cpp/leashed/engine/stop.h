@@ -54,6 +54,7 @@ enum class StopReason : int {
   epochs,
   seconds,
   divergence,
+  patience,  // passes without a better evaluation
   not_finite,
   interrupted,
   error

@@ -131,6 +131,8 @@ struct Evaluated {
   std::vector<std::uint64_t> staleness;                  // counts so far
   Found observed;                                        // by the run's observers
   std::shared_ptr<const ScoredWindow> scored = nullptr;  // up to then; null: nothing is
+  // NaN without a validation set.
+  double validation_loss = std::numeric_limits<double>::quiet_NaN();
 };
 
 }  // namespace leashed

@@ -81,8 +81,9 @@ TrainResult train(const GradientSource& source, const DatasetView& data,
                   const TrainCallbacks& callbacks) {
   Training training(source, data, discipline, options);
   std::optional<Pause> pause;
-  if (options.pause_every > 0)
-    training.pause = &pause.emplace(options.workers, options.pause_every);
+  if (options.pause_every > 0 || options.judges) {
+    training.pause = &pause.emplace(options.workers, options.pause_every, options.judges);
+  }
   std::vector<Worker> workers = workers_of(training);
   Saving saving(training, Updater(context).layout(), &context.staleness);
   WatchedRun watched(training, validation, &saving,

@@ -51,6 +51,8 @@ struct TrainOptions {
   // What is trained on where the rows do not lie in memory: then `data` has none. It ends with the
   // training. Null: `data`.
   const StreamedData* stream = nullptr;
+  // Whether passes are judged (TrainCallbacks): workers wait meanwhile.
+  bool judges = false;
 };
 
 // `discipline` was made from `context`: it has the parameters to begin with. Everything is read

@@ -1,6 +1,7 @@
 #include "leashed/engine/training.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "leashed/data/make_batches.h"
 #include "leashed/data/run_sampler.h"
@@ -8,6 +9,19 @@
 #include "leashed/engine/trainer.h"
 
 namespace leashed {
+namespace {
+
+// Batches of a run, of which a pass that is judged has some: it is judged when the one has been
+// made in which it ends.
+constexpr std::size_t kRunsOfPass = 8;
+std::size_t run_of(const TrainOptions& options, std::size_t rows) {
+  const std::size_t run = RunSampler::run_of(options.batch_size);
+  if (!options.judges || rows == 0) return run;
+  return std::min(
+      run, std::bit_floor(std::max<std::size_t>(1, rows / options.batch_size / kRunsOfPass)));
+}
+
+}  // namespace
 
 Training::Training(const GradientSource& source, const DatasetView& data, Discipline& discipline,
                    const TrainOptions& options)
@@ -18,7 +32,7 @@ Training::Training(const GradientSource& source, const DatasetView& data, Discip
                            options.recorded_passes > 0)),
       sparse_runs(data.sparse || options.stream ? discipline.sparse_runs() : nullptr),
       in_place(sparse_runs ? source.in_place() : nullptr),
-      claim(sparse_runs ? RunSampler::run_of(batch_size) : 1),
+      claim(sparse_runs ? run_of(options, data.rows) : 1),
       curvature(sparse_runs ? source.described().curvature * data.mean_weight() : 0),
       finds_losses(!sparse_runs || options.stream || options.recorded_passes > 0),
       from(options.from),

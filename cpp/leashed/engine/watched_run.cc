@@ -22,6 +22,7 @@ WatchedRun::WatchedRun(Run& run, const DatasetView* validation, Saver* saving,
 void WatchedRun::train(const std::function<std::unique_ptr<Executor>()>& executor) {
   begun_ = (!evaluates_ || monitor_.evaluate(run_.workers)) && !run_.stop.stopped();
   if (!begun_) return;
+  monitor_.weigh(false);
   clock_.start();
   monitor_.watch(*executor());
   clock_.stop();
@@ -30,7 +31,8 @@ void WatchedRun::train(const std::function<std::unique_ptr<Executor>()>& executo
 TrainResult WatchedRun::end(const std::function<std::uint64_t(std::uint64_t t)>& used_batches) {
   if (run_.failure) std::rethrow_exception(run_.failure);
 
-  if (begun_ && evaluates_) monitor_.evaluate(run_.workers);
+  const bool evaluated = begun_ && evaluates_ && monitor_.evaluate(run_.workers);
+  if (evaluated && !run_.stop.gave(StopReason::patience)) monitor_.weigh(false);
   history_.refine(run_.workers);
   const bool crashed = monitor_.crashed() || run_.stop.gave(StopReason::not_finite);
   if (begun_ && !crashed) monitor_.save();

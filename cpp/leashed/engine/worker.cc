@@ -113,7 +113,20 @@ bool Worker::have_batch(bool due) {
     telemetry_.waiting_seconds += pause->pass(training_.stop);
   }
   if (next_.waiting) wait([this](double seconds) { return learn(seconds); });
+  if (training_.pause && training_.pause->judges() && !training_.stop.stopped()) {
+    telemetry_.waiting_seconds += training_.pause->pass(training_.stop, next_pass());
+  }
   return !training_.stop.stopped();
+}
+
+// That the next batch is of, of all that take a step together the first one's. (How long passes of
+// a stream are is known where a row of the second has come.)
+std::uint64_t Worker::next_pass() const {
+  const std::uint64_t begun = training_.from.batches;
+  const bool together = training_.discipline.lockstep();
+  const std::uint64_t pass =
+      training_.batches->pass(together ? begun + steps_ * training_.workers : next_.k);
+  return pass == 0 ? 0 : pass - training_.batches->pass(begun);
 }
 
 void Worker::look_ahead() {

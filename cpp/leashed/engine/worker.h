@@ -35,6 +35,7 @@ class Worker {
   // Waits for the next batch, and where all workers are to, between two steps; `due`: from here.
   // False where the run is stopped.
   bool have_batch(bool due);
+  std::uint64_t next_pass() const;
   // Claims the next batch and fills it, so that its rows can come into the cache while the batch
   // before it is worked on.
   void look_ahead();

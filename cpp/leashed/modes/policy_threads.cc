@@ -65,7 +65,7 @@ class PolicyThreads final : Sink, Observed, public Saver {
         steps_(context.t),
         run_(source, data, *this, options.until, options.workers, options.batch_size,
              rows_.readers(), Counting::Updates::by_server),
-        pause_(options.workers, options.pause_every),
+        pause_(options.workers, options.pause_every, options.judges),
         seats_(options.workers) {
     run_.observe(options.metrics, options.observers);
     run_.pause = &pause_;
@@ -136,12 +136,19 @@ class PolicyThreads final : Sink, Observed, public Saver {
   };
 
   // Waits in a pause, where there is one; the seconds.
-  double pass(Node node) {
-    const double seconds = pause_.pass(run_.stop);
+  double pass(Node node, std::uint64_t next = 0) {
+    const double seconds = pause_.pass(run_.stop, next);
     telemetry(node).waiting_seconds += seconds;
     return seconds;
   }
   WorkerTelemetry& telemetry(Node node) { return run_.counting.of(node); }
+  // The pass over the data that a lease begins in, from the run's beginning.
+  std::uint64_t pass_of(const Lease& lease) const {
+    const std::uint64_t rows = stream_ ? stream_->pass_rows() : run_.data.rows;
+    return rows == 0 ? 0 : lease.first / rows - std::min(lease.first, first_example_) / rows;
+  }
+  // Waits until the passes before that of its lease have been judged; the seconds.
+  double end_pass(Node node);
   // False where the run is stopped, or has ended for this worker.
   bool wait(Node node, double since);
   bool compute(Node node);
@@ -306,10 +313,11 @@ bool PolicyThreads::wait(Node node, double since) {
   Seat& seat = seats_[node];
   std::uint32_t flags = 0;
   bool passed = false;  // with its grant; pauses that come one upon another let it compute then
+  if (pause_.holds(Pause::kAny)) seat.flags.raise(kPaused);  // as others were told before
   while (((flags = seat.flags.wait()) & kStopped) == 0) {
     if ((flags & kPaused) != 0 && !passed) {
       seat.flags.lower(kPaused);
-      const double seconds = pass(node);
+      const double seconds = pass(node, (flags & kGranted) != 0 ? 0 : Pause::kAny);
       since += seconds;
       passed = seconds > 0 && (flags & kGranted) != 0;
     } else if (flags == kAsked) {
@@ -319,14 +327,24 @@ bool PolicyThreads::wait(Node node, double since) {
       break;
     }
   }
+  if ((flags & (kStopped | kEnded)) == 0) since += end_pass(node);
   telemetry(node).waiting_seconds += now() - since;
-  if ((flags & (kStopped | kEnded)) != 0) return false;
+  if ((flags & (kStopped | kEnded)) != 0 || run_.stop.stopped()) return false;
   seat.flags.lower(kGranted | kAsked);
   if (rule_.model != WorkerRule::Model::own) return true;
   if (!seat.taken) models_.take(seat.granted);
   seat.taken = true;
   seat.granted.pulled.release();
   return true;
+}
+
+// Whoever waits for a grant waits as well, and comes to know of it by his flags.
+double PolicyThreads::end_pass(Node node) {
+  const std::uint64_t next = pass_of(seats_[node].granted.lease);
+  if (!pause_.holds(next)) return 0;
+  pause_.reach(next);
+  for (Seat& seat : seats_) seat.flags.raise(kPaused);
+  return pass(node, next);
 }
 
 // All gradients of a lease, which is cut into as many parts as there are local steps.
@@ -676,6 +694,7 @@ ModeTrainResult train_mode(const GradientSource& source, const DatasetView& data
                            const DisciplineContext& context, const ModeTrainOptions& options,
                            const TrainCallbacks& callbacks) {
   PolicyThreads training(source, data, machine, context, options);
+  training.start_clock();  // of what is kept before workers begin
   WatchedRun watched(training.run(), validation, &training,
                      {options.evaluate_every, options.checkpoint_every},
                      options.from ? options.from->initial_loss : std::nan(""), callbacks);

@@ -69,6 +69,7 @@ struct ModeTrainOptions {
   // to a multiple of that number; 0: by none.
   double checkpoint_every = std::numeric_limits<double>::infinity();
   std::uint64_t pause_every = 0;
+  bool judges = false;  // as of TrainOptions
   // To go on from; where it is of no mode, this one begins with its parameters.
   const Checkpoint* from = nullptr;
 };

@@ -72,6 +72,12 @@ TrainCallbacks in_model_order(TrainCallbacks callbacks, const Order& order, std:
       hand_on(std::move(taken));
     };
   }
+  if (callbacks.keep) {
+    callbacks.keep = [&order, dimension, hand_on = callbacks.keep](Checkpoint taken) {
+      order.to_model(taken, dimension);
+      hand_on(std::move(taken));
+    };
+  }
   return callbacks;
 }
 

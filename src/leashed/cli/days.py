@@ -35,6 +35,7 @@ _ELSEWHERE = {
     "rows": "it is of generated rows",
     "resume": "--checkpoint goes on by itself",
     "record": "it is of data in memory",
+    "metric": "it is what --patience goes by",
     "test": "each day is tested on",
     "loss_fraction": "each day is trained on once",
     "loss": "each day is trained on once",
@@ -43,6 +44,7 @@ _ELSEWHERE = {
     "seconds": "each day is trained on once",
     "divergence": "each day is trained on once",
 }
+_WITH_PATIENCE = ("metric", "test", "epochs")  # which go with days then
 
 
 def add_days(parser: Arguments, *, shown: bool) -> None:
@@ -94,6 +96,8 @@ def train(job: Job, options: argparse.Namespace) -> int:
         model,
         {name: stream_of(path, job, known) for name, path in files.items()},
         folder=options.checkpoint,
+        until=job.until(1.0),
+        validation=None if job.test is None else stream_of(job.test, job, known).read(),
         **{**choices, "init": Init(job.init, tables)},
         checkpoint=Checkpoint(
             every=options.checkpoint_every,
@@ -130,8 +134,11 @@ def _known(run: Path) -> Schema | None:
 def _check_options(job: Job, options: argparse.Namespace) -> None:
     if not job.of_clicks:
         raise ValueError(f"--days goes with --model {', '.join(clicks.MODELS)}")
+    judged = _WITH_PATIENCE if job.patience is not None else ()
+    if judged and job.test is None:
+        raise ValueError("--days with --patience takes --test FILE, on which passes are judged")
     for name, why in _ELSEWHERE.items():
-        if getattr(options, name) is not None:
+        if name not in judged and getattr(options, name) is not None:
             raise ValueError(f"--{name.replace('_', '-')} does not go with --days: {why}")
     if job.stream:
         raise ValueError("--stream goes with --data; files of --days always are")

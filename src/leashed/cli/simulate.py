@@ -62,7 +62,7 @@ class _Asked(Job):
 # Of a training on threads, or in place of which there are --modes.
 _LEFT_OUT = (
     *("days", "discipline", "mode", "threads", "init", "evaluate_every"),
-    *("loss_fraction", "loss", "updates", "seconds", "divergence"),
+    *("loss_fraction", "loss", "updates", "seconds", "divergence", "patience", "metric"),
 )
 
 

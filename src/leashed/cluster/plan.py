@@ -411,8 +411,8 @@ PATHS = ("data", "test", "schema")
 """Fields of :class:`Train` that are paths."""
 
 ALONE = (
-    *("days", "stream", "features", "rows", "table_mib", "admit_after", "evict", "dropout"),
-    "mode",
+    *("days", "stream", "features", "rows", "table_mib", "admit_after", "evict", "mode"),
+    *("dropout", "patience", "metric"),
 )
 """Fields of :class:`Train` that a cluster has no use for."""
 

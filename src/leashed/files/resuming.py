@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -179,6 +180,7 @@ class Checkpointer:
         moments: what numbers come to when so many batches have been used; None: what ``config`` says.
 
     Attributes:
+        path: as given.
         position: tells how far the run is that the training is a part of; None: it is not.
         last_update: where all workers have ended, the updates they made; None before.
 
@@ -202,7 +204,7 @@ class Checkpointer:
     ) -> None:
         from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 (seldom asked for)
 
-        self._path = Path(path)
+        self.path = Path(path)
         self._model = model
         self._config, self._moments = config, moments
         self._tables = tables or {}
@@ -211,9 +213,9 @@ class Checkpointer:
         self.last_update: int | None = None
         model_file.description(model)  # so that what no file can hold is said now
         if self._tables:
-            folders.prepare(self._path)
+            folders.prepare(self.path)
         else:
-            checks.writable(self._path)
+            checks.writable(self.path)
         self._thread = ThreadPoolExecutor(1, "leashed-checkpoint")
         # It is started now: a handler that raises while it is leaves one that nobody waits for.
         self._thread.submit(int).result()
@@ -277,6 +279,13 @@ class Checkpointer:
             self._wait()
             self._handed = None
 
+    def require(self, updates: int) -> None:
+        """OSError where the state that came last, with so many updates, is not written."""
+        if self._written != updates:
+            raise OSError(
+                errno.EIO, "rows of tables could not be kept; make room there", str(self.path)
+            )
+
     def _put(self, reached: Reached) -> None:
         self._written = None
         told = self._contents(reached)
@@ -286,14 +295,14 @@ class Checkpointer:
 
         if self._tables:
             folders.write(
-                self._path,
+                self.path,
                 self._tables,
                 put_model,
                 exact=self._paused,
                 incremental=self._incremental,
             )
         else:
-            put_model(self._path)
+            put_model(self.path)
         self._written = reached.training.updates
 
     def _end(self) -> None:
@@ -301,7 +310,7 @@ class Checkpointer:
         when no worker is left, so its tables are of that moment.
         """
         if self._tables and self._written is not None and self._written == self.last_update:
-            self._thread.submit(self._try, partial(folders.mark_exact, self._path))
+            self._thread.submit(self._try, partial(folders.mark_exact, self.path))
 
     def _contents(self, reached: Reached) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
         if not self._still and (found := _still_in(reached.training.vectors)) > self._still_before:
@@ -337,7 +346,7 @@ class Checkpointer:
         if self._failure is not None:
             why = str(self._failure) or type(self._failure).__name__
             self._failure = None
-            warn(f"no checkpoint was written to {self._path}: {why}")
+            warn(f"no checkpoint was written to {self.path}: {why}")
         if self._still and not self._told_still:
             self._told_still = True
             warn(

@@ -81,9 +81,10 @@ def _run(result: TrainResult) -> list[tuple[str, str]]:
         ("step", f"η = {config['rule']['lr']:g}, batch {config['batch_size']}"),
         ("machine", f"{config['cpu']}, {config['isa']}, {config['cores']} cores"),
         ("outcome", f"{result.outcome} ({result.reason}) after {duration(result.elapsed)}"),
+        *([("best", f"{result.best}, which was kept")] if result.best else []),
         ("loss", f"{number(result.initial_loss)} → {number(result.final_loss)}"),
-        ("accuracy", f"{_percentage(result.accuracy[-1])} of the training set"),
-        ("validation", f"{_percentage(result.validation_accuracy[-1])} of the test set"),
+        ("accuracy", f"{_percentage(result.accuracy[result.at])} of the training set"),
+        ("validation", f"{_percentage(result.validation_accuracy[result.at])} of the test set"),
         ("updates", f"{result.total_updates:,} ({_left_out(result)})"),
         ("throughput", f"{result.mean_eps:,.0f} examples/s"),
         ("policy", config["staleness"]),
@@ -124,19 +125,19 @@ def _percentage(share: float) -> str:
 
 def _clicks(result: TrainResult) -> list[tuple[str, str]]:
     """How good the predictions are, of a model of clicks."""
-    if math.isnan(result.auc[-1]) and math.isnan(result.validation_auc[-1]):
+    if math.isnan(result.auc[result.at]) and math.isnan(result.validation_auc[result.at]):
         return []
-    test = f"{number(result.validation_auc[-1])} of the test set"
+    test = f"{number(result.validation_auc[result.at])} of the test set"
     if "hidden_auc" in result.config:
         hidden = result.config["hidden_auc"]
-        below = number(hidden - result.validation_auc[-1])
+        below = number(hidden - result.validation_auc[result.at])
         test += f" (the hidden model's own: {number(hidden)}, {below} above)"
     entropy = (
-        f"{number(result.normalised_entropy[-1])} of the training set, "
-        f"{number(result.validation_normalised_entropy[-1])} of the test set"
+        f"{number(result.normalised_entropy[result.at])} of the training set, "
+        f"{number(result.validation_normalised_entropy[result.at])} of the test set"
     )
     return [
-        ("AUC", f"{number(result.auc[-1])} of the training set, {test}"),
+        ("AUC", f"{number(result.auc[result.at])} of the training set, {test}"),
         ("norm. entropy", entropy),
     ]
 

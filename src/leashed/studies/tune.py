@@ -423,7 +423,7 @@ _ENDS = "a trial ends at --loss-fraction, or when it has taken longer than other
 NOT_TUNED = {
     "stream": f"{_NO_STREAM}leave it out, and --data is read into memory",
     "days": f"{_NO_STREAM}give --data one of the files",
-    **dict.fromkeys(("loss", "updates", "epochs", "divergence"), _ENDS),
+    **dict.fromkeys(("loss", "updates", "epochs", "divergence", "patience", "metric"), _ENDS),
 }
 """Fields of a job that a search takes no value of, with the reason and the remedy."""
 _TOLD = ("data", "model", "threads", "seed", "init")  # in conditions in any case

@@ -58,6 +58,7 @@ TOLD = {
     "sync": "runs with sync",
     "cluster": "runs with cluster",
     "checkpoint.every": "checkpoints by seconds",
+    "checkpoint.updates": "checkpoints by updates",
     "virtual time": "virtual time",
     "stream": "streams",
     "graph": "models that are graphs",
@@ -125,6 +126,30 @@ REFUSED = (
     Refused("until.loss", ("stream",), _GONE, _END),
     Refused("until.loss_fraction", ("stream",), _GONE, _END),
     Refused("until.divergence", ("stream",), _GONE, _END),
+    Refused(
+        "until.patience",
+        ("cluster",),
+        "a pass over the data is the work of all trainers, none of whom waits for the others",
+        "give epochs, or train on one machine",
+    ),
+    Refused(
+        "until.patience",
+        ("virtual time",),
+        "nobody waits there for a pass to be judged",
+        "give epochs, or lsh.train it",
+    ),
+    Refused(
+        "until.patience",
+        ("checkpoint.every",),
+        "a state in the middle has neither the best one nor the passes since",
+        "leave every out: the checkpoint is the best state, written whenever there is a better one",
+    ),
+    Refused(
+        "until.patience",
+        ("checkpoint.updates",),
+        "a state in the middle has neither the best one nor the passes since",
+        "leave updates out: the checkpoint is the best state, written whenever there is a better one",
+    ),
     Refused("cluster", ("stream",), "their rows come once, to one process", _HERE),
     Refused("cluster", ("graph",), "trainers keep vectors of parameters in sync alone", _HERE),
     Refused("cluster", ("tables",), "their rows are one process's", _HERE),
@@ -221,7 +246,7 @@ def of_discipline(discipline: object, mode: Mode | None) -> dict[str, object]:
 
 def of_end(until: object) -> dict[str, object]:
     """What there is with stop rules; with none of these, where it is something else."""
-    rules = ("loss", "loss_fraction", "divergence")
+    rules = ("loss", "loss_fraction", "divergence", "patience")
     return {f"until.{rule}": getattr(until, rule, None) for rule in rules}
 
 

@@ -15,7 +15,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -67,6 +67,7 @@ OneDay: TypeAlias = (
 _JOURNAL = "days.json"
 _STATE = "state"
 _UNFINISHED = re.compile(rf"\.(?:{re.escape(_JOURNAL)}|{re.escape(_STATE)}\.safetensors)\.\d+\.\d+")
+_OF_DAYS = ("epochs", "patience", "metric")  # of stop rules
 _SCORED = 65_536  # rows that are predicted at once
 
 
@@ -117,6 +118,8 @@ def continual(
     days: Iterable[OneDay] | Mapping[str, OneDay],
     *,
     folder: str | os.PathLike[str],
+    until: Until | None = None,
+    validation: Any = None,
     rule: Rule | str | None = None,
     discipline: Discipline | str | None = None,
     mode: Mode | str | None = None,
@@ -166,6 +169,11 @@ def continual(
             keys, or where there are none by their number: give the same ones again, and others
             behind. Of days with keys those that are done may be left out.
         folder: of the run; made where it is not there.
+        until: of each day, ``lsh.until(epochs=..., patience=..., metric=...)``, counted anew: several
+            passes over it, judged on ``validation``, and the best state is what the next day begins
+            with, that of the day before where no pass was better. A day that is gone on with goes on
+            from its best state. Default: one pass.
+        validation: a set in memory, for all days.
         rule, discipline, staleness, threads, init, old (and so ``progress=True``): as of
             ``leashed.train``; after a restart tables get the rows of the state. The number of updates
             goes on from day to day, and with it schedules and periods.
@@ -229,7 +237,8 @@ def continual(
     if finished is not None and not callable(finished):
         raise TypeError(f"finished must be callable, got {finished!r}")
     settings: dict[str, Any] = {
-        "until": Until(epochs=1),
+        "until": _checked_until(until),
+        "validation": validation,
         "rule": rule,
         "discipline": discipline,
         "mode": asked.mode,
@@ -477,8 +486,9 @@ class _Run:
 
     def finish(self, name: str, data: Stream | ClickDataset | Dataset, result: TrainResult) -> Day:
         """The day that this training ended."""
+        updates = result.total_updates if result.best is None else result.best.updates
         # The training itself goes on where a checkpoint cannot be written.
-        if self._updates() != result.total_updates:
+        if self._updates() != updates:
             raise OSError(
                 errno.EIO,
                 f"day {name} was trained on, but its end could not be written; call again to go on "
@@ -494,7 +504,7 @@ class _Run:
             data=data.name,
             examples=len(data) if not isinstance(data, Stream) else reading["rows"],
             bad=reading.get("bad", 0) if isinstance(data, Stream) else getattr(data, "skipped", 0),
-            updates=result.total_updates,
+            updates=updates,
             loss=result.final_loss,
             yesterday=today.yesterday,
             progressive=result.metrics.total[-1]
@@ -655,6 +665,21 @@ def _check_folder(folder: Path) -> None:
                 f"has {others[0]} in it and no {_JOURNAL}; name a new one",
                 str(folder),
             )
+
+
+def _checked_until(until: Until | None) -> Until:
+    """Of each day. TypeError, ValueError where it is none."""
+    if until is None:
+        return Until(epochs=1)
+    if not isinstance(until, Until):
+        raise TypeError(f"until must be leashed.until(...), got {until!r}")
+    for item in fields(Until):
+        if item.name not in _OF_DAYS and getattr(until, item.name) is not None:
+            raise ValueError(
+                f"until.{item.name} is not for days, which are counted in passes; give epochs, patience "
+                "and metric"
+            )
+    return until
 
 
 def _checked_share(given: tuple[float, float] | None) -> tuple[float, float] | None:

@@ -15,7 +15,7 @@ from leashed.base.options import option
 from leashed.models._parameters import INITIALISATIONS
 from leashed.rules import RULES
 from leashed.staleness import POLICIES
-from leashed.stopping import Until
+from leashed.stopping import METRICS, Until
 from leashed.training import defaults
 from leashed.training.problems import clicks, files, sparse
 from leashed.training.problems.files import WHAT
@@ -155,6 +155,20 @@ class Job(ProblemWords):
     epochs: float | None = option(None, "so many passes over the training set", group=UNTIL)
     seconds: float | None = option(None, "so much time", group=UNTIL)
     divergence: float | None = option(None, "loss at least this times the initial", group=UNTIL)
+
+    patience: int | None = option(
+        None,
+        "so many passes over the training set without a better --metric of the test set; what comes of it "
+        "is the best state",
+        group=UNTIL,
+        metavar="PASSES",
+    )
+    metric: str | None = option(
+        None,
+        f"with --patience: one of {', '.join(METRICS)} that the model has (default: loss)",
+        group=UNTIL,
+        metavar="NAME",
+    )
 
     @property
     def of_clicks(self) -> bool:

@@ -15,6 +15,7 @@ from leashed.metrics import Scored, Values
 from leashed.models._running import Running
 from leashed.models.tables import Table
 from leashed.modes import ModeCounts
+from leashed.training.best import Best
 from leashed.training.histogram import Histogram, TimeDistribution
 from leashed.training.result import QUALITY, TrainResult
 from leashed.training.sets import Streamed
@@ -39,6 +40,7 @@ class Progress:
         normalised_entropy: likewise.
         validation_auc: of the validation set; NaN likewise.
         validation_normalised_entropy: likewise.
+        validation_loss: mean, of the validation set; NaN without one.
         window: of the rows counted by ``Observe.metrics`` since the evaluation before; None where
             there is none.
         total: of all rows counted so far; likewise.
@@ -57,12 +59,15 @@ class Progress:
     normalised_entropy: float = math.nan
     validation_auc: float = math.nan
     validation_normalised_entropy: float = math.nan
+    validation_loss: float = math.nan
     window: Values | None = None
     total: Values | None = None
     observed: dict[str, float] = field(default_factory=dict)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update({"observed": {}, **state})  # which what was pickled before has not
+        vars(self).update(
+            {"observed": {}, "validation_loss": math.nan, **state}
+        )  # which what was pickled before has not
 
 
 def _values(scored: dict[str, Any] | None, part: str) -> Values | None:
@@ -147,6 +152,7 @@ def result_of(
     scored: bool = False,
     streamed: Streamed | None = None,
     architecture: Any = None,
+    best: Best | None = None,
 ) -> TrainResult:
     """Of what the core tells at the end."""
     evaluations = outcome["evaluations"]
@@ -218,4 +224,5 @@ def result_of(
         metrics=Scored.of(outcome["scored"]) if scored else None,
         observed=outcome["observed"],
         architecture=architecture,
+        best=best,
     )

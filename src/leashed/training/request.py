@@ -34,7 +34,7 @@ from leashed.modes import Mode, check_batches
 from leashed.rules import Rule, check_rule
 from leashed.staleness import Policy
 from leashed.stopping import Until
-from leashed.training import abilities, defaults
+from leashed.training import abilities, best, defaults
 from leashed.training.defaults import MAX_SEED, MAX_THREADS
 from leashed.training.options import Checkpoint, Init, Observe, options
 from leashed.training.outcome import progress_of
@@ -305,6 +305,7 @@ def asked(
     until = defaults.end(model, until)
     if not isinstance(until, Until):
         raise TypeError(f"until must be leashed.until(...), got {until!r}")
+    best.check(until, model, validates=test_set is not None)
     if streamed:
         checks.size("batch_size", batch_size)  # no number of rows bounds it
         check_passes(until)

@@ -17,6 +17,7 @@ from leashed.metrics import Scored
 from leashed.models._columns import keep
 from leashed.models.tables import Table
 from leashed.modes import ModeCounts
+from leashed.training.best import Best
 from leashed.training.histogram import Histogram, TimeDistribution
 
 if TYPE_CHECKING:
@@ -34,13 +35,20 @@ REASONS = (
     "epochs",
     "seconds",
     "divergence",
+    "patience",
     "not_finite",
     "interrupted",
 )
 
 _FORMAT = "leashed.TrainResult"
 _VERSION = 1
-QUALITY = ("auc", "normalised_entropy", "validation_auc", "validation_normalised_entropy")
+QUALITY = (
+    "auc",
+    "normalised_entropy",
+    "validation_auc",
+    "validation_normalised_entropy",
+    "validation_loss",
+)
 _FLOAT_SERIES = ("seconds", "loss", "accuracy", "validation_accuracy", "eps", *QUALITY)
 _INT_SERIES = ("updates", "memory_bytes", "live_vectors")
 _HISTOGRAMS = ("staleness", "staleness_compute", "staleness_schedule", "tries")
@@ -56,6 +64,7 @@ _LATER = (
     "statistics",
     "metrics",
     "observed",
+    "best",
     *QUALITY,
 )
 _NOT_WRITTEN = ("tables", "architecture")
@@ -115,8 +124,8 @@ class TrainResult:
             above that, or rose past ``until.divergence``), ``crashed`` (NaN or Inf) or ``stopped``
             (no loss rule given, or interrupted).
         reason: which rule ended the run: ``loss_fraction``, ``loss``, ``updates``, ``epochs``,
-            ``seconds``, ``divergence``, ``not_finite`` or ``interrupted``.
-        parameters: float32 [d]; the final parameters. Empty if read from JSON without them.
+            ``seconds``, ``divergence``, ``patience``, ``not_finite`` or ``interrupted``.
+        parameters: float32 [d]; the final parameters, with ``until.patience`` those of ``best``. Empty if read from JSON without them.
         seconds: float64 [E]; time since training began.
         updates: int64 [E]; updates published by then.
         loss: float64 [E]; mean loss over the whole training set. Of a stream, whose rows are gone, the
@@ -161,6 +170,7 @@ class TrainResult:
             its share of label 1, NaN likewise.
         validation_auc: float64 [E]; of the validation set, NaN without one.
         validation_normalised_entropy: float64 [E]; likewise.
+        validation_loss: float64 [E]; mean loss over the validation set, NaN without one.
         rows: what became of the gradients of the rows of all tables in this run: of each distinct id
             of a batch and table one of ``applied``, ``folded``, ``late``, ``excluded``,
             ``unadmitted``, ``deferred`` and ``refused``, as ``Table.statistics`` has them;
@@ -175,6 +185,9 @@ class TrainResult:
             how often a mean counted as ±10⁻³.
         metrics: what ``Observe.metrics`` counted of rows before they were trained on; else None.
         observed: what those found that ``Observe.counting`` names, by name.
+        best: with ``until.patience`` the evaluation of which ``parameters``, ``tables`` and
+            ``statistics`` are: its ``metric``, ``value``, ``passes``, ``updates`` and ``seconds``. The
+            series go on to the end of the run. None: those are of the end.
         tables: the tables that the model read, by name, as they are now; not written to JSON.
         architecture: the model without what it learned, which ``model`` has too; None where the result
             was read from JSON.
@@ -218,6 +231,7 @@ class TrainResult:
     normalised_entropy: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     validation_auc: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     validation_normalised_entropy: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    validation_loss: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     rows: dict[str, int] = field(default_factory=dict)
     row_staleness: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     mode: ModeCounts | None = None
@@ -226,6 +240,7 @@ class TrainResult:
     observed: dict[str, float] = field(default_factory=dict)
     tables: dict[str, Table] = field(default_factory=dict)
     architecture: Any = None
+    best: Best | None = None
 
     def __post_init__(self) -> None:
         self._keep_columns()
@@ -247,7 +262,7 @@ class TrainResult:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # (What was pickled before has not all.)
-        vars(self).update({"observed": {}, "architecture": None, **state})
+        vars(self).update({"observed": {}, "architecture": None, "best": None, **state})
         self._keep_columns()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -284,10 +299,17 @@ class TrainResult:
 
     @property
     def final_loss(self) -> float:
-        """The last of ``loss``: that of ``parameters``; of a stream the mean over its rows, each
+        """That of ``parameters``: the last of ``loss``, or that of ``best``; of a stream the mean over its rows, each
         before it was trained on.
         """
-        return float(self.loss[-1])
+        return float(self.loss[self.at])
+
+    @property
+    def at(self) -> int:
+        """Which of the evaluations is that of ``parameters``: the last, or that of ``best``."""
+        if self.best is None:
+            return len(self.loss) - 1
+        return int(np.searchsorted(self.seconds, self.best.seconds, side="right")) - 1
 
     @property
     def mean_eps(self) -> float:
@@ -357,6 +379,8 @@ class TrainResult:
                 document[item.name] = _encode(value.tolist())
             elif isinstance(value, ModeCounts):
                 document[item.name] = value.to_dict()
+            elif isinstance(value, Best):
+                document[item.name] = _encode(vars(value))
             elif isinstance(value, Scored):
                 document[item.name] = _encode(value.windows())
             else:
@@ -441,8 +465,10 @@ class TrainResult:
             f"mean staleness {self.staleness.mean():.3g}",
         ]
         for kind, auc in (("AUC", self.auc), ("validation AUC", self.validation_auc)):
-            if not math.isnan(auc[-1]):
-                parts.append(f"{kind} {auc[-1]:.4f}")
+            if not math.isnan(auc[self.at]):
+                parts.append(f"{kind} {auc[self.at]:.4f}")
+        if self.best is not None:
+            parts.append(f"best {self.best}")
         if self.metrics is not None and self.metrics.total:
             parts.append(f"progressive AUC {self.metrics.total[-1].auc:.4f}")
         if self.rows:
@@ -540,6 +566,8 @@ def _decode_field(name: str, value: Any) -> Any:
         return {str(key): int(item) for key, item in value.items()}
     if name == "mode":
         return None if value is None else ModeCounts.of(value)
+    if name == "best":
+        return None if value is None else Best(**{**value, "value": _decode_float(value["value"])})
     if name == "metrics":
         return None if value is None else _decode_scored(value)
     if name == "config":

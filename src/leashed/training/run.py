@@ -19,6 +19,7 @@ from leashed.models._running import running
 from leashed.models.network import Model
 from leashed.rules import Rule
 from leashed.training import recordings
+from leashed.training.best import Keeper
 from leashed.training.doubts import warn_of_end, warn_of_sequences
 from leashed.training.outcome import counted, result_of, told_by
 from leashed.training.request import ThreadRequest, threads_of
@@ -62,6 +63,10 @@ def run(asked: ThreadRequest) -> TrainResult:
                 told.pop("resumed_at", None)
             if isinstance(checkpointer, resuming.Checkpointer):
                 checkpointer.position = session.follow()
+        keeper = None
+        if asked.until.patience is not None:
+            keeper = Keeper(asked.until, model, told, asked.tables, checkpointer, stack)
+            checkpointer = None
         kept = asked.checkpoint
         if asked.begun.folder is not None:
             incremental = kept is not None and kept.incremental
@@ -85,6 +90,8 @@ def run(asked: ThreadRequest) -> TrainResult:
             checkpoint_every=math.inf if every is None else every,
             checkpoint_updates=(kept and kept.updates) or 0,
             saving=checkpointer.look if isinstance(checkpointer, resuming.Checkpointer) else None,
+            judge=None if keeper is None else keeper.judge,
+            keep=None if keeper is None else keeper.keep,
         )
         if asked.mode is not None:
             outcome = _core.train_mode(training, watch, asked.mode.commands(), resumption)
@@ -103,17 +110,28 @@ def run(asked: ThreadRequest) -> TrainResult:
             if session.cut_short is not None:
                 told["cluster_ended"] = session.cut_short
                 told["cluster_lost"] = session.lost
+        if asked.tables:
+            told["tables"] = told_by(asked.tables)
+        refusals.look()
+        statistics = running(source)
+        if keeper is not None and keeper.best is not None:
+            statistics = keeper.restore(outcome)
     told["sparse_updates"] = outcome["in_place"]
     if streamed is not None:
         told["reading"] = streamed.counts.config()
-    if asked.tables:
-        told["tables"] = told_by(asked.tables)
-    refusals.look()
     if failure := outcome["recording_failure"]:
         warn(f"the record in {asked.observe.record} ends before the run: {failure}")
     scored = asked.counting is not None
     result = result_of(
-        outcome, asked.mean_batch, told, asked.tables, running(source), scored, streamed, model
+        outcome,
+        asked.mean_batch,
+        told,
+        asked.tables,
+        statistics,
+        scored,
+        streamed,
+        model,
+        None if keeper is None else keeper.best,
     )
     return warn_of_end(result, model, asked.train_set, examples[2])
 
@@ -156,6 +174,7 @@ def _checkpointer(
     streamed, size = asked.streamed, asked.batch_size
     # By a mode all wait anyway, and rows fit to what its server holds.
     paused = kept.updates is not None or (asked.mode is not None and bool(asked.tables))
+    paused |= asked.until.patience is not None
     return stack.enter_context(
         resuming.Checkpointer(
             kept.path,

@@ -88,11 +88,11 @@ def train(
             tables ``lsh.Init(parameters, tables=...)``. Default: ``"glorot"`` of graphs, else ``"he"``.
 
     How, and until when:
-        until: ``lsh.until(...)``. Default of models of clicks: one epoch; others are to be told.
+        until: ``lsh.until(epochs=...)``, or ``lsh.until(patience=3, metric="auc")``, which keeps the best
+            state on ``validation``. Default of models of clicks: one epoch; others are to be told.
         rule: as ``Adam(0.01)`` or ``"adam:lr=0.01"``. Default: ``SGD(0.05)``, of models of clicks
             ``Adagrad(0.02)``.
-        batch_size: examples per gradient; more than the data are all of them. Default: 64, or fewer
-            (docs/training.md).
+        batch_size: examples per gradient, at most all. Default: 64, or fewer (docs/training.md).
         threads: default: the processors this process may use. ``"auto"``: as many as train fastest.
 
     What is seen and kept:

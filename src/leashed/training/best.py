@@ -1,0 +1,142 @@
+"""The best state of a run: judged after each pass over the data on the validation set, kept, and in the
+end given in place of the last one.
+
+A state is of one moment, while no worker makes a step: parameters, the rule's states, running
+statistics, in memory; rows of tables in the folder of the run's checkpoint, or in one of its own where
+the system has temporary files, which goes with the run however that ends.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from leashed import _core
+from leashed.base.table import number
+from leashed.files import folders, resuming
+from leashed.models._running import Running, averaged
+from leashed.models.tables import Table
+from leashed.stopping import METRICS, Until, metrics_of
+
+__all__ = ["Best", "Keeper", "check"]
+
+
+@dataclass(frozen=True)
+class Best:
+    """The evaluation whose state is what came of a run.
+
+    Attributes:
+        metric: by which states were compared, on the validation set.
+        value: what it was.
+        passes: over the data, of this run, before it; 0: it is what the run began with.
+        updates: published by then.
+        seconds: since training began.
+    """
+
+    metric: str
+    value: float
+    passes: int
+    updates: int
+    seconds: float
+
+    def __str__(self) -> str:
+        after = "before the first pass" if not self.passes else f"after pass {self.passes}"
+        return f"{self.metric.replace('_', ' ')} {number(self.value)} {after}"
+
+
+def check(until: Until, model: Any, validates: bool) -> None:
+    """ValueError where it cannot be judged."""
+    if until.patience is None:
+        return
+    if not validates:
+        raise ValueError(
+            "until.patience judges by validation, which is not given; give validation=, a set like data "
+            "that is not trained on"
+        )
+    known = metrics_of(model)
+    if until.metric not in known:
+        raise ValueError(
+            f"metric {until.metric} is none of {model.name}'s, which are {', '.join(known)}; give one of "
+            "these"
+        )
+
+
+class Keeper:
+    """Judges a run's evaluations, and keeps the best state.
+
+    Args:
+        until: with patience.
+        model: what is trained.
+        told: what a result says was asked for.
+        tables: that the model reads, by name.
+        writer: what takes checkpoints; it is given the best state whenever there is a better one. None:
+            there are none.
+        stack: what is left in the end.
+
+    Attributes:
+        best: None before the first evaluation.
+    """
+
+    def __init__(
+        self,
+        until: Until,
+        model: Any,
+        told: dict[str, Any],
+        tables: Mapping[str, Table],
+        writer: resuming.Checkpointer | resuming.Kept | None,
+        stack: ExitStack,
+    ) -> None:
+        assert until.metric is not None
+        self._name, self._metric = until.metric, METRICS[until.metric]
+        self._patience = until.patience
+        self._tables = tables
+        if self._tables and writer is None:
+            folder = stack.enter_context(TemporaryDirectory(prefix="leashed-best-"))
+            writer = stack.enter_context(
+                resuming.Checkpointer(folder, model, told, tables, paused=True)
+            )
+        self._writer = writer
+        self._passes = 0
+        self._worse = 0  # passes since the best
+        self._candidate: Best | None = None
+        self._kept: _core.Resumption | None = None
+        self._is_last = False  # of those that were judged
+        self.best: Best | None = None
+
+    def judge(self, now: Mapping[str, Any]) -> tuple[bool, bool]:
+        """Whether a state is the best so far, and whether there have been enough that were not."""
+        value = self._metric.value(now)
+        if self.best is None and math.isnan(value):
+            raise ValueError(
+                f"metric {self._name} of validation is no number, as where all its labels are alike; "
+                "give another set, or another metric"
+            )
+        passes, self._passes = self._passes, self._passes + 1
+        self._is_last = self.best is None or self._metric.better(value, self.best.value)
+        if self._is_last:
+            self._candidate = Best(self._name, value, passes, now["updates"], now["seconds"])
+            return True, False
+        self._worse += 1
+        return False, self._patience is not None and self._worse >= self._patience
+
+    def keep(self, reached: _core.Resumption) -> None:
+        """This state, which has just been judged. OSError where rows cannot be written."""
+        if self._writer is not None:
+            self._writer(reached)
+        if isinstance(self._writer, resuming.Checkpointer) and self._tables:
+            self._writer.require(reached.updates)
+        self._kept, self.best, self._worse = reached, self._candidate, 0
+
+    def restore(self, outcome: dict[str, Any]) -> Running | None:
+        """Makes the best state what came of a run; its running statistics. Nobody uses the tables."""
+        assert self._kept is not None
+        ended_so = self._is_last and self._kept.updates == outcome["updates"]
+        if self._tables and not ended_so:
+            assert isinstance(self._writer, resuming.Checkpointer)
+            folders.opened(self._writer.path).load(self._tables)
+        outcome["parameters"] = self._kept.vectors[0].copy()
+        return averaged(self._kept.running)
