@@ -740,6 +740,12 @@ def numbers(folder: Path, *days: str) -> dict[str, lsh.stream.Stream]:
     return made
 
 
+def test_a_day_that_is_a_frame_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    frame = pytest.importorskip("pyarrow").table({"clicked": [0, 1], "user_id": [1, 2]})
+    with pytest.raises(TypeError, match=r"day a is Table; give leashed\.stream\.table\(day, col"):
+        lsh.continual(dlrm(), {"a": frame}, folder=tmp_path / "run", **COMMON)
+
+
 def test_a_day_whose_squares_leave_the_range_of_floats_is_got_past(tmp_path: Path) -> None:
     """Of a gradient of 10²⁰ the square is infinite; parameters are not."""
     rows = "".join(f"{k % 2},{k % 7 - 3},{1e20 * (k % 2)}\n" for k in range(64))

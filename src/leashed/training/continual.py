@@ -743,12 +743,14 @@ class _Empty(NamedTuple):
 def _made(name: str, given: OneDay) -> Stream | ClickDataset | Dataset | _Empty:
     """A day whose turn it is, of a stream its first row read."""
     try:
-        made = given() if callable(given) else given
+        made: Any = given() if callable(given) else given
     except _core.NoRows:
         return _Empty(name, 0)
     if not isinstance(made, (Stream, ClickDataset, Dataset)):
+        table = hasattr(made, "__arrow_c_stream__")
         raise TypeError(
             f"days must be streams or data sets, or make such; day {name} is {type(made).__name__}"
+            + ("; give leashed.stream.table(day, columns)" if table else "")
         )
     if isinstance(made, Stream) and not made.repeatable:
         raise ValueError(
