@@ -19,7 +19,8 @@ GENERAL = [
     "what is kept",
     "for research",
 ]
-CLICKS = ["--rows", "--table-mib", "--days", "--label", "--gauc", "--click-share"]
+CLICKS = ["--rows", "--table-mib", "--table-share", "--table-weight-decay", "--days", "--label"]
+CLICKS += ["--target", "--gauc", "--click-share"]
 SPARSE = ["--format", "--hash-bits", "--factors", "--l2", "--zero-based"]
 FILES = ["--schema", "--stream", "--test", "--bad"]
 
