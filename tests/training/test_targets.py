@@ -14,6 +14,7 @@ import pytest
 import leashed as lsh
 from leashed import stream
 from leashed.datasets import ClickDataset
+from leashed.training import defaults
 
 N = 1500
 IDS = np.random.default_rng(1).integers(0, 20, (N, 3))
@@ -198,6 +199,13 @@ def test_a_model_of_another_target_is_refused() -> None:
         lsh.models.dlrm(target=1)
     with pytest.raises(ValueError, match="clicks"):
         lsh.datasets.downsample(numbers, 0.5)
+
+
+@pytest.mark.parametrize("loss", ["sampled_softmax", "bpr", "in_batch"])
+def test_what_was_chosen_among_others_is_no_target(loss: Any) -> None:
+    model = lsh.models.youtube_dnn(50, 4, (4,), loss=loss)
+    assert model.target is None
+    assert not defaults.is_of_clicks(model)
 
 
 def _run(*words: object) -> subprocess.CompletedProcess[str]:
