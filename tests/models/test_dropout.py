@@ -140,6 +140,7 @@ def test_a_rate_of_0_changes_no_bit_and_another_does(name: str) -> None:
     theta = before.parameters
     dropped = trained(small(0.4, name), data)
     assert dropped.parameters.shape == theta.shape
+    assert dropped.config["init"] == "glorot"  # of graphs that are not told any
     assert not np.array_equal(dropped.parameters, theta)
     # What has been trained gives the same without it.
     tables = dropped.tables

@@ -214,9 +214,10 @@ def test_initial_values_are_those_of_a_chain():
     graph = Graph(Input(4) >> Dense(3, bias=False) >> ReLU() >> Dense(2), "softmax")
     for scheme in models.INITIALISATIONS:
         np.testing.assert_array_equal(graph.init(3, scheme), chain.init(3, scheme))
+    np.testing.assert_array_equal(graph.init(3), chain.init(3, "glorot"))
     x = np.random.default_rng(0).normal(size=(70, 4)).astype(np.float32)
     y = np.arange(70, dtype=np.int32) % 2
-    loss, gradient, rows = graph.native.gradient(graph.init(3), x, y, [], [])
+    loss, gradient, rows = graph.native.gradient(graph.init(3, "he"), x, y, [], [])
     expected = chain.native.gradient(chain.init(3), x, y)
     assert loss == expected[0]
     np.testing.assert_array_equal(gradient, expected[1])
@@ -284,7 +285,7 @@ def test_what_does_not_fit_is_told(build, message):
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: Input(3) >> Conv2d(1, 1), "must be Dense or ReLU"),
+        (lambda: Input(3) >> Conv2d(1, 1), "must be Dense, ReLU"),
         (lambda: Concat(Input(3), Dense(2)), "Concat's input 1 must be a node.*node >> layer"),
         (lambda: Graph(Dense(2)), "output must be a node"),
         (lambda: Embedding("a"), "table must be a TableSpec"),
