@@ -186,6 +186,27 @@ def test_a_line_that_is_no_row_is_told_with_the_remedy_of_the_command_line(
     assert "; --stream --bad skip leaves such lines out" in capsys.readouterr().err
 
 
+def test_passes_over_days_are_judged_on_the_test_set(
+    logs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    days = ["--days", logs / "day-[01].tsv.gz", "--checkpoint", tmp_path / "run"]
+    assert train(*days, "--patience", 2) == 2
+    assert "--days with --patience takes --test FILE" in capsys.readouterr().err
+    words = [*days, "--patience", 2, "--metric", "auc", "--test", logs / "day-2.tsv.gz"]
+    assert train(*words) == 0
+    criteo = lsh.stream.criteo
+    python = lsh.continual(
+        lsh.models.dlrm(),
+        {path.name: criteo(path) for path in sorted(logs.glob("day-[01]*"))},
+        folder=tmp_path / "python",
+        until=lsh.until(patience=2, metric="auc"),
+        validation=criteo(logs / "day-2.tsv.gz").read(),
+        threads=1,
+    )
+    found = lsh.load(tmp_path / "run")
+    np.testing.assert_array_equal(found.parameters, python.parameters)
+
+
 @pytest.mark.parametrize(
     ("option", "path"),
     [
