@@ -77,8 +77,11 @@ def test_sets_are_split_in_time_and_peers_read_the_same_rows(name: str) -> None:
 
 
 def test_arms_differ_and_the_defaults_are_told_nothing() -> None:
+    data = SETS["shop"](600, 3)
     for name in defaults.MODELS:
-        arms = defaults.arms(name)
+        rows = data.shown if name in defaults.OF_HISTORIES else data.rows
+        assert rows is not None
+        arms = defaults.arms(name, rows)
         assert str(arms[0]) == "defaults"
         assert len({str(arm) for arm in arms}) == len(arms)
 
@@ -97,7 +100,7 @@ def test_a_look_writes_records_and_the_page_and_goes_on_where_it_was(
     assert all(0.4 < r["test"] < 1 for r in records[1:])
     page = (tmp_path / "defaults.md").read_text("utf-8")
     assert f"{records[1]['test']:.4f}" in page
-    assert "| LightGBM | absent |" in page
+    assert "| LightGBM | absent or not run |" in page
 
     def refused(*_: object) -> None:
         raise AssertionError("what has a record is run again")
@@ -116,10 +119,25 @@ def test_the_page_is_what_the_records_say() -> None:
     assert (ROOT / "docs" / "defaults.md").read_text("utf-8") == defaults.page(records)
 
 
-def test_the_records_are_of_the_defaults_that_there_are() -> None:
-    if not RECORDS.exists():
-        pytest.skip("an archive without bench/results")
-    told = defaults.current(defaults.Journal(RECORDS).records)[0]["defaults"]
-    assert told == {name: str(defaults.usual(name)) for name in defaults.MODELS}, (
-        "defaults changed: python -m bench.defaults says what they are worth now"
+def test_the_page_tells_of_defaults_that_have_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output, changed = (
+        tmp_path / "records.jsonl",
+        "Since these runs the defaults have changed: other",
     )
+    arguments = [
+        "--quick",
+        "--only",
+        "shop",
+        "--models",
+        "dlrm",
+        "--peers",
+        "--output",
+        str(output),
+    ]
+    defaults.main([*arguments, "--data", str(tmp_path), "--docs", str(tmp_path)])
+    records = defaults.Journal(output).records
+    assert changed not in defaults.page(records)
+    monkeypatch.setattr(defaults, "usual", lambda _: "other")
+    assert changed in defaults.page(records)

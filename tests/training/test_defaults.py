@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import leashed as lsh
@@ -26,11 +27,11 @@ def part_of(config: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def data() -> lsh.datasets.ClickDataset:
-    return lsh.datasets.synthetic_clicks(3 * LEAST_UPDATES - 1, 0, test=2, cardinalities=20).train
+    return lsh.datasets.synthetic_clicks(3 * LEAST_UPDATES - 1, 0, test=2, cardinalities=30).train
 
 
 def dlrm(norm: DataNorm | None = None) -> Graph:
-    return lsh.models.dlrm(20, 2, bottom=(2,), top=(2,), norm=norm)
+    return lsh.models.dlrm(30, 2, bottom=(2,), top=(2,), norm=norm)
 
 
 def test_models_of_clicks_have_adagrad_and_an_epoch(data: lsh.datasets.ClickDataset) -> None:
@@ -245,3 +246,16 @@ def test_the_command_line_keeps_what_others_have(
     assert "0.02 of models of clicks without --rule" in told
     assert "default: --epochs 10; of models of clicks, and with --stream, one" in told
     assert "so few that the epoch makes 2,000 updates" in told
+
+
+@pytest.mark.parametrize(("ids", "passes"), [(100, 2), (101, 1)])
+def test_where_ids_come_often_there_are_two_epochs(ids: int, passes: int) -> None:
+    """1,000 rows: ten for each of 100 ids, of which a tenth is another feature's."""
+    one, other = np.arange(1000) % 90, np.arange(1000) % (ids - 90)
+    bag = lsh.datasets.Bags(np.arange(1000) * 7 + 2**60, np.arange(1001))
+    rows = {"one": one, "other": other + 2**60, "not read": bag}
+    data = lsh.datasets.ClickDataset.from_arrays(None, rows, np.arange(1000) % 2)
+    model = lsh.models.dlrm([None, None], 2, dense=0, bottom=(2,), top=(2,))
+    told = {"batch_size": 100, **COMMON}
+    assert lsh.train(model, data, **told).total_updates == 10 * passes
+    assert lsh.train(model, data, until=lsh.until(epochs=1), **told).total_updates == 10

@@ -61,11 +61,14 @@ def add(commands: Commands, model: str | None) -> None:
         help="train a model",
         usage="leashed train [--model NAME] [--data PATH] [OPTION ...]",
         description=f"Train a model, without a stop rule for {_EPOCHS:g} epochs; of models of clicks, and "
-        "with --stream, for one. Exit status: 0; 1 if it ended without the loss asked for, or "
+        "with --stream, for one, or two where ids of clicks come often. Exit status: 0; 1 if it ended without the loss asked for, or "
         "crashed; 2 for a wrong argument; 130 after Ctrl-C, which stops all threads and keeps the state reached.",
         epilog=f"Other models have further options, which this does not tell: {kinds}.",
     )
-    default = f"default: --epochs {_EPOCHS:g}; of models of clicks, and with --stream, one"
+    default = (
+        f"default: --epochs {_EPOCHS:g}; of models of clicks, and with --stream, one, or two where ids "
+        "come often"
+    )
     groups = {**GROUPS, UNTIL: f"{GROUPS[UNTIL]} ({default})"}
     hidden = strange_to(model)
     made = add_fields(parser, Job, leave=_RESEARCH, hidden=hidden, groups=groups)
@@ -182,7 +185,7 @@ def _train(options: argparse.Namespace) -> int:
             folders.check(path)
     model, rows, test = problem_of(job)
     tables = clicks.make_tables(model, job, choices["rule"], choices["staleness"])
-    end = defaults.end(model, until)
+    end = defaults.end(model, until, rows)
     assert end is not None
     line = Line(sys.stderr)
 

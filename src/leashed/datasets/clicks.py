@@ -341,6 +341,14 @@ class ClickDataset:
         ids = column.ids if isinstance(column, Bags) else column
         return int(ids.max()) if len(ids) else -1
 
+    def distinct(self, feature: int) -> int:
+        """How many ids of a feature there are."""
+        column = self.ids[feature] if isinstance(self.ids, tuple) else self.ids[:, feature]
+        ids = column.ids if isinstance(column, Bags) else column
+        if self.largest(feature) < len(ids):
+            return int(np.count_nonzero(np.bincount(ids.astype(np.int64))))
+        return len(np.unique(ids))
+
     @cached_property
     def hidden_auc(self) -> float:
         """The AUC that ``hidden`` reaches on these rows, as would a model that had learned everything.

@@ -5,11 +5,15 @@ Models of clicks have their own. Most of their ids come seldom: by SGD's one ste
 comes ten times has hardly moved when one that comes a thousand times has moved enough; Adagrad's
 steps are each row's own. And they see their rows once: in a second pass they learn them by heart, and
 predict others worse than the share of clicks alone does. So where rows are few it is batches that
-are smaller, for enough updates.
+are smaller, for enough updates. Where each id comes often there is nothing to learn by heart, and a
+second pass is worth more than anything else that could be told (docs/defaults.md).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from leashed.datasets.clicks import ClickDataset
 from leashed.models.graphs import Graph
 from leashed.rules import SGD, Adagrad
 from leashed.stopping import Until
@@ -19,6 +23,7 @@ __all__ = [
     "LEAST_UPDATES",
     "MAX_SEED",
     "MAX_THREADS",
+    "OFTEN",
     "batch_size",
     "end",
     "init",
@@ -28,6 +33,7 @@ __all__ = [
 
 BATCH_SIZE = 64
 LEAST_UPDATES = 2000
+OFTEN = 10
 MAX_THREADS = 1024
 MAX_SEED = 2**63 - 1
 
@@ -53,9 +59,27 @@ def init(model: object) -> str:
     return "glorot" if isinstance(model, Graph) else "he"
 
 
-def end(model: object, until: Until | None) -> Until | None:
-    """Of models of clicks that are told none one pass. Other models are to be told."""
-    return Until(epochs=1) if until is None and is_of_clicks(model) else until
+def end(model: object, until: Until | None, data: object = None) -> Until | None:
+    """Of models of clicks that are told none one pass, or two over data in memory whose ids come often.
+    Other models are to be told.
+    """
+    if until is not None or not is_of_clicks(model):
+        return until
+    assert isinstance(model, Graph)
+    often = isinstance(data, ClickDataset) and _come_often(data, model.id_features)
+    return Until(epochs=2 if often else 1)
+
+
+def _come_often(data: ClickDataset, features: Iterable[int]) -> bool:
+    """Whether there are ``OFTEN`` rows for each id of these features; counted no farther than it takes
+    to know.
+    """
+    left = len(data) // OFTEN
+    for feature in dict.fromkeys(features):
+        left -= data.distinct(feature)
+        if left < 0:
+            return False
+    return True
 
 
 def batch_size(model: object, examples: int, until: Until | None) -> int:

@@ -302,7 +302,7 @@ def asked(
         full_size = begun_with or defaults.batch_size(model, examples, until)
     full_size = checks.whole("batch_size", full_size)
     batch_size = min(full_size, examples or full_size)
-    until = defaults.end(model, until)
+    until = defaults.end(model, until, data.train if isinstance(data, ClickSplit) else data)
     if not isinstance(until, Until):
         raise TypeError(f"until must be leashed.until(...), got {until!r}")
     best.check(until, model, validates=test_set is not None)

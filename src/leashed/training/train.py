@@ -89,7 +89,7 @@ def train(
 
     How, and until when:
         until: ``lsh.until(epochs=...)``, or ``lsh.until(patience=3, metric="auc")``, which keeps the best
-            state on ``validation``. Default of models of clicks: one epoch; others are to be told.
+            state on ``validation``. Default of models of clicks: one or two epochs; others are to be told.
         rule: as ``Adam(0.01)`` or ``"adam:lr=0.01"``. Default: ``SGD(0.05)``, of models of clicks
             ``Adagrad(0.02)``.
         batch_size: examples per gradient, at most all. Default: 64, or fewer (docs/training.md).
