@@ -249,7 +249,6 @@ def test_a_slow_worker_publishes_less():
         ({"discipline": lsh.Sequential()}, "cluster must have 1 worker"),
         ({"until": lsh.until(loss=0.1)}, r"observe\.every must be given"),
         ({"until": lsh.until(loss=0.0, updates=3)}, r"observe\.every must be given"),
-        ({"batch_size": 10_000}, "batch_size must be at most"),
         ({"model": lsh.models.dlrm(100, 4, bottom=(8, 4), categories=2)}, "reads tables"),
     ],
 )
