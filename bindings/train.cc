@@ -27,15 +27,15 @@ py::object to_dict(const std::shared_ptr<const ScoredWindow>& scored) {
 
 py::dict to_dict(const Evaluated& e) {
   using namespace pybind11::literals;
-  return py::dict("seconds"_a = e.seconds, "updates"_a = e.updates, "loss"_a = e.loss,
-                  "accuracy"_a = e.accuracy, "validation_accuracy"_a = e.validation_accuracy,
-                  "auc"_a = e.auc, "normalised_entropy"_a = e.normalised_entropy,
-                  "validation_auc"_a = e.validation_auc,
-                  "validation_normalised_entropy"_a = e.validation_normalised_entropy,
-                  "gradients"_a = e.gradients, "memory_bytes"_a = e.memory_bytes,
-                  "live_vectors"_a = e.live_vectors, "staleness"_a = to_array(e.staleness),
-                  "observed"_a = e.observed, "scored"_a = to_dict(e.scored),
-                  "validation_loss"_a = e.validation_loss);
+  return py::dict(
+      "seconds"_a = e.seconds, "updates"_a = e.updates, "loss"_a = e.loss, "rows"_a = e.rows,
+      "accuracy"_a = e.accuracy, "validation_accuracy"_a = e.validation_accuracy, "auc"_a = e.auc,
+      "normalised_entropy"_a = e.normalised_entropy, "validation_auc"_a = e.validation_auc,
+      "validation_normalised_entropy"_a = e.validation_normalised_entropy,
+      "gradients"_a = e.gradients, "memory_bytes"_a = e.memory_bytes,
+      "live_vectors"_a = e.live_vectors, "staleness"_a = to_array(e.staleness),
+      "observed"_a = e.observed, "scored"_a = to_dict(e.scored),
+      "validation_loss"_a = e.validation_loss);
 }
 
 // Mean losses; NaN where a pass had no gradient.
@@ -110,6 +110,7 @@ StopRules to_rules(const Settings& until, std::vector<double> milestones) {
   set("batches", rules.batches);
   set("seconds", rules.seconds);
   set("divergence", rules.divergence);
+  set("rows", rules.rows);
   return rules;
 }
 

@@ -102,7 +102,7 @@ def test_a_file_s_ids_are_of_tables_that_grow(
         (["--evict", "age"], "tables that grow"),
         (["--data", "{file}", "--table-mib", "-1"], "--table-mib must be above 0"),
         (["--data", "{file}", "--table-mib", "0.001"], "max_bytes"),
-        (["--model", "din", "--data", "{file}"], "--model din reads histories"),
+        (["--model", "din", "--data", "{file}"], "--model din attends to what was chosen before"),
         (["--rows", "0"], "rows must be"),
         (["--rows", "100", "--dropout", "1"], "dropout must be below 1"),
         (["--model", "mlp", "--dropout", "0.1"], "--dropout goes with --model dlrm"),

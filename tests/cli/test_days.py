@@ -349,7 +349,7 @@ REFUSED: list[tuple[list[str], str]] = [
     (["--days", "{0}", "--checkpoint", "x", "--stream"], "--stream goes with --data"),
     (["--days", "{0}", "--checkpoint", "x", "--model", "mlp"], "--days goes with --model dlrm"),
     (["--days", "{0}", "--checkpoint", "x", "--counting", "who"], "counting 'who' is unknown"),
-    (["--days", "{0}", "--checkpoint", "x", "--model", "din"], "reads histories"),
+    (["--days", "{0}", "--checkpoint", "x", "--model", "din"], "attends to what was chosen before"),
     (["--days", "none-*.tsv", "--checkpoint", "x"], "no file matches none-*.tsv"),
     (["--days", "{0}", "{0}", "--checkpoint", "x"], "two days are called"),
     (["--stream"], "--stream takes --data FILE"),

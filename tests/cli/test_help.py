@@ -19,10 +19,19 @@ GENERAL = [
     "what is kept",
     "for research",
 ]
-CLICKS = ["--rows", "--table-mib", "--table-share", "--table-weight-decay", "--days", "--label"]
+SHAPE = ["--dim", "--hidden", "--bottom"]
+CLICKS = [
+    *SHAPE,
+    "--rows",
+    "--table-mib",
+    "--table-share",
+    "--table-weight-decay",
+    "--days",
+    "--label",
+]
 CLICKS += ["--target", "--gauc", "--click-share"]
 SPARSE = ["--format", "--hash-bits", "--factors", "--l2", "--zero-based"]
-FILES = ["--schema", "--stream", "--test", "--bad"]
+FILES = ["--schema", "--stream", "--shuffle", "--test", "--bad"]
 
 
 @pytest.fixture

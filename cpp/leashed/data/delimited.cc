@@ -54,6 +54,14 @@ class Logarithms {
 };
 const Logarithms logarithms;
 
+// A number, or a word that a table's booleans are written as.
+bool parse_value(std::string_view text, double& value) {
+  if (parse_number(text, value)) return true;
+  const bool yes = text == "True" || text == "true";
+  value = yes ? 1 : 0;
+  return yes || text == "False" || text == "false";
+}
+
 std::size_t end_of_line(std::string_view lines, std::size_t begin) {
   const void* const newline = std::memchr(lines.data() + begin, '\n', lines.size() - begin);
   if (!newline) return lines.size();
@@ -256,7 +264,7 @@ bool DelimitedParser::read(const Read& field, std::string_view text, RowBlock& b
         value = *column.missing;
       } else {
         double x = 0;
-        if (!parse_number(text, x)) return false;
+        if (!parse_value(text, x)) return false;
         value = column.log ? logarithms(x) : static_cast<float>(x);
         if (!std::isfinite(value)) return false;
       }
@@ -265,7 +273,7 @@ bool DelimitedParser::read(const Read& field, std::string_view text, RowBlock& b
     }
     case Kind::label: {
       double x = 0;
-      if (!parse_number(text, x) || !is_label(x, settings_->classes)) return false;
+      if (!parse_value(text, x) || !is_label(x, settings_->classes)) return false;
       block.labels[row] = static_cast<std::int32_t>(x);
       return true;
     }

@@ -97,6 +97,13 @@ std::size_t Evaluator::helpers(std::size_t threads, std::size_t chunks) const {
   return std::min({threads - 1, std::max<std::size_t>(chunks, 1) - 1, worth});
 }
 
+std::size_t Evaluator::every(const DatasetView& data, std::size_t rows) {
+  if (rows == 0 || rows >= data.rows) return 1;
+  const std::size_t chunks = (data.rows + kChunk - 1) / kChunk;
+  const std::size_t most = std::max<std::size_t>(1, rows / kChunk);
+  return (chunks + most - 1) / most;
+}
+
 std::optional<Evaluation> Evaluator::operator()(const float* theta, const DatasetView& data,
                                                 std::size_t threads, std::size_t every,
                                                 float* logits,

@@ -34,6 +34,8 @@ class Evaluator {
                                        std::size_t threads, std::size_t every = 1,
                                        float* logits = nullptr,
                                        std::optional<std::span<const float>> statistics = {});
+  // What `every` has to be for at most so many rows, though one chunk, evenly over all. 0: all.
+  static std::size_t every(const DatasetView& data, std::size_t rows);
 
  private:
   static constexpr std::size_t kChunk = 256;  // rows between two looks at whether to go on

@@ -34,6 +34,7 @@ History::History(const Run& run, const DatasetView* validation, Evaluator& evalu
       workers_(run.counting.all()),
       validation_(validation),
       evaluator_(evaluator),
+      every_(Evaluator::every(run.data, run.until.rows)),
       clock_(clock),
       given_initial_loss_(initial_loss) {}
 
@@ -71,7 +72,7 @@ bool History::measure(Evaluated& e, const float* theta, std::span<const float> s
                       std::size_t threads) {
   const double begin = thread_seconds();
   if (run_.streams()) return measure_streaming(e, theta, statistics, threads);
-  const auto train = evaluator_(theta, run_.data, threads, 1, nullptr, statistics);
+  const auto train = evaluator_(theta, run_.data, threads, every_, nullptr, statistics);
   std::optional<Evaluation> validate;
   if (train && validation_) {
     validate = evaluator_(theta, *validation_, threads, 1, nullptr, statistics);
@@ -81,6 +82,7 @@ bool History::measure(Evaluated& e, const float* theta, std::span<const float> s
     evaluation_seconds_ = (thread_seconds() - begin) * static_cast<double>(threads);
   }
   e.loss = train->loss_sum / static_cast<double>(train->rows);
+  e.rows = train->rows;
   const bool classes = run_.data.targets.labels && run_.source.classifies();
   e.accuracy = classes ? share(*train) : std::nan("");
   e.validation_accuracy = validate && classes ? share(*validate) : std::nan("");
@@ -233,8 +235,8 @@ void History::refine(std::size_t threads) {
 
 double History::sampled(Copy& copy, std::size_t threads) {
   if (std::isnan(copy.sampled)) {
-    const auto found =
-        evaluator_(copy.theta.data(), run_.data, threads, kSampled, nullptr, copy.statistics);
+    const auto found = evaluator_(copy.theta.data(), run_.data, threads, std::max(kSampled, every_),
+                                  nullptr, copy.statistics);
     if (found) copy.sampled = found->loss_sum / static_cast<double>(found->rows);
   }
   return copy.sampled;

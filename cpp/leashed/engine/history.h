@@ -86,6 +86,7 @@ class History {
   const std::vector<const WorkerTelemetry*> workers_;
   const DatasetView* const validation_;
   Evaluator& evaluator_;
+  const std::size_t every_;  // chunk of the training set that is evaluated
   const Stopwatch& clock_;
   const double given_initial_loss_;
   std::vector<Evaluated> evaluations_;

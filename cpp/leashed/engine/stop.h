@@ -14,7 +14,7 @@
 
 namespace leashed {
 
-// At least one is given. Losses are of the whole training set, as the monitor evaluates it.
+// At least one is given. Losses are of the training set, as the monitor evaluates it.
 struct StopRules {
   static constexpr std::uint64_t kNone = std::numeric_limits<std::uint64_t>::max();
   double loss_fraction = 0;  // ε: loss ≤ ε · initial loss; 0: none
@@ -25,6 +25,7 @@ struct StopRules {
   std::uint64_t batches = kNone;  // so many batches are drawn (epochs); in lockstep, whole steps
   double seconds = std::numeric_limits<double>::infinity();
   double divergence = std::numeric_limits<double>::infinity();  // loss ≥ divergence · initial loss
+  std::size_t rows = 0;  // that the training set is evaluated by, at most (Evaluator); 0: all
 
   bool wants_loss() const {
     return loss_fraction > 0 || loss > -std::numeric_limits<double>::infinity();

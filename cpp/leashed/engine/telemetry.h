@@ -122,6 +122,7 @@ struct Evaluated {
   double seconds;              // on the training clock, when the snapshot was taken
   std::uint64_t updates;       // its version
   double loss, accuracy;       // on the training set
+  std::uint64_t rows;          // of it, that these are of; 0 of a stream
   double validation_accuracy;  // NaN without a validation set
   // Of clicks (click_metrics.h), of either set; NaN of everything else.
   double auc, normalised_entropy, validation_auc, validation_normalised_entropy;

@@ -37,10 +37,11 @@ void Watch::evaluate(const float* theta, Evaluated e) {
 // it).
 bool Watch::measure(Evaluated& e, const float* theta) {
   const std::size_t threads = processors();
-  const auto judged = [&](const DatasetView* set) {
-    return set && set->rows > 0 ? evaluator_(theta, *set, threads) : std::optional(Evaluation());
+  const auto judged = [&](const DatasetView* set, std::size_t every = 1) {
+    return set && set->rows > 0 ? evaluator_(theta, *set, threads, every)
+                                : std::optional(Evaluation());
   };
-  const auto train = judged(&data_);
+  const auto train = judged(&data_, Evaluator::every(data_, until_.rows));
   if (!train) return false;
   const auto validate = judged(validation_);
   if (!validate) return false;
@@ -51,6 +52,7 @@ bool Watch::measure(Evaluated& e, const float* theta) {
   };
   e.loss = data_.rows > 0 ? train->loss_sum / static_cast<double>(train->rows)
                           : mean_of_stream(counting.all());
+  e.rows = train->rows;
   e.accuracy = share(*train, &data_);
   e.validation_accuracy = share(*validate, validation_);
   e.auc = train->auc;

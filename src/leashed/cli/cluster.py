@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import logging
+import re
 import shutil
 import signal
 import sys
@@ -267,9 +268,14 @@ def _beside(parser: argparse.ArgumentParser, options: argparse.Namespace) -> lis
 def _up(options: argparse.Namespace) -> int:
     if options.plan is not None and (others := options.beside(options)):
         raise ValueError(f"--plan has all that is run: leave out {', '.join(others)}")
-    plan = _plan(options) if options.plan is None else plans.read(options.plan)
-    _check_extras(plan, view=options.view)
-    problem = plan.train.problem()
+    try:
+        plan = _plan(options) if options.plan is None else plans.read(options.plan)
+        _check_extras(plan, view=options.view)
+        problem = plan.train.problem()
+    except (TypeError, ValueError) as error:
+        if options.plan is not None:
+            raise
+        raise type(error)(re.sub(r"\btrain\.([a-z_]+)", _option, str(error))) from None
     try:
         with _folder(plan, options) as folder:
             plan = replace(plan, cluster=replace(plan.cluster, run=folder))
@@ -279,6 +285,11 @@ def _up(options: argparse.Namespace) -> int:
     except ChildProcessError as error:
         print(f"leashed: error: {error}", file=sys.stderr)
         return AGAIN if isinstance(error, _IncompleteError) else FAILED
+
+
+def _option(field: re.Match[str]) -> str:
+    """Of a plan's field that was an option."""
+    return f"--{field[1].replace('_', '-')}"
 
 
 def _check_extras(plan: Plan, *, view: bool) -> None:

@@ -94,7 +94,7 @@ def train(job: Job, options: argparse.Namespace) -> int:
 
     result = continual(
         model,
-        {name: stream_of(path, job, known) for name, path in files.items()},
+        {name: stream_of(path, job, known, shuffle=job.shuffle) for name, path in files.items()},
         folder=options.checkpoint,
         until=job.until(1.0),
         validation=None if job.test is None else stream_of(job.test, job, known).read(),
@@ -106,7 +106,7 @@ def train(job: Job, options: argparse.Namespace) -> int:
         ),
         observe=Observe(
             progress,
-            every=job.evaluate_every,
+            **job.evaluations(),
             metrics=progressive(options.gauc) if options.progressive or options.gauc else None,
             counting=options.counting,
         ),

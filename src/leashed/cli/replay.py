@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from leashed.training.job import GROUPS
 from leashed.training.options import Observe
 from leashed.training.problems import clicks, sparse
 from leashed.training.problems.problem import MODELS, ProblemWords, problem_of
-from leashed.training.replaying import Applied, Replay, replay
+from leashed.training.replaying import Applied, Replay, replay_of
 
 if TYPE_CHECKING:
     from leashed.cli.arguments import Commands
@@ -65,10 +66,11 @@ def _update(text: str) -> int:
 
 
 def _replay(options: argparse.Namespace) -> int:
-    data = _data(options)
-    made = replay(
+    opened = recordings.opened(options.trace)
+    made = replay_of(
         options.trace,
-        data=data,
+        opened,
+        data=_data(options, opened[1].config),
         until=options.until,
         inspect=options.inspect,
         observe=Observe(counting=options.counting),
@@ -85,12 +87,11 @@ def _replay(options: argparse.Namespace) -> int:
     return 1 if made.ended and made.exact and made.difference != 0 else 0
 
 
-def _data(options: argparse.Namespace) -> Any:
+def _data(options: argparse.Namespace, config: Mapping[str, Any]) -> Any:
     """What was trained on; None: what ``replay`` takes then."""
     words = given(options, ProblemWords)
     if "days" in words:
         raise ValueError("--days goes without --record, so there is no trace of it; leave it out")
-    config = recordings.opened(options.trace)[1].config
     name = config.get("model")
     if not words and name not in (*clicks.MODELS, *sparse.MODELS):
         return None

@@ -61,7 +61,7 @@ class _Asked(Job):
 
 # Of a training on threads, or in place of which there are --modes.
 _LEFT_OUT = (
-    *("days", "discipline", "mode", "threads", "init", "evaluate_every"),
+    *("days", "discipline", "mode", "threads", "init", "evaluate_every", "evaluate_rows"),
     *("loss_fraction", "loss", "updates", "seconds", "divergence", "patience", "metric"),
 )
 

@@ -204,7 +204,7 @@ def _train(options: argparse.Namespace) -> int:
         **{**choices, "init": Init(job.init, tables)},
         observe=Observe(
             progress,
-            every=job.evaluate_every,
+            **job.evaluations(),
             metrics=progressive(options.gauc) if options.progressive or options.gauc else None,
             record=options.record,
             counting=options.counting,

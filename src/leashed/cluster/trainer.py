@@ -40,7 +40,7 @@ def run(plan: Plan, index: int) -> str | None:
         validation=problem.test,
         until=words.until(None),
         **words.choices("train."),
-        observe=Observe(every=words.evaluate_every),
+        observe=Observe(**words.evaluations()),
         checkpoint=Checkpoint(kept, every=cluster.keep) if keeps else None,
         resume=resuming.Left(kept),
         cluster=Cluster(

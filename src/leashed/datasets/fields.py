@@ -102,6 +102,9 @@ class Id:
         between: what the ids of one field are apart by; a row then has any number of them, none
             where the field is empty. Default: a field has one.
         of, part, zone: as of ``Number``, but years. An empty field is then one id more by default.
+        history_of: of what is ``between``: the column of what is shown, of which these ids are those
+            that were chosen before, from the oldest on, told in the same way. Models of histories
+            (``models.din``) attend to them, by rows of one table. Default: they are a bag.
 
     Raises:
         TypeError, ValueError: an argument is not as above.
@@ -115,6 +118,7 @@ class Id:
     of: str | None = None
     part: str | None = None
     zone: str | None = None
+    history_of: str | None = None
 
     def __post_init__(self) -> None:
         whole = [part for part, count in PARTS.items() if count]
@@ -133,7 +137,7 @@ class Id:
         checks.whole("offset", self.offset, 0, _LARGEST)
         if self.missing is not None:
             checks.whole("missing", self.missing, 0, _LARGEST)
-        _check_between(self.between)
+        _check_many(self.between, self.history_of)
 
     @property
     def bound(self) -> int | None:
@@ -157,7 +161,7 @@ class Hashed:
         buckets: ids are below: the rows of a table. Default: all 64 bits, for a table that grows.
         seed: another hash for each: give features that share a table seeds that differ, unless the
             same words are to share a row.
-        between: as of ``Id``.
+        between, history_of: as of ``Id``.
 
     Raises:
         TypeError, ValueError: an argument is not as above.
@@ -166,12 +170,13 @@ class Hashed:
     buckets: int | None = None
     seed: int = 0
     between: str | None = None
+    history_of: str | None = None
 
     def __post_init__(self) -> None:
         if self.buckets is not None:
             checks.whole("buckets", self.buckets, 1, _LARGEST)
         checks.whole("seed", self.seed, 0, _LARGEST)
-        _check_between(self.between)
+        _check_many(self.between, self.history_of)
 
     @property
     def bound(self) -> int | None:
@@ -190,7 +195,7 @@ class Vocabulary:
 
     Args:
         words: each once.
-        between: as of ``Id``.
+        between, history_of: as of ``Id``.
 
     Raises:
         TypeError, ValueError: words are not str, or one is there twice.
@@ -198,6 +203,7 @@ class Vocabulary:
 
     words: Sequence[str]
     between: str | None = None
+    history_of: str | None = None
 
     def __post_init__(self) -> None:
         words = tuple(self.words)
@@ -206,7 +212,7 @@ class Vocabulary:
         if len(set(words)) != len(words):
             raise ValueError("words must be there once each; one is there twice")
         object.__setattr__(self, "words", words)
-        _check_between(self.between)
+        _check_many(self.between, self.history_of)
 
     @property
     def bound(self) -> int | None:
@@ -254,6 +260,7 @@ class Schema:
         self.numbers = tuple(n for n, c in self.columns.items() if isinstance(c, Number))
         ids = {n: c for n, c in self.columns.items() if isinstance(c, (Id, Hashed, Vocabulary))}
         self.ids: dict[str, IdColumn] = ids
+        _check_histories(ids)
         if not self.numbers and not ids:
             raise ValueError("columns must have a Number() or an id; got neither")
 
@@ -350,8 +357,30 @@ def _check_part(of: object, part: object, zone: object, parts: Sequence[str]) ->
         )
 
 
-def _check_between(between: object) -> None:
+def _check_many(between: object, history_of: object) -> None:
     if between is not None and not (
         isinstance(between, str) and len(between) == 1 and between.isascii()
     ):
         raise ValueError(f"between must be one ASCII character, got {between!r}")
+    if history_of is not None and (between is None or not isinstance(history_of, str)):
+        raise ValueError(
+            f"history_of must be the name of a column, and goes with between, got {history_of!r}"
+        )
+
+
+def _check_histories(ids: Mapping[str, IdColumn]) -> None:
+    """ValueError where what is said to be a history is none of what is said to be shown."""
+    shown: dict[str, str] = {}
+    for name, column in ids.items():
+        if (of := column.history_of) is None:
+            continue
+        if of not in ids or ids[of].between is not None:
+            raise ValueError(f"history_of of {name!r} must name a column of one id, got {of!r}")
+        if (other := shown.setdefault(of, name)) != name:
+            raise ValueError(f"{other!r} and {name!r} are both a history of {of!r}; leave one out")
+        mine, its = column.native(), ids[of].native()
+        if (*mine[:5], mine[6]) != (*its[:5], its[6]):  # but what an empty field is
+            raise ValueError(
+                f"{name!r} must be told as {of!r} is, of which it is the history, but for between: "
+                f"{ids[of]}, got {column}"
+            )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -507,6 +507,15 @@ def _ordered(output: Node) -> tuple[Node, ...]:
     return tuple(found)
 
 
+MadeBy: TypeAlias = "Callable[[int, Sequence[int | None], int, Mapping[int, int]], Graph]"
+
+
+def _histories(names: Sequence[str], known: Mapping[str, Any]) -> dict[int, int]:
+    """By the places of features, which of them is a history of which."""
+    told = {name: getattr(known.get(name), "history_of", None) for name in names}
+    return {names.index(name): names.index(of) for name, of in told.items() if of in told}
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Graph:
     """A model as a graph of nodes, and a loss on the values of the last one.
@@ -519,8 +528,9 @@ class Graph:
         name: what plots and reports call it.
         l2: λ of the penalty λ/2 |w|² over all weights in the parameters that are no biases. It is
             part of what is minimised, not of the losses that are reported.
-        made_by: what makes it for so many dense features, for ids below such bounds (None: any) and for
-            so many classes (0: numbers), where its shape follows from the data. Default: it is as it is.
+        made_by: what makes it for so many dense features, for ids below such bounds (None: any), for
+            so many classes (0: numbers), and for features that are histories of others, where its shape
+            follows from the data. Default: it is as it is.
 
     Raises:
         TypeError: ``output`` is no node, or ``name`` no str.
@@ -533,9 +543,7 @@ class Graph:
     loss: str = "log_loss"
     name: str = "graph"
     l2: float = 0.0
-    made_by: Callable[[int, Sequence[int | None], int], Graph] | None = field(
-        default=None, repr=False
-    )
+    made_by: MadeBy | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.output, Node):
@@ -632,22 +640,39 @@ class Graph:
         if self.made_by is None:
             return self
         bounds: Sequence[int | None]
+        histories: Mapping[int, int] = {}
         if isinstance(data, Dataset):
             numbers, bounds = data.features, ()
         elif isinstance(data, ClickDataset):
             known = {} if data.schema is None else data.schema.ids
             bounds = [known[name].bound if name in known else None for name in data.names]
             numbers = data.numbers
+            histories = _histories(data.names, known)
         elif isinstance(getattr(data, "bounds", None), tuple):
             numbers, bounds = data.numbers, data.bounds  # type: ignore[attr-defined]
+            histories = _histories(data.names, data.schema)  # type: ignore[attr-defined]
         else:
             return self
-        made = self.made_by(numbers, bounds, data.classes)  # type: ignore[attr-defined]
+        made = self.made_by(numbers, bounds, data.classes, histories)  # type: ignore[attr-defined]
         shape = (self.features, self.tables, self.outputs)
         if (made.features, made.tables, made.outputs) == shape:
             return self
         loss = made.loss if self.target == "classes" else self.loss
         return replace(made, loss=loss, name=self.name, l2=self.l2, made_by=self.made_by)
+
+    @property
+    def histories(self) -> dict[int, int]:
+        """Features that are read as sequences: of which feature, that has their table, each is a history."""
+        shown = {
+            one.table.name: feature
+            for feature, one in zip(self.id_features, self.embeddings, strict=True)
+            if one.pooling != "sequence"
+        }
+        return {
+            feature: shown[one.table.name]
+            for feature, one in zip(self.id_features, self.embeddings, strict=True)
+            if one.pooling == "sequence" and one.table.name in shown
+        }
 
     @property
     def target(self) -> TargetWord | None:

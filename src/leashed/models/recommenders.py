@@ -4,8 +4,8 @@ ids, and of clicks and numbers one output.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -95,7 +95,13 @@ class _Open:
     categories: int | None
     target: TargetWord
 
-    def __call__(self, numbers: int, bounds: Sequence[int | None], classes: int) -> Graph:
+    def __call__(
+        self,
+        numbers: int,
+        bounds: Sequence[int | None],
+        classes: int,
+        histories: Mapping[int, int],  # noqa: ARG002  which are bags as others
+    ) -> Graph:
         rows, dense = self.rows, numbers if self.dense is None else self.dense
         target = (classes or 2) if self.target == "classes" else self.target
         if self.categories is None and (rows is None or not isinstance(rows, Iterable)):
@@ -396,25 +402,106 @@ def youtube_dnn(
 
 
 class _Shown(NamedTuple):
-    """What the models of histories read: ids of the user, of the item shown and of its category, and
-    the items that the user clicked before with their categories, from the oldest on.
+    """What the models of histories read: ids of what is shown, of the user and of whatever else, and
+    what the user chose before, from the oldest on, by the tables of what is shown.
+
+    Attributes:
+        others: of what is not shown.
+        item: what is shown.
+        history: a sequence of such.
+        single: of each feature that is no history, its table's name and rows.
     """
 
-    user: Node
+    others: list[Node]
     item: Node
     history: Node
+    single: dict[int, tuple[str, int | None]]
+
+    @classmethod
+    def of(
+        cls,
+        tables: Mapping[int, tuple[str, int | None]],
+        histories: Mapping[int, int],
+        dim: int,
+        longest: int,
+    ) -> _Shown:
+        """By feature: the table of each that is no history, and of what each other one is a history."""
+        specs = {feature: TableSpec(name, dim, rows) for feature, (name, rows) in tables.items()}
+        shown = {of: feature for feature, of in histories.items()}
+        others = [Embedding(spec, feature=i) for i, spec in specs.items() if i not in shown]
+        item = [Embedding(specs[i], feature=i) for i in shown]
+        seen = [Embedding(specs[i], "sequence", longest, feature=f) for i, f in shown.items()]
+        return cls([*others], Concat(*item), Zip(*seen), dict(tables))
 
 
-def _histories(
-    users: int | None, items: int | None, categories: int | None, dim: int, longest: int
-) -> _Shown:
-    item, category = TableSpec("items", dim, items), TableSpec("categories", dim, categories)
-    shown = Concat(Embedding(item, feature=1), Embedding(category, feature=2))
-    history = Zip(
-        Embedding(item, "sequence", longest, feature=3),
-        Embedding(category, "sequence", longest, feature=4),
-    )
-    return _Shown(Embedding(TableSpec("users", dim, users), feature=0), shown, history)
+_LAYOUT = {
+    3: 1,
+    4: 2,
+}  # of datasets.synthetic_histories: items and categories, of user, item, category
+
+
+@dataclass(frozen=True)
+class _Attending:
+    """What makes a model of histories for the data's shape.
+
+    Args:
+        build: of what it reads, dense features and target.
+        dim, longest, dense, target, name: as they were given.
+    """
+
+    build: Callable[[_Shown, int, TargetWord], Graph]
+    dim: int
+    longest: int
+    dense: int | None
+    target: TargetWord
+    name: str
+
+    def __call__(
+        self,
+        numbers: int,
+        bounds: Sequence[int | None],
+        classes: int,
+        histories: Mapping[int, int],
+    ) -> Graph:
+        dense = numbers if self.dense is None else self.dense
+        target = (classes or 2) if self.target == "classes" else self.target
+        if histories:
+            tables = {i: (f"c{i}", rows) for i, rows in enumerate(bounds) if i not in histories}
+            return self.build(_Shown.of(tables, histories, self.dim, self.longest), dense, target)
+        if len(bounds) != len(_LAYOUT) + 3:
+            raise ValueError(
+                f"model {self.name} attends to what was chosen before, and no column of the data is that; "
+                'give a schema whose column of such ids has history_of, as {"kind": "id", "between": " ", '
+                '"history_of": "item"}'
+            )
+        return self.layout(None, None, None, dense, target)
+
+    def layout(
+        self,
+        users: int | None,
+        items: int | None,
+        categories: int | None,
+        dense: int,
+        target: TargetWord,
+    ) -> Graph:
+        """For the features of ``datasets.synthetic_histories``."""
+        tables = {0: ("users", users), 1: ("items", items), 2: ("categories", categories)}
+        return self.build(_Shown.of(tables, _LAYOUT, self.dim, self.longest), dense, target)
+
+
+def _attending(
+    make: _Attending, users: int | None, items: int | None, categories: int | None
+) -> Graph:
+    dense = 1 if make.dense is None else checks.size("dense", make.dense, 0)
+    is_open = users is items is categories is None
+    if not is_open and make.target == "classes":
+        raise ValueError("target must be how many classes there are, got 'classes'")
+    model = make.layout(users, items, categories, dense, make.target)
+    return replace(model, made_by=make) if is_open else model
+
+
+def _beside(dense: int) -> list[Node]:
+    return [Input(dense)] if dense else []
 
 
 def din(
@@ -422,7 +509,7 @@ def din(
     items: int | None = None,
     categories: int | None = None,
     dim: int = 16,
-    dense: int = 1,
+    dense: int | None = None,
     attention: Sequence[int] = (80, 40),
     hidden: Sequence[int] = (200, 80),
     *,
@@ -436,42 +523,61 @@ def din(
     """Deep Interest Network (Zhou et al., 2018): an MLP of the user, the item that is shown, and the
     user's history pooled by what each item of it means for the one shown (``AttentionUnit``).
 
-    Reads the features of ``datasets.synthetic_histories``, in its order: user, item, category, the
-    history's items and their categories. The history shares its tables with what is shown. (The
-    paper's MLPs have PReLU or Dice where these have ReLU, and mini-batch aware regularisation.)
+    Reads what a schema says (``stream.Id(history_of="item")``): what is shown are the columns that
+    have a history, and the user whatever else is an id. Of data that say nothing it reads the features
+    of ``datasets.synthetic_histories``, in its order: user, item, category, the history's items and
+    their categories. A history shares its table with what is shown. (The paper's MLPs have PReLU or Dice where these have ReLU, and mini-batch aware regularisation.)
 
     Args:
-        users: rows of the users' table, ids being below it; None: any id may come.
+        users: rows of the users' table, ids being below it; None: any id may come. Where one of the
+            three is given, the features are those of ``datasets.synthetic_histories``.
         items: likewise.
         categories: likewise.
         dim: floats of a row; an item with its category has twice as many.
-        dense: dense features.
+        dense: dense features; 0: none. Default: as many as the data have, and until then 1.
         attention: widths of the attention unit's MLP, without its 1.
         hidden: widths of the MLP, without the output's 1.
         longest: items of a history that are read, its first ones.
         softmax: whether the scores of a history are normalised; the paper's are not.
-        target: as for ``dlrm``, classes as a number.
+        target: as for ``dlrm``; classes as a number, where ``users``, ``items`` or ``categories`` is given.
         norm, dropout: as for ``dlrm``.
         name: what plots and reports call it.
 
     Raises:
         TypeError, ValueError: a size is not a whole number from 1, or ``attention`` is empty.
     """
-    read = _histories(users, items, categories, dim, longest)
+    build = partial(
+        _din,
+        attention=attention,
+        hidden=hidden,
+        softmax=softmax,
+        norm=norm,
+        dropout=dropout,
+        name=name,
+    )
+    make = _Attending(build, dim, longest, dense, target, name)
+    return _attending(make, users, items, categories)
+
+
+def _din(
+    read: _Shown,
+    dense: int,
+    target: TargetWord,
+    *,
+    attention: Sequence[int],
+    hidden: Sequence[int],
+    softmax: bool,
+    norm: Norm | None,
+    dropout: float,
+    name: str,
+) -> Graph:
     scores = AttentionUnit(read.item, read.history, attention, softmax)
     interest = AttentionPool(scores, read.history)
-    joined = Concat(Input(dense), read.user, read.item, interest)
-    head = _Head.of(_told(target))
+    joined = Concat(*_beside(dense), *read.others, read.item, interest)
+    head = _Head.of(target)
     return Graph(
         _layers(joined, hidden, norm, dropout) >> Dense(head.outputs), loss=head.loss, name=name
     )
-
-
-def _told(target: TargetWord) -> TargetWord:
-    """Of a model whose shape does not follow from data."""
-    if target == "classes":
-        raise ValueError("target must be how many classes there are, got 'classes'")
-    return target
 
 
 def dien(
@@ -479,7 +585,7 @@ def dien(
     items: int | None = None,
     categories: int | None = None,
     dim: int = 16,
-    dense: int = 1,
+    dense: int | None = None,
     units: int | None = None,
     hidden: Sequence[int] = (200, 80),
     *,
@@ -503,12 +609,27 @@ def dien(
     Raises:
         TypeError, ValueError: a size is not a whole number from 1.
     """
-    read = _histories(users, items, categories, dim, longest)
     units = 2 * dim if units is None else units
+    build = partial(_dien, units=units, hidden=hidden, norm=norm, dropout=dropout, name=name)
+    make = _Attending(build, dim, longest, dense, target, name)
+    return _attending(make, users, items, categories)
+
+
+def _dien(
+    read: _Shown,
+    dense: int,
+    target: TargetWord,
+    *,
+    units: int,
+    hidden: Sequence[int],
+    norm: Norm | None,
+    dropout: float,
+    name: str,
+) -> Graph:
     states = GRU(read.history, units)
     scores = AttentionScores(read.item >> Dense(units, bias=False), states)
-    joined = Concat(Input(dense), read.user, read.item, AUGRU(states, scores, units))
-    head = _Head.of(_told(target))
+    joined = Concat(*_beside(dense), *read.others, read.item, AUGRU(states, scores, units))
+    head = _Head.of(target)
     return Graph(
         _layers(joined, hidden, norm, dropout) >> Dense(head.outputs), loss=head.loss, name=name
     )
@@ -519,7 +640,7 @@ def ecommerce(
     items: int | None = None,
     categories: int | None = None,
     dim: int = 16,
-    dense: int = 1,
+    dense: int | None = None,
     attention: Sequence[int] = (80, 40),
     hidden: Sequence[int] = (200, 80),
     *,
@@ -535,15 +656,32 @@ def ecommerce(
     whose scores are normalised. Arguments and features as for ``din``; for the linear model each
     table has a second one of 1 float a row.
     """
-    read = _histories(users, items, categories, dim, longest)
-    x = Input(dense)
-    one = {"wide_users": users, "wide_items": items, "wide_categories": categories}
-    head = _Head.of(_told(target))
+    build = partial(
+        _ecommerce, attention=attention, hidden=hidden, norm=norm, dropout=dropout, name=name
+    )
+    make = _Attending(build, dim, longest, dense, target, name)
+    return _attending(make, users, items, categories)
+
+
+def _ecommerce(
+    read: _Shown,
+    dense: int,
+    target: TargetWord,
+    *,
+    attention: Sequence[int],
+    hidden: Sequence[int],
+    norm: Norm | None,
+    dropout: float,
+    name: str,
+) -> Graph:
+    x = _beside(dense)
+    head = _Head.of(target)
     wide = [
-        Embedding(TableSpec(table, head.outputs, rows), feature=i)
-        for i, (table, rows) in enumerate(one.items())
+        Embedding(TableSpec(f"wide_{table}", head.outputs, rows), feature=i)
+        for i, (table, rows) in read.single.items()
     ]
     scores = AttentionUnit(read.item, read.history, attention, softmax=True)
-    joined = Concat(x, read.user, read.item, AttentionPool(scores, read.history))
+    joined = Concat(*x, *read.others, read.item, AttentionPool(scores, read.history))
     deep = _layers(joined, hidden, norm, dropout) >> Dense(head.outputs)
-    return Graph(Sum(x >> Dense(head.outputs), *wide, deep), loss=head.loss, name=name)
+    linear = [node >> Dense(head.outputs) for node in x]
+    return Graph(Sum(*linear, *wide, deep), loss=head.loss, name=name)

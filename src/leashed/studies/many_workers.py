@@ -107,7 +107,7 @@ class ManyWorkers(Study):
             init=Init(tables=recommender.new_tables(self.lr, seed)),
             batch_size=self.batch_size,
             seed=seed,
-            observe=Observe(go_on, every=self.updates / _EVALUATIONS),
+            observe=Observe(go_on, every=self.updates / _EVALUATIONS, rows=None),
         ).result
         return unbroken(result)
 

@@ -304,7 +304,7 @@ def _train(
         rule=Momentum(_schedule(eta, updates), momentum=asked.momentum, weight_decay=1e-4),
         batch_size=asked.batch_size,
         seed=setting.seed,
-        observe=Observe(go_on, every=_lasts(asked, data, setting) / asked.evaluations),
+        observe=Observe(go_on, every=_lasts(asked, data, setting) / asked.evaluations, rows=None),
     )
     passes = asked.batch_size * (n if reduces else 1) / len(data.train)  # of an update
     return _judged(model, data.test, setting, played, eta, passes)

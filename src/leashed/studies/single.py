@@ -78,10 +78,16 @@ def train_setting(
     every = plan.evaluate_every
     if costs is None:
         result = train(
-            model, data, threads=setting.threads, observe=Observe(progress, every=every), **asked
+            model,
+            data,
+            threads=setting.threads,
+            observe=Observe(progress, every=every, rows=None),
+            **asked,
         )
     else:
-        result = _played(model, data, setting.threads, costs, Observe(progress, every=every), asked)
+        result = _played(
+            model, data, setting.threads, costs, Observe(progress, every=every, rows=None), asked
+        )
     config = {**result.config, **plan.stamp(setting)}
     return dataclasses.replace(result, config=config, parameters=_NO_PARAMETERS)
 

@@ -226,7 +226,7 @@ def _run(rule: Rule, asked: Asked, seed: int, go_on: GoOn) -> tuple[list[float],
                         init=Init(tables=trained),
                         batch_size=asked.batch_size,
                         seed=seed,
-                        observe=Observe(every=1e6),
+                        observe=Observe(every=1e6, rows=None),
                         checkpoint=kept,
                         resume=kept if accumulated else None,
                     )

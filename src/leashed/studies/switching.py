@@ -198,7 +198,7 @@ def _timed(
         rule=SGD(1e-6),
         batch_size=batch_size,
         seed=seed,
-        observe=Observe(every=window),
+        observe=Observe(every=window, rows=None),
     )
 
 

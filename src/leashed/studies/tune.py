@@ -524,7 +524,7 @@ class Search(Study, Job):
             how = {**words.choices(), **candidate.how}
             tables = make_tables(data.model, words, how["rule"], how["staleness"])
             how["init"] = Init(self.init, tables)
-            observe = Observe(every=self.evaluate_every)
+            observe = Observe(**self.evaluations())
             return train(data.model, data.train, until=until, observe=observe, **how)
 
         search = self._search(data)

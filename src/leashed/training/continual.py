@@ -639,7 +639,7 @@ def _shaped(
         if isinstance(saved, Graph):
             rows = dict(zip(saved.id_features, saved.embeddings, strict=True))
             bounds = [rows[f].table.rows for f in sorted(rows)]
-            made = model.made_by(saved.features, bounds, saved.classes)
+            made = model.made_by(saved.features, bounds, saved.classes, saved.histories)
             return replace(made, name=model.name, loss=model.loss, l2=model.l2), days
     if isinstance(days, (Stream, ClickDataset, Dataset, str)) or not isinstance(days, Iterable):
         return model, days  # which is refused

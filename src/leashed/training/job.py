@@ -17,6 +17,7 @@ from leashed.rules import RULES
 from leashed.staleness import POLICIES
 from leashed.stopping import METRICS, Until
 from leashed.training import defaults
+from leashed.training.options import EVALUATED_ROWS
 from leashed.training.problems import clicks, files, sparse
 from leashed.training.problems.files import WHAT
 from leashed.training.problems.problem import ProblemWords
@@ -63,6 +64,14 @@ def threads_of(text: str) -> int | str:
         raise ArgumentTypeError(f'must be a whole number, or "auto", got {text!r}') from None
 
 
+def rows_of(text: str) -> int | str:
+    """A number, or "all"."""
+    try:
+        return text if text == "all" else int(text)
+    except ValueError:
+        raise ArgumentTypeError(f'must be a whole number, or "all", got {text!r}') from None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Job(ProblemWords):
     """A training in words, each of which ``leashed train --help`` explains."""
@@ -107,6 +116,14 @@ class Job(ProblemWords):
         "between evaluations of the loss (default: so that they take a tenth of a thread)",
         group=LOOK,
         metavar="SECONDS",
+    )
+    evaluate_rows: int | str = option(
+        EVALUATED_ROWS,
+        "evaluations of the training set, and stop rules on its loss, are of at most so many of its rows, "
+        'evenly over all; "all": of all',
+        group=LOOK,
+        metavar="N",
+        type=rows_of,
     )
     rule: str | None = option(
         None,
@@ -188,6 +205,11 @@ class Job(ProblemWords):
             "staleness": staleness_of(self, before),
             **{name: getattr(self, name) for name in ("threads", "batch_size", "seed", "init")},
         }
+
+    def evaluations(self) -> dict[str, Any]:
+        """How often, and of how many rows, as arguments of ``lsh.Observe``."""
+        rows = None if self.evaluate_rows == "all" else self.evaluate_rows
+        return {"every": self.evaluate_every, "rows": rows}
 
     def command(self) -> str:
         """``leashed train`` of it."""

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from leashed.modes import Mode
     from leashed.sync import Cluster
 
-__all__ = ["Checkpoint", "Init", "Observe", "Options", "options"]
+EVALUATED_ROWS = 16_384
+
+__all__ = ["EVALUATED_ROWS", "Checkpoint", "Init", "Observe", "Options", "options"]
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,11 @@ class Observe:
             installed (extra ``view``); nothing where there is no terminal.
         every: seconds between evaluations of the loss, which run on the calling thread beside the
             workers. Default: as often as keeps them to a tenth of one thread.
+        rows: evaluations of the training set are of at most so many of its rows (though of 256, where
+            it has them), always the same: blocks of 256 neighbours, evenly over all. Loss, accuracy
+            and AUC of it are these rows', and so are the stop rules' losses;
+            ``result.config["evaluated_rows"]`` tells how many. None: all. A validation set is always
+            evaluated whole.
         metrics: ``leashed.metrics.progressive(...)``: AUC, log loss and more of each batch as its
             gradient finds it, before it is trained on; ``result.metrics`` and ``Progress`` have them. For
             models of one output with the loss ``log_loss``. Default: nothing is counted.
@@ -93,6 +100,7 @@ class Observe:
     progress: Callable[..., object] | bool | None = None
     _: KW_ONLY
     every: float | None = None
+    rows: int | None = EVALUATED_ROWS
     metrics: Progressive | None = None
     record: str | os.PathLike[str] | None = None
     counting: Sequence[str] = ()
@@ -104,6 +112,8 @@ class Observe:
             raise TypeError(f"progress must be callable, True or False, got {self.progress!r}")
         if self.every is not None:
             checks.real("observe.every", self.every, 0.0)
+        if self.rows is not None:
+            checks.whole("observe.rows", self.rows, 1, 2**53)
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,7 +30,7 @@ class Progress:
     Attributes:
         seconds: since the threads started.
         updates: updates published.
-        loss: mean loss over the training set; of a stream as ``TrainResult.loss`` has it.
+        loss: mean loss over the training set, or its rows that ``Observe.rows`` has; of a stream as ``TrainResult.loss`` has it.
         accuracy: on the training set.
         validation_accuracy: on the validation set; NaN without one.
         eps: examples per second since the start.
@@ -158,6 +158,8 @@ def result_of(
     evaluations = outcome["evaluations"]
     if statistics is not None:
         config["statistics"] = statistics.config()
+    if streamed is None:
+        config["evaluated_rows"] = evaluations[-1]["rows"]
 
     def series(name: str, dtype: type[np.generic]) -> NDArray[Any]:
         return np.array([e[name] for e in evaluations], dtype)

@@ -244,9 +244,24 @@ def replay(
             such variable. The message says which.
         OSError: the file cannot be read.
     """
+    opened = recordings.opened(trace)
+    return replay_of(trace, opened, model, data, until=until, inspect=inspect, observe=observe)
+
+
+def replay_of(
+    trace: str | os.PathLike[str],
+    opened: tuple[Any, recordings.Header],
+    model: AnyModel | None = None,
+    data: Any = None,
+    *,
+    until: int | None = None,
+    inspect: str | None = None,
+    observe: Observe | None = None,
+) -> Replay:
+    """As :func:`replay`, of a trace that ``recordings.opened`` has opened and checked already."""
     until = _MOST if until is None else checks.whole("until", until, 0, _MOST)
     observers = _observers(observe)
-    native, found = recordings.opened(trace)
+    native, found = opened
     try:
         _check_isa(found)
         model = _model(found, model)

@@ -146,7 +146,7 @@ class Request:
         rules = self.until.rules(examples, self.batch_size)
         if self.streamed is not None or by_mode:
             rules.pop("batches", None)  # the stream, or the mode, ends where its examples do
-        return rules
+        return {**rules, "rows": float(self.observe.rows or 0)}
 
     def config(self) -> dict[str, Any]:
         """What a result says was asked for, as JSON's own types."""

@@ -128,7 +128,7 @@ class TrainResult:
         parameters: float32 [d]; the final parameters, with ``until.patience`` those of ``best``. Empty if read from JSON without them.
         seconds: float64 [E]; time since training began.
         updates: int64 [E]; updates published by then.
-        loss: float64 [E]; mean loss over the whole training set. Of a stream, whose rows are gone, the
+        loss: float64 [E]; mean loss over the training set, or its rows that ``Observe.rows`` has. Of a stream, whose rows are gone, the
             mean over the rows of its latest pass so far, each as its batch was found just before it
             was trained on, so that the last is of a whole pass (of one that was resumed in its
             middle, of the rows from there on); in a second pass the one before stands for the rows

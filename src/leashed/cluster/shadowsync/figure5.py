@@ -148,7 +148,7 @@ class Figure5(Scaling):
                 until=Until(seconds=self.warm + self.window + _AROUND / 2.0),
                 discipline=Hogwild(),
                 batch_size=self.batch_size,
-                observe=Observe(every=1e6),
+                observe=Observe(every=1e6, rows=None),
             )
         return {**found, "gap": trained.sync_gap}
 

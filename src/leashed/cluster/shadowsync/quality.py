@@ -132,7 +132,7 @@ class Pass(Timed):
                 discipline=Hogwild(),
                 rule=SGD(self.lr),
                 batch_size=self.batch_size,
-                observe=Observe(every=_NEVER),
+                observe=Observe(every=_NEVER, rows=None),
             )
             counted = {} if servers is None else servers.counters()
         first = trained.results[0]

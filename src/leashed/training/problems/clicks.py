@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from leashed import datasets, models
+from leashed.base import checks
 from leashed.base.options import option
 from leashed.datasets import ClickDataset, ClickSplit
 from leashed.datasets.fields import Schema
@@ -23,6 +25,7 @@ from leashed.training.problems.files import FileWords, expanded, stream_of, targ
 __all__ = [
     "GROUP",
     "MODELS",
+    "SHAPES",
     "WORD",
     "ClickWords",
     "Streamed",
@@ -32,23 +35,23 @@ __all__ = [
     "make_tables",
     "read",
     "refuse",
+    "shape_of",
+    "shapes",
     "streamed",
 ]
 
-_HISTORIES = {"din": models.din, "dien": models.dien, "ecommerce": models.ecommerce}
+_HISTORIES: dict[str, Callable[..., Graph]] = {
+    "din": models.din,
+    "dien": models.dien,
+    "ecommerce": models.ecommerce,
+}
 _COLUMNS: dict[str, Callable[..., Graph]] = {
     "dlrm": models.dlrm,
     "deepfm": models.deepfm,
     "dcn": models.dcn,
     "wide_deep": models.wide_deep,
 }
-MODELS: dict[str, Callable[..., Graph]] = {
-    **_COLUMNS,
-    **{
-        name: lambda rows, make=make, **more: make(rows, rows, rows, **more)
-        for name, make in _HISTORIES.items()
-    },
-}
+MODELS: dict[str, Callable[..., Graph]] = {**_COLUMNS, **_HISTORIES}
 WORD = "clicks"
 """What ``--data`` calls the generator."""
 
@@ -56,6 +59,10 @@ GROUP = "models of clicks"
 _TEST_SHARE = 5  # one row of so many of a file is kept for testing
 _CARDINALITY = 100_000  # of every feature that is generated
 _MEBIBYTE = 2**20
+_SIZE = checks.size
+SHAPES = ("dim", "hidden", "bottom", "cross", "attention", "longest")
+"""Options of a model's shape."""
+_RENAMED = {("dlrm", "hidden"): "top"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +101,43 @@ class ClickWords(FileWords):
         group=GROUP,
         metavar="RATE",
     )
+    dim: int | None = option(None, "floats of a row (default: 16)", group=GROUP)
+    hidden: tuple[int, ...] = option(
+        (), "widths of the MLP, behind the interaction too, without the output's", group=GROUP
+    )
+    bottom: tuple[int, ...] = option(
+        (), "widths of the MLP of the numbers, the last being --dim", group=GROUP
+    )
+    cross: int | None = option(None, "cross layers (default: 3)", group=GROUP)
+    attention: tuple[int, ...] = option(
+        (), "widths of the attention unit's MLP (default: 80,40)", group=GROUP
+    )
+    longest: int | None = option(
+        None, "items of a history that are read, its first ones (default: 20)", group=GROUP
+    )
+
+
+def shapes(name: str) -> dict[str, str]:
+    """The options of its shape that the named model has, and its arguments of each."""
+    has = inspect.signature(MODELS[name]).parameters
+    # DLRM's MLP behind the interaction has a name of its own.
+    named = {word: _RENAMED.get((name, word), word) for word in SHAPES}
+    return {word: argument for word, argument in named.items() if argument in has}
+
+
+def shape_of(name: str, words: ClickWords) -> dict[str, Any]:
+    """What is given of the named model's shape, as its arguments.
+
+    Raises:
+        ValueError: the model has no such option; the message says which it has.
+    """
+    known = shapes(name)
+    asked = {word: getattr(words, word) for word in SHAPES}
+    asked = {word: value for word, value in asked.items() if value not in (None, (), [])}
+    if strange := [word for word in asked if word not in known]:
+        has = ", ".join(f"--{one}" for one in known)
+        raise ValueError(f"--{strange[0]} is not for --model {name}, which has {has}")
+    return {known[word]: value for word, value in asked.items()}
 
 
 def load(words: ClickWords) -> ClickSplit:
@@ -132,7 +176,7 @@ def streamed(words: ClickWords) -> Streamed:
     if words.rows is not None:
         raise ValueError("--rows goes with --data clicks, not with a file")
     test = None if words.test is None else read(str(words.test), words)
-    return Streamed(stream_of(words.data, words), test)
+    return Streamed(stream_of(words.data, words, shuffle=words.shuffle), test)
 
 
 def read(path: str, words: ClickWords, rows: int | None = None) -> ClickDataset:
@@ -167,21 +211,23 @@ def build(name: str, words: ClickWords, known: Schema | None = None) -> Graph:
             "--table-mib, --table-share, --admit-after and --evict are of tables that grow: those of a "
             "file's ids"
         )
-    if name in _HISTORIES and not generated:
-        raise ValueError(
-            f"--model {name} reads histories, which files in Criteo's format have none of; leave "
-            "--data out, or train from Python"
-        )
+    shape = shape_of(name, words)
     if generated:
         target_of(words)
         for option in ("schema", "label", "target"):
             if getattr(words, option) is not None:
                 raise ValueError(f"--{option} goes with --data FILE, or --days")
-        return MODELS[name](_CARDINALITY, **settings)
+        counts = (_CARDINALITY,) * (3 if name in _HISTORIES else 1)
+        return MODELS[name](*counts, **shape, **settings)
     files = [*expanded(words.days).values()] if words.days else words.data
     assert files is not None
-    model = _COLUMNS[name](target=target_of(words), **settings)
+    model = MODELS[name](target=target_of(words), **shape, **settings)
     if words.schema is None and words.label is None and known is None and not is_parquet(files):
+        if name in _HISTORIES:
+            raise ValueError(
+                f"--model {name} attends to what was chosen before, which files in Criteo's format do "
+                "not have; give --schema FILE whose column of such ids has history_of"
+            )
         return model  # Criteo's
     return model.shaped(stream_of(files, words, known))
 
@@ -203,13 +249,14 @@ def refuse(words: ClickWords, *, files: bool = False) -> None:
         "schema",
         "label",
         "target",
+        *SHAPES,
         "bad",
         "days",
         "stream",
     ):
         if files and name in ("bad", "schema", "stream"):
             continue
-        if getattr(words, name) not in (None, False):
+        if getattr(words, name) not in (None, False, (), []):
             raise ValueError(f"--{name.replace('_', '-')} goes with --model {', '.join(MODELS)}")
 
 

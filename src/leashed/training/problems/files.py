@@ -94,6 +94,13 @@ class FileWords:
         metavar="FILES",
         nargs="+",
     )
+    shuffle: int | None = option(
+        None,
+        "with --stream and --days: each ROWS rows in an order drawn from the seed, instead of that of the "
+        "files; so many rows are in memory then (default: as they come)",
+        group=FILES,
+        metavar="ROWS",
+    )
     test: str | None = option(
         None,
         "rows to test (default: the last fifth of --data; with --stream none)",
@@ -112,12 +119,17 @@ def existing(path: str | os.PathLike[str]) -> Path:
 
 
 def stream_of(
-    paths: str | Path | Sequence[Path], words: FileWords, known: Schema | None = None
+    paths: str | Path | Sequence[Path],
+    words: FileWords,
+    known: Schema | None = None,
+    *,
+    shuffle: int | None = None,
 ) -> Stream:
     """The rows of files; a pattern is its files by name, a folder the Parquet files in it.
 
     Args:
         known: what columns become where no word says it: of the model that is to read them.
+        shuffle: as of ``stream.csv``. Default: rows come in their order.
 
     Raises:
         FileNotFoundError: one is not there.
@@ -125,7 +137,9 @@ def stream_of(
     """
     if isinstance(paths, (str, Path)) and not has_magic(str(paths)):
         existing(paths)
-    bad = "fail" if words.bad is None else words.bad
+    given: dict[str, Any] = {"bad": "fail" if words.bad is None else words.bad}
+    if shuffle is not None:
+        given |= {"shuffle": shuffle, "seed": words.seed}
     if words.schema is not None and words.label is not None:
         raise ValueError(
             "--label goes without --schema, which says what the label is; give one of them"
@@ -144,8 +158,8 @@ def stream_of(
     if parquet:
         if not columns:
             raise ValueError(f"{paths} is Parquet; say --label COLUMN, or --schema FILE")
-        return stream.parquet(paths, columns["columns"], bad=bad)
-    return stream.csv(paths, **columns, bad=bad) if columns else stream.criteo(paths, bad=bad)
+        return stream.parquet(paths, columns["columns"], **given)
+    return stream.csv(paths, **columns, **given) if columns else stream.criteo(paths, **given)
 
 
 def target_of(words: FileWords) -> TargetWord:

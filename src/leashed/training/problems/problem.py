@@ -60,6 +60,7 @@ def strange_to(model: str | None) -> tuple[str, ...]:
     only_clicks = ["label", "days", "target"]
     if model in clicks.MODELS:
         groups, only_clicks = {sparse.GROUP}, []
+        only_clicks += [name for name in clicks.SHAPES if name not in clicks.shapes(model)]
     elif model in sparse.MODELS:
         groups = {clicks.GROUP}
     strange = [item.name for item in fields(ProblemWords) if item.metadata.get("group") in groups]
@@ -74,6 +75,10 @@ def problem_of(words: ProblemWords) -> Problem:
     """
     model: Model | FactorisationMachine | Graph
     data: Any
+    if words.shuffle is not None and not words.stream:
+        raise ValueError(
+            "--shuffle goes with --stream or --days; rows in memory are drawn in an order of the seed"
+        )
     if words.model in clicks.MODELS:
         sparse.refuse(words, test=words.stream)
         model = clicks.build(words.model, words)

@@ -212,7 +212,7 @@ def streamed(words: SparseWords) -> Streamed:
             raise ValueError(
                 f"{path} has targets that are no labels; give --model linear_regression"
             )
-    rows = stream_of(path, fmt, words, features, classes, fields)
+    rows = stream_of(path, fmt, words, features, classes, fields, shuffle=words.shuffle)
     test = None
     if words.test is not None:
         known = () if fields is None else tuple(fields.tolist())
@@ -227,13 +227,17 @@ def stream_of(
     features: int,
     classes: int,
     fields: ArrayLike | None,
+    *,
+    shuffle: int | None = None,
 ) -> SparseStream:
     """The rows of files of that format, libsvm or libffm; a pattern is its files by name."""
-    bad = "fail" if words.bad is None else words.bad
+    given: dict[str, Any] = {"bad": "fail" if words.bad is None else words.bad}
+    if shuffle is not None:
+        given |= {"shuffle": shuffle, "seed": words.seed}
     if fmt == "libffm":
         known = features if fields is None else fields
-        return stream.libffm(path, known, classes=classes, bad=bad)
-    return stream.libsvm(path, features, zero_based=words.zero_based, classes=classes, bad=bad)
+        return stream.libffm(path, known, classes=classes, **given)
+    return stream.libsvm(path, features, zero_based=words.zero_based, classes=classes, **given)
 
 
 def read(
