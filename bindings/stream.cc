@@ -429,8 +429,9 @@ PyMoments number_moments(const FloatArray& x, const PyMoments& begun) {
 
 std::unique_ptr<StandardisedSource> standardised(const GradientSource& source,
                                                  const PyStreamedRows& rows) {
-  if (!rows.data.stream->standard()) throw py::value_error("the rows are not standardised");
-  return std::make_unique<StandardisedSource>(source, *rows.data.stream);
+  const StandardNumbers* const standard = rows.data.stream->standard();
+  if (!standard) throw py::value_error("the rows are not standardised");
+  return std::make_unique<StandardisedSource>(source, *standard);
 }
 
 py::dict counts_of(const PyRowStream& stream) {

@@ -957,6 +957,62 @@ def test_steps_are_scikit_learns(loss: str, rate: dict[str, Any], sparse: bool) 
 
 
 @SPARSE
+@pytest.mark.parametrize("rate", RATES[:4], ids=str)
+@pytest.mark.parametrize("loss", ["log_loss", "squared_error"])
+def test_steps_of_examples_with_weights_are_scikit_learns(
+    loss: str, rate: dict[str, Any], sparse: bool
+) -> None:
+    kind = "SGDRegressor" if loss == "squared_error" else "SGDClassifier"
+    x, y = alike(kind == "SGDClassifier")
+    options: dict[str, Any] = {
+        "loss": loss,
+        "alpha": 0.01,
+        "penalty": None if sparse else "l2",  # decay of columns comes late
+        "fit_intercept": False,
+        "random_state": 0,
+        "tol": None,
+        "max_iter": 4,
+        **rate,
+    }
+    weights = np.full(30, 0.5)
+    if kind == "SGDClassifier":
+        options["class_weight"], weights = {-1: 2.0, 1: 2.0}, np.full(30, 1.5)
+    own = getattr(linear_model, kind)(**options).fit(rows(x, sparse), y, sample_weight=weights)
+    ours = globals()[kind](batch_size=1, **options).fit(rows(x, sparse), y, sample_weight=weights)
+    np.testing.assert_allclose(ours.coef_, own.coef_, rtol=2e-4)
+
+
+@pytest.mark.parametrize("rate", [{"learning_rate": "invscaling", "eta0": 0.5}, {"average": True}])
+def test_calls_of_other_sizes_go_on_after_the_examples_so_far(rate: dict[str, Any]) -> None:
+    x, y = alike(True)
+    options: dict[str, Any] = {"loss": "log_loss", "random_state": 0, **rate}
+    one = SGDClassifier(batch_size=1, **options).partial_fit(x, y, np.unique(y))
+    ten = SGDClassifier(batch_size=10, **options).partial_fit(x, y, np.unique(y))
+    assert (one.t_, ten.t_) == (30, 3)
+    ten.parameters_, ten._iterate = one.parameters_, one._iterate
+    ten._progress.states = one._progress.states
+    for model in (one, ten):  # a batch of one example, whichever they are made of
+        model.partial_fit(x[:1], y[:1])
+    np.testing.assert_allclose(ten.coef_, one.coef_, rtol=1e-6)
+    assert (one.t_, ten.t_) == (31, 4)
+
+
+@pytest.mark.parametrize("make", [SGDClassifier, SGDRegressor, MLPClassifier, MLPRegressor])
+def test_pickles_of_before_there_were_means_and_units_go_on(make: Any) -> None:
+    x, y = alike(True)
+    model = make(random_state=0, max_iter=2, tol=None).fit(x, y)
+    state = model.__getstate__()
+    for name in ("_iterate", "_unit_", "average", "learning_rate", "activation", "class_weight"):
+        state.pop(name, None)
+    old = make.__new__(make)
+    old.__setstate__(state)
+    np.testing.assert_array_equal(old.predict(x), model.predict(x))
+    np.testing.assert_array_equal(
+        old.partial_fit(x, y).parameters_, model.partial_fit(x, y).parameters_
+    )
+
+
+@SPARSE
 @pytest.mark.parametrize("average", [True, 1, 40, 1000])
 @pytest.mark.parametrize("penalty", [None, "l2"])
 @pytest.mark.parametrize("loss", ["log_loss", "squared_error"])

@@ -311,6 +311,8 @@ def test_settings_that_the_rule_has_not_are_refused() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             lsh.torch.Optimizer([{"params": network().parameters(), **settings}], rule)
+    with pytest.raises(TypeError, match="betas must be a pair of numbers"):
+        lsh.torch.Optimizer([{"params": network().parameters(), "betas": 0.9}], lsh.Adam(0.1))
 
 
 def test_ctrl_c_leaves_no_half_a_group_and_no_half_a_state(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -793,6 +795,42 @@ def test_a_checkpoint_goes_on_to_the_same_bits(rule: Any, tmp_path: Path) -> Non
     file.write_bytes(file.read_bytes()[:100])
     with pytest.raises(ValueError, match=r"resume: .* cannot be read"):
         trained(5, resume=file)
+
+
+def test_what_is_drawn_goes_on_too(tmp_path: Path) -> None:
+    def trained(epochs: int, seed: int, **options: Any) -> Any:
+        module = torch.nn.Sequential(torch.nn.Dropout(0.5), network())
+        torch.manual_seed(seed)
+        until = lsh.until(epochs=epochs)
+        lsh.torch.fit(module, CROSS, problem(100), threads=1, until=until, **options)
+        return module
+
+    trained(2, 3, checkpoint=tmp_path / "checkpoint")
+    assert_equal(trained(4, 9, resume=tmp_path / "checkpoint"), trained(4, 3))
+
+
+def test_a_module_is_as_before_where_a_checkpoint_is_of_another(tmp_path: Path) -> None:
+    file, options = tmp_path / "checkpoint", {"threads": 1, "until": lsh.until(epochs=1)}
+    lsh.torch.fit(network(), CROSS, problem(), checkpoint=file, **options)
+    ours = network(5)
+    ours[-1] = torch.nn.Linear(ours[-1].in_features, 9)
+    before = copy.deepcopy(ours)
+    with pytest.raises(ValueError, match="is of another module"):
+        lsh.torch.fit(ours, CROSS, problem(), resume=file, **options)
+    assert_equal(ours, before)
+
+
+def test_where_no_checkpoint_can_be_is_said_before_training(tmp_path: Path) -> None:
+    def loss(*_: Any) -> Any:
+        raise AssertionError
+
+    for file, error, message in (
+        (tmp_path / "none" / "file", FileNotFoundError, "its folder does not exist"),
+        (tmp_path, IsADirectoryError, "is a folder; name a file"),
+        (3, TypeError, "checkpoint must be a path, got 3"),
+    ):
+        with pytest.raises(error, match=message):
+            lsh.torch.fit(network(), loss, problem(), checkpoint=file, until=lsh.until(epochs=1))
 
 
 class Boom(Exception):

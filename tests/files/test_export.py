@@ -102,6 +102,19 @@ def test_models_of_clicks(name, norm, rows, tmp_path):
     )
 
 
+@pytest.mark.parametrize("name", CLICKS)
+def test_nothing_is_dropped(name, tmp_path):
+    model = getattr(models, name.partition("-")[0])(20, 4, 3, categories=4, dropout=0.5)
+    theta, tables, statistics = drawn(model)
+    random = np.random.default_rng(1)
+    ids, x = random.integers(0, 20, (N, 4)), random.normal(0, 1, (N, 3)).astype(np.float32)
+    columns = {f"c{f}": ids[:, f] for f in range(4)}
+    data = lsh.ClickDataset.from_arrays(x, columns, np.zeros(N, np.int32))
+    lsh.export.onnx(tmp_path / "m.onnx", model, theta, tables, statistics)
+    found = served(tmp_path / "m.onnx", dense=x, **{f"ids_{f}": ids[:, f] for f in range(4)})
+    np.testing.assert_allclose(found, model.predict(theta, data, tables), rtol=1e-4, atol=1e-5)
+
+
 def histories(sequences: int) -> tuple[lsh.ClickDataset, dict[str, np.ndarray]]:
     random = np.random.default_rng(2)
     lengths = random.integers(0, 10, N)
@@ -219,8 +232,9 @@ def test_weights_of_ids_that_are_left_out_are_told(tmp_path):
         lsh.export.onnx(tmp_path / "m.onnx", model, result.parameters, result.tables, bags=[1])
 
 
-def test_users_and_items_of_retrieval(tmp_path):
-    model = models.youtube_dnn(40, 4, (8,), history=3, chosen=1)
+@pytest.mark.parametrize("loss", ["sampled_softmax", "bpr", "in_batch"])
+def test_users_and_items_of_retrieval(loss, tmp_path):
+    model = models.youtube_dnn(40, 4, (8,), history=3, chosen=1, loss=loss, dropout=0.5)
     theta, tables, _ = drawn(model)
     data, inputs = histories(1)
     columns = dict(zip(data.names, data.ids, strict=True))

@@ -417,6 +417,20 @@ def test_other_tables_are_not_continued(
     assert [rows_of(table, scratch) for table in given.values()] == before
 
 
+@pytest.mark.parametrize(("was", "now"), [(0.1, 0.0), (0.0, 0.1), (0.1, 0.2)])
+def test_tables_of_other_weight_decay_are_not_continued(
+    was: float, now: float, folder: Path
+) -> None:
+    def tables(decay: float) -> lsh.Init:
+        made = lsh.tables.of(dlrm().tables, rule=lsh.Adagrad(0.05), seed=3, weight_decay=decay)
+        return lsh.Init(tables=made)
+
+    run(5, checkpoint=folder, init=tables(was))
+    with pytest.raises(ValueError, match=f"weight_decay of table c0 was {was} and is {now}"):
+        run(10, resume=folder, init=tables(now))
+    run(10, resume=folder, init=tables(was))
+
+
 def test_places_that_are_no_folder_of_a_run_are_told(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="no checkpoint is complete"):
         run(5, resume=folder)

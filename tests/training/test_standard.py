@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import pickle
 import shutil
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from stream.test_training import feeding
 from warned import once
 
 import leashed as lsh
@@ -270,6 +274,60 @@ def test_validation_is_standardised_by_what_the_stream_has_come_to(file: Path) -
     result = train(stream.csv(file, columns()), validation=rows)
     found = result.model.evaluate(rows)
     assert result.validation_auc[-1] == pytest.approx(found.auc, abs=1e-3)
+
+
+def test_the_best_state_has_the_statistics_of_its_moment(file: Path, tmp_path: Path) -> None:
+    """Where no pass is better, what the run began with, also in what is trained on from it."""
+    rows = stream.csv(file, columns()).read()
+    result = train(
+        stream.csv(file, columns()),
+        validation=rows,
+        until=lsh.until(patience=1, epochs=2),
+        rule=lsh.Adagrad(30.0),
+        checkpoint=tmp_path / "saved",
+    )
+    assert result.best.passes == 0
+    assert moments(result).rows == TOGETHER
+    assert moments(result) == lsh.load(tmp_path / "saved").columns.moments
+    assert result.model.evaluate(rows).loss == pytest.approx(result.best.value, rel=1e-6)
+    better = train(
+        stream.csv(file, columns()), validation=rows, until=lsh.until(patience=1, epochs=2)
+    )
+    assert better.best.passes > 0
+    assert moments(better).rows == ROWS
+
+
+def test_validation_waits_for_rows_that_come_late(file: Path, tmp_path: Path) -> None:
+    rows = stream.csv(file, columns()).read()
+    pipe, lines = tmp_path / "pipe", file.read_bytes()
+
+    def write() -> None:
+        with pipe.open("wb") as out:
+            out.write(lines[:2000])  # fewer rows than have to come
+            out.flush()
+            time.sleep(1.3)
+            out.write(lines[2000:])
+
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=write)
+    writer.start()
+    found = train(stream.csv(pipe, columns()), validation=rows)
+    writer.join()
+    ready = train(stream.csv(file, columns()), validation=rows)
+    assert found.validation_loss[0] == ready.validation_loss[0]
+    assert found.validation_auc[0] != 0.5  # as it is of rows whose numbers all stand at their means
+    same(found, ready)
+
+
+def test_ctrl_c_ends_waiting_for_the_first_rows(file: Path, tmp_path: Path) -> None:
+    rows = stream.csv(file, columns()).read()
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with (
+        feeding(pipe, file.read_bytes()[:2000]),
+        pytest.raises(KeyboardInterrupt, match=r"rows of .* were read"),
+    ):
+        train(stream.csv(pipe, columns()), validation=rows)
 
 
 def test_days_go_on_and_a_resumed_day_has_the_same_bits(tmp_path: Path) -> None:

@@ -80,7 +80,10 @@ void StandardNumbers::settle() {
     own.mean[j] += sums_[j] / n;
     own.squares[j] = std::max(0.0, squares_[j] - sums_[j] * sums_[j] / n);
   }
-  total_.merge(own);
+  {
+    const std::lock_guard lock(mutex_);  // moments() tells of it before anything is published
+    total_.merge(own);
+  }
   std::fill(sums_.begin(), sums_.end(), 0.0);
   std::fill(squares_.begin(), squares_.end(), 0.0);
   added_ = 0;

@@ -14,8 +14,9 @@ struct StandardisedSource::Own final : Workspace {
   std::vector<const float*> rows;
 };
 
-StandardisedSource::StandardisedSource(const GradientSource& source, RowStream& stream)
-    : source_(source), stream_(stream) {
+StandardisedSource::StandardisedSource(const GradientSource& source,
+                                       const StandardNumbers& standard)
+    : source_(source), standard_(standard) {
   describe(source.described());
 }
 
@@ -31,9 +32,7 @@ float StandardisedSource::gradient(const float* theta, const BatchView& batch, f
 Evaluation StandardisedSource::evaluate(const float* theta, const BatchView& batch,
                                         Workspace& workspace) const {
   auto& own = static_cast<Own&>(workspace);
-  const StandardNumbers& standard = *stream_.standard();
-  if (!waited_.exchange(true, std::memory_order_relaxed)) stream_.rows(standard.reached() + 1, 1);
-  const auto scales = standard.scales();
+  const auto scales = standard_.scales();
   const std::size_t columns = features();
   own.numbers.resize(batch.size * columns);
   own.rows.resize(batch.size);

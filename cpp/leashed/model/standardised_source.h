@@ -3,18 +3,17 @@
 // to.
 #pragma once
 
-#include <atomic>
 #include <memory>
 
-#include "leashed/data/row_stream.h"
+#include "leashed/data/standard_numbers.h"
 #include "leashed/model/gradient_source.h"
 
 namespace leashed {
 
 class StandardisedSource final : public GradientSource {
  public:
-  // Both must stay.
-  StandardisedSource(const GradientSource& source, RowStream& stream);
+  // Both must stay. Of a stream that has no row yet numbers count as their means.
+  StandardisedSource(const GradientSource& source, const StandardNumbers& standard);
 
   std::unique_ptr<Workspace> make_workspace() const override;
   std::shared_ptr<void> attach() const override { return source_.attach(); }
@@ -29,8 +28,7 @@ class StandardisedSource final : public GradientSource {
   struct Own;
 
   const GradientSource& source_;
-  RowStream& stream_;
-  mutable std::atomic<bool> waited_{false};  // relaxed: two may wait
+  const StandardNumbers& standard_;
 };
 
 }  // namespace leashed

@@ -296,7 +296,9 @@ def _made(name: str, told: Mapping[str, Any]) -> Table:
 
 
 def _compared(told: Mapping[str, Any], same_rule: bool) -> dict[str, Any]:
-    return {**told["rows"], **(told["run"] if same_rule else {})}
+    # Nothing was told of weight decay where there was none.
+    run = {"weight_decay": 0.0, **told["run"]} if same_rule else {}
+    return {**told["rows"], **run}
 
 
 def _saved(path: Path, save: Callable[[Path], None]) -> dict[str, Any]:

@@ -55,6 +55,7 @@ class _Progress:
     lr: float | None = None  # that of the first call which tells one, where it is the default
     epochs: int = 0
     updates: int = 0
+    examples: float = 0.0  # of these updates, by which step sizes fall that count them
     rule: str = ""
     states: NDArray[np.float32] | None = None  # [S, d]
 
@@ -121,7 +122,7 @@ class _Estimator(_Settings, BaseEstimator):
     loss: str
     parameters_: NDArray[np.float32]
     loss_curve_: list[float]
-    _iterate: NDArray[np.float32] | None
+    _iterate: NDArray[np.float32] | None = None
     validation_scores_: list[float] | None
 
     # Epochs without improvement beyond n_iter_no_change, and whether early stopping goes back to the
@@ -237,11 +238,20 @@ class _Estimator(_Settings, BaseEstimator):
         if not go_on:
             _warn_of_scales(x, getattr(self, "feature_names_in_", None))
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-            self._progress = _Progress(seed, 1.0 if weights is None else _mean(weights))
+            mean = 1.0 if weights is None else _mean(weights)
+            self._progress = _Progress(seed, mean if self._scales_weights() else 1.0)
         unit = self._progress.weight
         if weights is None:
             return None if unit == 1.0 else np.full(x.shape[0], 1.0 / unit)
         return weights / unit
+
+    def _scales_weights(self) -> bool:
+        """Whether steps are those of weights with the mean 1."""
+        return True
+
+    def _counts_examples(self) -> bool:
+        """Whether the rule's t is of examples, in batches."""
+        return False
 
     def _alpha(self) -> float:
         alpha = checks.real("alpha", self.alpha, 0.0, allow=True)
@@ -296,7 +306,8 @@ class _Estimator(_Settings, BaseEstimator):
         """Trains for at most so many epochs, from where the last call ended or from the start."""
         model = self._model(data.features, len(data))
         batch_size = min(checks.whole("batch_size", self.batch_size), len(data))
-        rules = self._rules(data, len(data) / batches_of(data, batch_size, 1))
+        examples = len(data) / batches_of(data, batch_size, 1)
+        rules = self._rules(data, examples)
         rule = self._penalised(next(rules), model, data)
         threads = self._threads()
         square = self._unit() ** 2  # of a loss
@@ -313,7 +324,8 @@ class _Estimator(_Settings, BaseEstimator):
         # A step of all threads together takes a batch each, also those that begin the next epoch.
         reaches_over = isinstance(discipline, Synchronous) and threads > 1
         theta = self._reached(model) if go_on else self._initial(model, self._progress.seed)
-        run = self._run(theta, rule, data, batch_size)
+        run = self._run(theta, rule, data, batch_size, examples)
+        begun = 0 if run.reached is None else run.reached.updates
         curve = list(self.loss_curve_) if go_on else []
         scores = list(self.validation_scores_ or []) if go_on and held else [] if held else None
         best, best_score = theta, -math.inf
@@ -377,7 +389,7 @@ class _Estimator(_Settings, BaseEstimator):
             if scores[-1] > best_score:
                 best, best_score = shown, scores[-1]
             self._tell(done, losses, scores)
-        self._keep(run, rule, done)
+        self._keep(run, rule, done, begun, examples)
         self._iterate = theta if self._averages() else None
         self._store(model, best if held and self.KEEPS_BEST else self._shown(run))
         self.n_iter_ = done
@@ -401,7 +413,12 @@ class _Estimator(_Settings, BaseEstimator):
             print(f"Epoch {k}, loss = {loss:.8f}{score}", flush=True)
 
     def _run(
-        self, theta: NDArray[np.float32], rule: Rule, data: Dataset | SparseDataset, batch_size: int
+        self,
+        theta: NDArray[np.float32],
+        rule: Rule,
+        data: Dataset | SparseDataset,
+        batch_size: int,
+        examples: float,
     ) -> Kept:
         """The run that goes on from the last fit's state and at the pass over the data after it."""
         last = self._progress
@@ -411,20 +428,22 @@ class _Estimator(_Settings, BaseEstimator):
             self._progress = _Progress(last.seed, last.weight, last.lr)
             return Kept()
         batches = batches_of(data, batch_size, last.epochs)
-        return Kept.at(np.vstack([theta, last.states]), last.updates, batches)
+        t = round(last.examples / examples) if self._counts_examples() else last.updates
+        return Kept.at(np.vstack([theta, last.states]), t, batches)
 
-    def _keep(self, run: Kept, rule: Rule, epochs: int) -> None:
+    def _keep(self, run: Kept, rule: Rule, epochs: int, begun: int, examples: float) -> None:
         last, reached = self._progress, run.reached
         assert reached is not None
-        states = reached.vectors[1:]
+        states, updates = reached.vectors[1:], reached.updates - begun
         self._progress = replace(
             last,
             epochs=last.epochs + epochs,
-            updates=reached.updates,
+            updates=last.updates + updates,
+            examples=last.examples + updates * examples,
             rule=_kind(rule),
             states=states,
         )
-        self.t_ = reached.updates
+        self.t_ = self._progress.updates
 
     def _store(self, model: Model, theta: NDArray[np.float32]) -> None:
         """Sets the attributes that the parameters are read by."""
@@ -579,6 +598,12 @@ class _Linear(_Estimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+    def _scales_weights(self) -> bool:
+        return self.learning_rate is None
+
+    def _counts_examples(self) -> bool:
+        return self.learning_rate is not None or self._averages()
 
     def _averages(self) -> bool:
         if isinstance(self.average, (bool, np.bool_)):
@@ -994,6 +1019,7 @@ class SGDRegressor(_Regressor, _Linear):
     power_t: float = 0.25
 
     LOSSES = ("squared_error", "huber")
+    _unit_ = 1.0
 
     def _rule(self, data: Dataset | SparseDataset) -> Rule:
         if self.rule is not None or isinstance(self.lr, Schedule):

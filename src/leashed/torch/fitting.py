@@ -169,10 +169,11 @@ def fit(
         progress: True: a line on standard error after each pass; or what is called with a
             ``FitProgress``, whose exception ends training.
         checkpoint: a file that takes, after each pass and at the end, parameters, buffers, tables,
-            the rule's state and how far training is.
+            the rule's state, that of PyTorch's random numbers and how far training is.
         resume: such a file to go on from, with the same arguments: ``until.epochs`` and
-            ``until.updates`` count from the beginning. With one thread and data in memory the end has
-            the bits of a run that was not broken off after a pass.
+            ``until.updates`` count from the beginning, and PyTorch's random numbers go on too. With one
+            thread and data in memory the end has the bits of a run that was not broken off after a
+            pass.
         sync: how this trainer's parameters are kept in sync with those of others, from
             ``leashed.sync``. Default: that of ``cluster``. Buffers are not.
         cluster: the run in which this process is one of several trainers, from
@@ -185,7 +186,7 @@ def fit(
 
     Raises:
         TypeError, ValueError: an argument is wrong; no thread has started.
-        OSError: the cluster's master cannot be reached.
+        OSError: the cluster's master cannot be reached, or ``checkpoint`` not be written.
         FloatingPointError: a loss was NaN or infinite.
         ValueError: a gradient was, and the loss not; what it is of is as before it.
         Exception: whatever ``module``, ``loss_fn`` or a synchroniser of your own raised first, on any
@@ -227,6 +228,10 @@ def fit(
             held = batches_of(validation, None, None, Until(epochs=1), target)
         except (TypeError, ValueError) as error:
             raise type(error)(f"validation: {error}") from None
+    if checkpoint is not None:
+        if not isinstance(checkpoint, (str, os.PathLike)):
+            raise TypeError(f"checkpoint must be a path, got {checkpoint!r}")
+        checks.writable(Path(checkpoint))
     kept = None if resume is None else _load(resume)
     parameters = _parameters("module.parameters()", _trained(module))
     begun = ([], 0) if kept is None else _go_on(resume, kept, module, rule, batches)
@@ -497,6 +502,7 @@ def _save(path: Any, module: Any, engine: Engine, passes: _Passes) -> None:
         "passes": passes.done,
         "validation_losses": passes.validation_losses,
         "plan": passes.run.batches.plan(),
+        "random": torch.get_rng_state(),
     }
     beside = Path(f"{os.fspath(path)}.{os.getpid()}.tmp")
     try:
@@ -530,9 +536,16 @@ def _go_on(
                 f"resume: {os.fspath(path)!r} is of a run with {name}={found.get(name)!r}, and this one "
                 f"has {wanted.get(name)!r}; go on with the same"
             )
+    before = [(own, own.detach().clone()) for own in (*module.parameters(), *module.buffers())]
     try:
         module.load_state_dict(kept["module"])
-    except RuntimeError as error:
+    except (RuntimeError, ValueError) as error:
+        # What fits is taken over before PyTorch says what does not.
+        with torch.no_grad():
+            for own, value in before:
+                own.copy_(value)
         raise ValueError(f"resume: {os.fspath(path)!r} is of another module: {error}") from None
+    if "random" in kept:
+        torch.set_rng_state(kept["random"])
     batches.go_on(kept["batches"], kept["passes"])
     return [state.numpy() for state in kept["states"]], kept["updates"]

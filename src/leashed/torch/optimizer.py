@@ -126,6 +126,8 @@ def _with(rule: Rule, wanted: dict[str, Any]) -> Rule:
                 "give the rule a number to use PyTorch's schedulers"
             )
         if name == "betas":
+            if not (isinstance(value, (tuple, list)) and len(value) == 2):
+                raise TypeError(f"betas must be a pair of numbers, got {value!r}")
             changes["beta1"], changes["beta2"] = value
         elif hasattr(base, name):
             changes[name] = value.item() if isinstance(value, torch.Tensor) else value
@@ -141,14 +143,12 @@ def _with(rule: Rule, wanted: dict[str, Any]) -> Rule:
 def _set(rule: Rule, wanted: dict[str, Any]) -> Rule:
     """The rule with these settings, of those that it has."""
     known = _settings(rule)
-    for name, value in wanted.items():
+    for name in wanted:
         if name not in known:
             raise TypeError(
                 f"{type(_base(rule)).__name__} has no {name}; of PyTorch's names it has "
                 f"{', '.join(known)}"
             )
-        if name == "betas" and not (isinstance(value, (tuple, list)) and len(value) == 2):
-            raise TypeError(f"betas must be a pair of numbers, got {value!r}")
     return _with(rule, wanted)
 
 

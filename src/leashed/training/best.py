@@ -131,6 +131,12 @@ class Keeper:
             self._writer.require(reached.updates)
         self._kept, self.best, self._worse = reached, self._candidate, 0
 
+    @property
+    def batches(self) -> int:
+        """That the best state has used, from the run's beginning."""
+        assert self._kept is not None
+        return self._kept.batches
+
     def restore(self, outcome: dict[str, Any]) -> Running | None:
         """Makes the best state what came of a run; its running statistics. Nobody uses the tables."""
         assert self._kept is not None

@@ -153,8 +153,11 @@ def result_of(
     streamed: Streamed | None = None,
     architecture: Any = None,
     best: Best | None = None,
+    used: int | None = None,
 ) -> TrainResult:
-    """Of what the core tells at the end."""
+    """Of what the core tells at the end; ``used``: the rows of a stream behind which its state is, where
+    that is not the last one.
+    """
     evaluations = outcome["evaluations"]
     if statistics is not None:
         config["statistics"] = statistics.config()
@@ -182,7 +185,9 @@ def result_of(
     mode = ModeCounts.of(outcome) if "worker_examples" in outcome else None
     # A mode's gradients may be of other numbers of examples.
     seen = outcome["gradients"] * batch_size if mode is None else mode.worker_examples.sum()
-    if streamed is not None and (now := streamed.moments(streamed.used + round(seen))) is not None:
+    if streamed is not None and used is None:
+        used = streamed.used + round(seen)
+    if streamed is not None and (now := streamed.moments(used)) is not None:
         config["columns"] = {**config["columns"], "moments": now.to_json()}
     if streamed is not None and streamed.passes:
         seen = min(seen, streamed.counts.rows * streamed.passes)  # the last batch may be smaller

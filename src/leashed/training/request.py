@@ -187,6 +187,7 @@ class Request:
         begun = self.statistics if begun is None else begun
         source = source_of(self.model, self.train_set)
         if self.streamed is not None and self.numbers is not None and self.test_set is not None:
+            self.streamed.begin()
             source = _core.StandardisedSource(source, self.streamed.rows)
         return tracked(source, workers, begun)
 

@@ -113,9 +113,9 @@ def run(asked: ThreadRequest) -> TrainResult:
         if asked.tables:
             told["tables"] = told_by(asked.tables)
         refusals.look()
-        statistics = running(source)
+        statistics, used = running(source), None
         if keeper is not None and keeper.best is not None:
-            statistics = keeper.restore(outcome)
+            statistics, used = keeper.restore(outcome), keeper.batches * asked.batch_size
     told["sparse_updates"] = outcome["in_place"]
     if streamed is not None:
         told["reading"] = streamed.counts.config()
@@ -132,6 +132,7 @@ def run(asked: ThreadRequest) -> TrainResult:
         streamed,
         model,
         None if keeper is None else keeper.best,
+        used,
     )
     return warn_of_end(result, model, asked.train_set, examples[2])
 

@@ -173,6 +173,13 @@ class Streamed:
             return None
         return self.begun.now(self._opened.native.moments(rows))
 
+    def begin(self) -> None:
+        """Waits for the first row that is to be trained on, with which it is known what is standardised by."""
+        try:
+            self.head(1)
+        except KeyboardInterrupt as stopped:
+            raise KeyboardInterrupt(*self.lost()) from stopped
+
     @property
     def used(self) -> int:
         """The rows that what it went on from had used."""

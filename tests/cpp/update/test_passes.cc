@@ -117,7 +117,12 @@ const std::map<Arithmetic, Formula> kFormulas = {
        return over_root(c.step, s[0], s[2], c);
      }},
 };
-// (What it subtracts depends on theta.)
+// (What they subtract, or keep, depends on theta.)
+double averaged(double theta, double g, std::vector<double>& s, const Coefficients& c) {
+  const double change = double{c.lr} * g;
+  s[0] = mean(s[0], theta - change, c.add1);
+  return change;
+}
 double ftrl(double theta, double g, std::vector<double>& s, const Coefficients& c) {
   const double l1 = c.add1, pull = g + s[0];
   s[1] += g * g;
@@ -127,15 +132,11 @@ double ftrl(double theta, double g, std::vector<double>& s, const Coefficients& 
   return theta - (s[0] - z) / curvature;
 }
 const std::map<Arithmetic, std::size_t> kSquares = {
-    {kArithmetic<Sgd>, 0},
-    {kArithmetic<Momentum>, 0},
-    {kArithmetic<Nesterov>, 0},
-    {kArithmetic<Adagrad>, 1},
-    {kArithmetic<AdagradPrinted>, 1},
-    {kArithmetic<Rmsprop>, 1},
-    {kArithmetic<CenteredRmsprop>, 0},
-    {kArithmetic<Adam>, 1},
-    {kArithmetic<Amsgrad>, 2},
+    {kArithmetic<Sgd>, 0},      {kArithmetic<AveragedSgd>, 0},
+    {kArithmetic<Momentum>, 0}, {kArithmetic<Nesterov>, 0},
+    {kArithmetic<Adagrad>, 1},  {kArithmetic<AdagradPrinted>, 1},
+    {kArithmetic<Rmsprop>, 1},  {kArithmetic<CenteredRmsprop>, 0},
+    {kArithmetic<Adam>, 1},     {kArithmetic<Amsgrad>, 2},
     {kArithmetic<Ftrl>, 0},
 };
 
@@ -146,8 +147,9 @@ std::vector<double> reference(Arithmetic rule, double theta, double g, std::vect
   g = double{c.scale} * std::fmin(std::fmax(g, -clip), clip) + double{c.coupled} * theta;
   for (std::size_t k = s.size() - kSquares.at(rule); k < s.size(); ++k) s[k] *= double{c.keep};
   const double shrunk = double{c.shrink} * theta;
-  const double change =
-      rule == kArithmetic<Ftrl> ? ftrl(shrunk, g, s, c) : kFormulas.at(rule)(g, s, c);
+  const double change = rule == kArithmetic<Ftrl>          ? ftrl(shrunk, g, s, c)
+                        : rule == kArithmetic<AveragedSgd> ? averaged(shrunk, g, s, c)
+                                                           : kFormulas.at(rule)(g, s, c);
   s.insert(s.begin(), shrunk - change);
   return s;
 }

@@ -15,6 +15,7 @@ namespace {
 // Every rule's own settings.
 const std::map<std::string, Choice> kRules = {
     {"sgd", {"sgd"}},
+    {"averaged_sgd", {"averaged_sgd", {{"begin", 3}}}},
     {"momentum", {"momentum", {{"momentum", 0.9}}}},
     {"nesterov", {"nesterov", {{"momentum", 0.9}}}},
     {"adagrad", {"adagrad", {{"eps", 1e-10}, {"initial_accumulator", 0.5}}}},
@@ -52,6 +53,14 @@ TEST_CASE("a rule's coefficients hold the learning rate of its schedule, whateve
     CHECK(halved->coefficients({9}).lr == 0.5f);
     CHECK(halved->coefficients({10}).lr == 0.25f);
   }
+}
+
+TEST_CASE("the mean of iterates begins with the update after so many") {
+  const auto rule = make_rule(with(kRules.at("averaged_sgd"), "lr", 1));
+  CHECK(rule->coefficients({0}).add1 == 1.0f);
+  CHECK(rule->coefficients({3}).add1 == 1.0f);
+  CHECK(rule->coefficients({4}).add1 == 0.5f);
+  CHECK(rule->coefficients({6}).add1 == 0.25f);
 }
 
 TEST_CASE("SWAP over what accumulates nothing is an error") {
