@@ -73,8 +73,8 @@ enum class Ids { one, bags, weighted };
 
 // A graph with random parameters, rows and batch.
 struct Problem {
-  Problem(const Nodes& of, std::size_t size, Ids ids, Isa isa)
-      : nodes(of), graph(of.list, of.tables(), isa), workspace(graph.make_workspace()) {
+  Problem(const Nodes& of, std::size_t size, Ids ids, Isa isa, const char* loss = "log_loss")
+      : nodes(of), graph(of.list, of.tables(), isa, loss), workspace(graph.make_workspace()) {
     std::mt19937 random(static_cast<unsigned>(size));
     std::normal_distribution<float> draw(0, 0.5f);
     theta.resize(graph.dimension());
@@ -454,6 +454,75 @@ Nodes small_dlrm() {
   const std::size_t dot = nodes.add({"dot"}, vectors);
   nodes.dense(nodes.relu(nodes.dense(nodes.add({"concat"}, {vectors[0], dot}), 7)), 1);
   return nodes;
+}
+
+// With values dropped in front of the last layer, and among what the batch chose.
+Nodes dropping() {
+  Nodes nodes;
+  const std::size_t wide = nodes.relu(nodes.dense(nodes.input(3), 21));
+  nodes.dense(nodes.add({"dropout", {{"rate", 0.4}}}, {wide}), 1);
+  return nodes;
+}
+Nodes choosing() {
+  Nodes nodes;
+  const double table = static_cast<double>(nodes.table(5));
+  const std::size_t user = nodes.dense(nodes.input(3), 5);
+  Choice kind{"in_batch", {{"table", table}, {"below", kRows}}};
+  kind.parts.emplace("frequencies", Choice{"log_uniform"});
+  nodes.add(std::move(kind), {user});
+  return nodes;
+}
+
+TEST_CASE("what is drawn or chosen has the same bits after other batches, and allocates nothing") {
+  for (Isa isa : leashed::available_isas()) {
+    for (const auto& [nodes, loss] :
+         {std::pair{dropping(), "log_loss"}, std::pair{choosing(), "in_batch"}}) {
+      CAPTURE(loss);
+      Problem large(nodes, 300, Ids::one, isa, loss), small(nodes, 33, Ids::one, isa, loss);
+      for (Problem* p : {&large, &small}) p->view.drawing = {5, 1000};
+      const std::vector<float> alone = small.gradient(), first = large.gradient();
+      const auto rows = small.gradients;
+      std::swap(small.workspace, large.workspace);
+      const std::size_t evaluated = allocations.load();
+      small.graph.evaluate(small.theta.data(), small.view, *small.workspace);
+      CHECK(allocations.load() == evaluated);
+      CHECK(small.gradient() == alone);
+      CHECK(small.gradients == rows);
+      CHECK(large.gradient() == first);
+
+      std::vector<float> g(small.theta.size());
+      const std::size_t before = allocations.load();
+      small.graph.gradient(small.theta.data(), small.view, g.data(), *small.workspace, kGoOn);
+      large.graph.gradient(large.theta.data(), large.view, g.data(), *large.workspace, kGoOn);
+      CHECK(allocations.load() == before);
+    }
+  }
+}
+
+TEST_CASE("nothing is dropped where nothing is trained, and a mask is of an example's place") {
+  for (Isa isa : leashed::available_isas()) {
+    Problem p(dropping(), 70, Ids::one, isa);
+    std::vector<float> values(70), others(70), logits(70);
+    p.graph.predict(p.theta.data(), p.view, values.data(), *p.workspace);
+    p.view.drawing = {5, 1000};
+    const std::vector<float> g = p.gradient();
+    p.graph.predict(p.theta.data(), p.view, others.data(), *p.workspace);
+    CHECK(values == others);
+    p.view.logits = logits.data();
+    CHECK(p.gradient() == g);
+    // The same examples as two batches.
+    Problem rest(dropping(), 70, Ids::one, isa);
+    std::vector<float> alone(70);
+    rest.view.drawing = {5, 1010};
+    rest.view.rows += 10;
+    rest.view.targets = p.view.targets.from(10);
+    rest.view.size = 60;
+    rest.view.logits = alone.data();
+    rest.gradient();
+    for (std::size_t i = 0; i < 60; ++i) CHECK(alone[i] == logits[10 + i]);
+    p.view.drawing = {6, 1000};
+    CHECK(p.gradient() != g);
+  }
 }
 
 TEST_CASE("gradients have the same bits whatever was computed before, and allocate nothing") {
