@@ -400,6 +400,22 @@ def test_modes_and_virtual_time_have_them(file: Path, tmp_path: Path) -> None:
     same(train(stream.csv(file, columns())), played.result)
 
 
+@pytest.mark.parametrize("patience", [None, 1])
+def test_a_mode_s_checkpoint_is_of_the_moment_at_which_it_ended(
+    file: Path, tmp_path: Path, patience: int | None
+) -> None:
+    """Of rows that are no whole number of batches."""
+    result = train(
+        stream.csv(file, columns()),
+        mode=lsh.modes.BSP(),
+        validation=stream.csv(file, columns()).read(),
+        until=lsh.until(epochs=1, patience=patience),
+        checkpoint=tmp_path / "saved",
+    )
+    assert moments(result).rows == ROWS
+    assert lsh.load(tmp_path / "saved").columns.moments == moments(result)
+
+
 def test_few_rows_stand_for_themselves(tmp_path: Path) -> None:
     path = tmp_path / "few.csv"
     path.write_text(text(3))

@@ -9,7 +9,7 @@ the system has temporary files, which goes with the run however that ends.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from tempfile import TemporaryDirectory
@@ -17,6 +17,7 @@ from typing import Any
 
 from leashed import _core
 from leashed.base.table import number
+from leashed.datasets.moments import Moments
 from leashed.files import folders, resuming
 from leashed.models._running import Running, averaged
 from leashed.models.tables import Table
@@ -76,9 +77,11 @@ class Keeper:
         writer: what takes checkpoints; it is given the best state whenever there is a better one. None:
             there are none.
         stack: what is left in the end.
+        at: what numbers of a stream come to when so many batches have been used; None: there is none.
 
     Attributes:
         best: None before the first evaluation.
+        moments: what ``at`` tells of its state.
     """
 
     def __init__(
@@ -89,6 +92,7 @@ class Keeper:
         tables: Mapping[str, Table],
         writer: resuming.Checkpointer | resuming.Kept | None,
         stack: ExitStack,
+        at: Callable[[int], Moments | None] | None,
     ) -> None:
         assert until.metric is not None
         self._name, self._metric = until.metric, METRICS[until.metric]
@@ -105,7 +109,9 @@ class Keeper:
         self._candidate: Best | None = None
         self._kept: _core.Resumption | None = None
         self._is_last = False  # of those that were judged
+        self._at = at
         self.best: Best | None = None
+        self.moments: Moments | None = None
 
     def judge(self, now: Mapping[str, Any]) -> tuple[bool, bool]:
         """Whether a state is the best so far, and whether there have been enough that were not."""
@@ -129,13 +135,8 @@ class Keeper:
             self._writer(reached)
         if isinstance(self._writer, resuming.Checkpointer) and self._tables:
             self._writer.require(reached.updates)
+        self.moments = None if self._at is None else self._at(reached.batches)
         self._kept, self.best, self._worse = reached, self._candidate, 0
-
-    @property
-    def batches(self) -> int:
-        """That the best state has used, from the run's beginning."""
-        assert self._kept is not None
-        return self._kept.batches
 
     def restore(self, outcome: dict[str, Any]) -> Running | None:
         """Makes the best state what came of a run; its running statistics. Nobody uses the tables."""

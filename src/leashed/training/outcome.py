@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leashed import _core
+from leashed.datasets.moments import Moments
 from leashed.metrics import Scored, Values
 from leashed.models._running import Running
 from leashed.models.tables import Table
@@ -153,10 +154,10 @@ def result_of(
     streamed: Streamed | None = None,
     architecture: Any = None,
     best: Best | None = None,
-    used: int | None = None,
+    moments: Moments | None = None,
 ) -> TrainResult:
-    """Of what the core tells at the end; ``used``: the rows of a stream behind which its state is, where
-    that is not the last one.
+    """Of what the core tells at the end; ``moments``: what numbers of a stream come to, where the state is
+    not the last one.
     """
     evaluations = outcome["evaluations"]
     if statistics is not None:
@@ -185,10 +186,10 @@ def result_of(
     mode = ModeCounts.of(outcome) if "worker_examples" in outcome else None
     # A mode's gradients may be of other numbers of examples.
     seen = outcome["gradients"] * batch_size if mode is None else mode.worker_examples.sum()
-    if streamed is not None and used is None:
-        used = streamed.used + round(seen)
-    if streamed is not None and (now := streamed.moments(used)) is not None:
-        config["columns"] = {**config["columns"], "moments": now.to_json()}
+    if streamed is not None and moments is None:
+        moments = streamed.moments(None if mode is not None else streamed.used + round(seen))
+    if moments is not None:
+        config["columns"] = {**config["columns"], "moments": moments.to_json()}
     if streamed is not None and streamed.passes:
         seen = min(seen, streamed.counts.rows * streamed.passes)  # the last batch may be smaller
     return TrainResult(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from leashed import _core
 from leashed import staleness as policies
 from leashed.base.warning import warn
 from leashed.datasets import Dataset, SparseDataset
+from leashed.datasets.moments import Moments
 from leashed.disciplines import Discipline, Synchronous
 from leashed.files import resuming
 from leashed.models._running import running
@@ -65,7 +67,9 @@ def run(asked: ThreadRequest) -> TrainResult:
                 checkpointer.position = session.follow()
         keeper = None
         if asked.until.patience is not None:
-            keeper = Keeper(asked.until, model, told, asked.tables, checkpointer, stack)
+            keeper = Keeper(
+                asked.until, model, told, asked.tables, checkpointer, stack, _moments(asked)
+            )
             checkpointer = None
         kept = asked.checkpoint
         if asked.begun.folder is not None:
@@ -113,9 +117,9 @@ def run(asked: ThreadRequest) -> TrainResult:
         if asked.tables:
             told["tables"] = told_by(asked.tables)
         refusals.look()
-        statistics, used = running(source), None
+        statistics, moments = running(source), None
         if keeper is not None and keeper.best is not None:
-            statistics, used = keeper.restore(outcome), keeper.batches * asked.batch_size
+            statistics, moments = keeper.restore(outcome), keeper.moments
     told["sparse_updates"] = outcome["in_place"]
     if streamed is not None:
         told["reading"] = streamed.counts.config()
@@ -132,7 +136,7 @@ def run(asked: ThreadRequest) -> TrainResult:
         streamed,
         model,
         None if keeper is None else keeper.best,
-        used,
+        moments,
     )
     return warn_of_end(result, model, asked.train_set, examples[2])
 
@@ -172,9 +176,9 @@ def _checkpointer(
     if isinstance(kept.path, resuming.Kept):
         kept.path.batch_size, kept.path.numbers = asked.full_size, asked.numbers
         return kept.path
-    streamed, size = asked.streamed, asked.batch_size
     # By a mode all wait anyway, and rows fit to what its server holds.
-    paused = kept.updates is not None or (asked.mode is not None and bool(asked.tables))
+    fits = bool(asked.tables) or asked.streamed is not None
+    paused = kept.updates is not None or (asked.mode is not None and fits)
     paused |= asked.until.patience is not None
     return stack.enter_context(
         resuming.Checkpointer(
@@ -185,9 +189,20 @@ def _checkpointer(
             paused=paused,
             incremental=kept.incremental,
             begun=asked.begun.training,
-            moments=None if streamed is None else lambda batches: streamed.moments(batches * size),
+            moments=_moments(asked),
         )
     )
+
+
+def _moments(asked: ThreadRequest) -> Callable[[int], Moments | None] | None:
+    """What numbers of a stream come to when so many batches have been used; by a mode, whose batches
+    may be of other numbers of rows, at the moment, while all wait.
+    """
+    if (streamed := asked.streamed) is None:
+        return None
+    if asked.mode is not None:
+        return lambda _: streamed.moments()
+    return lambda batches: streamed.moments(batches * asked.batch_size)
 
 
 def _session(asked: ThreadRequest, stack: ExitStack, total: float | None, workers: int) -> Session:
