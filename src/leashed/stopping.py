@@ -46,7 +46,8 @@ def _loss(*names: str) -> Callable[[Any], bool]:
 
 
 def _classifies(model: Any) -> bool:
-    return bool(getattr(model, "classes", 0))
+    # (Within a batch it is the share of more than half of the probability, which may stay 0.)
+    return bool(getattr(model, "classes", 0)) and not _loss("in_batch")(model)
 
 
 def _of_clicks(model: Any) -> bool:

@@ -387,6 +387,27 @@ def test_what_does_not_fit_is_refused() -> None:
         retrieval.retrieve(graph, theta, data, new, k=ITEMS + 1)
 
 
+def test_a_batch_of_one_has_nothing_to_choose_among() -> None:
+    graph, data = tower(True, "uniform", loss="in_batch"), data_of()
+    until = lsh.until(updates=1)
+    with pytest.raises(
+        ValueError, match=r"batch_size must be at least 2 .* chooses among what a b"
+    ):
+        lsh.train(graph, data, until=until, batch_size=1)
+    with pytest.raises(
+        ValueError, match=r"data has one example, and .* chooses among what a batch"
+    ):
+        lsh.train(graph, data[:1], until=until)
+    lsh.train(tower(True, "uniform", loss="bpr"), data, until=until, batch_size=1)
+
+
+def test_the_best_of_choices_within_a_batch_is_not_by_accuracy() -> None:
+    graph, data = tower(True, "uniform", loss="in_batch"), data_of()
+    until = lsh.until(patience=1, metric="accuracy", epochs=2)
+    with pytest.raises(ValueError, match=r"metric accuracy is none of .*, which are loss; give"):
+        lsh.train(graph, data, validation=data, until=until)
+
+
 def test_a_model_that_tells_nothing_apart_hits_nothing() -> None:
     graph = models.youtube_dnn(ITEMS, 16, (32,), negatives=NEGATIVES)
     rows = tables.of(graph.tables, seed=1)

@@ -52,14 +52,19 @@ def running(source: _core.GradientSource) -> Running | None:
 
 
 def check_batch(model: Any, batch_size: int, examples: int) -> None:
-    """``examples``: of the data; 0: that is not known. ValueError where batches are too small for a model that normalises by them."""
-    if batch_size < 2 and model.native.statistics:
-        if examples == 1:
-            raise ValueError(
-                f"data has one example, and model {model.name} normalises by what a batch comes to, of 2 "
-                "at least; add it to other data"
-            )
+    """``examples``: of the data; 0: that is not known. ValueError where batches are too small for a model that normalises by them, or chooses within them."""
+    if batch_size >= 2:
+        return
+    if model.native.statistics:
+        does = "normalises by what a batch comes to"
+    elif getattr(model, "loss", None) == "in_batch":
+        does = "chooses among what a batch has"
+    else:
+        return
+    if examples == 1:
         raise ValueError(
-            f"batch_size must be at least 2 for model {model.name}, which normalises by what a batch "
-            f"comes to, got {batch_size}"
+            f"data has one example, and model {model.name} {does}, of 2 at least; add it to other data"
         )
+    raise ValueError(
+        f"batch_size must be at least 2 for model {model.name}, which {does}, got {batch_size}"
+    )
