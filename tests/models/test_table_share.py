@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import subprocess
 import sys
 import warnings
@@ -125,6 +127,15 @@ def test_tables_of_a_told_size_keep_it(tmp_path: Path) -> None:
         lsh.load(tmp_path / "run", _model(), other)
     with pytest.raises(ValueError, match="stays so"):
         other["c0"].resize(MIB)
+
+
+def test_a_copy_has_the_share() -> None:
+    described = lsh.models.dlrm(None, dim=4, dense=1, categories=1).tables
+    (table,) = tables.of(described, share=0.01).values()
+    for other in (copy.deepcopy(table), pickle.loads(pickle.dumps(table))):
+        assert other.share == 0.01
+        other.resize(2**20)
+        assert other.max_bytes == 2**20
 
 
 def test_the_command_line_takes_a_share(tmp_path: Path) -> None:

@@ -601,7 +601,7 @@ class Table:
             "weight_decay": self.weight_decay,
             "versions": self.versions,
         }
-        return _restored, (settings, self.to_bytes())
+        return _restored, (settings, self.to_bytes(), self.share)
 
     def to_bytes(self) -> bytes:
         """What ``save`` writes."""
@@ -611,8 +611,9 @@ class Table:
             return path.read_bytes()
 
 
-def _restored(settings: dict[str, Any], saved: bytes) -> Table:
+def _restored(settings: dict[str, Any], saved: bytes, share: float | None = None) -> Table:
     table = Table(**settings)
+    table.share = share
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "table"
         path.write_bytes(saved)
