@@ -74,7 +74,7 @@ class Normed(torch.nn.Module):  # type: ignore[misc]
 
     def __init__(self, graph: Graph, norm: Any) -> None:
         super().__init__()
-        start = graph.unflatten(graph.init(7))
+        start = graph.unflatten(graph.init(7, "he"))
         self.first, self.last = torch.nn.Linear(6, 16), torch.nn.Linear(16, 1)
         self.norm = norm
         with torch.no_grad():
@@ -156,7 +156,7 @@ def test_50_steps_and_evaluation_follow_pytorch(kind: str, rule: str) -> None:
         rule=getattr(lsh, rule)(0.01, **settings),
         batch_size=BATCH,
         seed=SEED,
-        init=graph.init(7),
+        init=graph.init(7, "he"),
     )
     np.testing.assert_allclose(result.parameters, judge.flat(), atol=2e-4)
     # PyTorch's averages begin with 0 and 1, these with the first batch.
