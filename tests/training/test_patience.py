@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 import leashed as lsh
 from leashed import modes
+from leashed.training.best import Keeper
 
 RNG = np.random.default_rng(3)
 NOISE = (RNG.normal(size=(60, 5)).astype(np.float32), RNG.integers(0, 3, 60).astype(np.int32))
@@ -116,6 +118,39 @@ def test_the_best_state_is_what_comes_of_the_run() -> None:
     assert again.best == best
 
 
+def test_passes_are_counted_anew_after_a_better_one() -> None:
+    keeper = Keeper(lsh.until(patience=2), MLP, {}, {}, None, ExitStack(), None)
+    stops = []
+    for updates, loss in enumerate([3.0, 4.0, 2.0, 2.0, 1.0, math.nan, 5.0]):
+        keep, stop = keeper.judge({"validation_loss": loss, "updates": updates, "seconds": 0.0})
+        if keep:
+            state: Any = loss
+            keeper.keep(state)
+        stops.append(stop)
+    assert stops == [False] * 6 + [True]
+    assert keeper.best is not None
+    assert keeper.best.passes == 4
+
+
+def test_errors_of_numbers() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 5)).astype(np.float32)
+    train_set, test = (
+        lsh.Dataset.regression(part, part[:, 0] + rng.normal(size=30).astype(np.float32))
+        for part in (x[:30], x[30:])
+    )
+    result = train(
+        lsh.models.linear_regression(5),
+        train_set,
+        test,
+        rule=lsh.SGD(0.1),
+        until=lsh.until(patience=2, metric="rmse", epochs=30),
+    )
+    assert result.best.passes > 0
+    assert result.best.value == np.sqrt(2 * result.validation_loss).min()
+    assert result.model.evaluate(test).rmse == pytest.approx(result.best.value)
+
+
 DISCIPLINES = [lsh.Sequential(), lsh.Leashed(), lsh.Hogwild(), lsh.Locked(), lsh.Synchronous()]
 
 
@@ -144,6 +179,28 @@ def test_what_is_dropped_counts_for_its_pass() -> None:
         threads=4,
     )
     assert len(result.updates) == 31
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"discipline": lsh.Synchronous()},
+        {"mode": modes.Sync()},
+        {"mode": modes.GBA(6, iota=2)},
+    ],
+    ids=["discipline", "mode", "buffer"],
+)
+def test_passes_that_end_in_one_update_are_no_worse_than_each_other(given: dict[str, Any]) -> None:
+    result = train(
+        data=(NOISE[0][:20], NOISE[1][:20]),
+        until=lsh.until(patience=1, epochs=40),
+        threads=3,
+        rule=lsh.SGD(0.01),
+        **given,
+    )
+    judged = result.validation_loss[np.flatnonzero(np.diff(result.updates, prepend=-1))]
+    assert result.best.updates > 1
+    assert result.best.value == judged.min()
 
 
 @pytest.fixture
@@ -288,6 +345,41 @@ def test_streams(tmp_path: Path, mode: modes.Mode | None) -> None:
         assert result.updates[:-1].tolist() == [
             math.ceil(60 * i / 16) for i in range(len(result.updates) - 1)
         ]
+
+
+def numbers_of(path: Path, shift: float) -> lsh.Stream:
+    rng = np.random.default_rng(1)
+    x, ids = rng.normal(size=600), rng.integers(0, 8, 600)
+    rows = zip((x + rng.normal(size=600) > 0).astype(int), x + shift, ids, strict=True)
+    path.write_text("y,x,i\n" + "".join(f"{y},{v:.5f},{i}\n" for y, v, i in rows))
+    columns = {
+        "y": lsh.stream.Label(),
+        "x": lsh.stream.Number(),
+        "i": lsh.stream.Hashed(buckets=8),
+    }
+    return lsh.stream.csv(path, columns)
+
+
+@pytest.mark.parametrize("mode", [None, modes.ASP()], ids=["discipline", "mode"])
+def test_what_numbers_come_to_is_of_the_best_state(tmp_path: Path, mode: modes.Mode | None) -> None:
+    near, far = (numbers_of(tmp_path / f"{shift}.csv", shift) for shift in (0.0, 20.0))
+    test = near.read()
+    choices: dict[str, Any] = {
+        "until": lsh.until(patience=1, epochs=4),
+        "rule": lsh.Adagrad(0.1),
+        "batch_size": 64,
+        "mode": mode,
+        "threads": 1,
+    }
+    begun = train(DLRM, near, test, **choices).model
+    result = begun.train(far, validation=test, observe=RARELY, **choices)
+    assert result.best.passes == 0
+    assert result.model.evaluate(test).loss == pytest.approx(result.best.value, rel=1e-5)
+    # And so of a day that makes it no better.
+    days = lsh.continual(DLRM, [near, far], folder=tmp_path / "run", validation=test, **choices)
+    assert days.days[0].updates == days.days[1].updates
+    loaded = lsh.load(tmp_path / "run")
+    np.testing.assert_array_equal(loaded.predict(test), days.model.predict(test))
 
 
 def test_statistics_are_of_the_best_state() -> None:

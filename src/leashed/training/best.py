@@ -110,6 +110,7 @@ class Keeper:
         self._kept: _core.Resumption | None = None
         self._is_last = False  # of those that were judged
         self._at = at
+        self._judged = -1  # the updates of the state that was judged last
         self.best: Best | None = None
         self.moments: Moments | None = None
 
@@ -122,11 +123,13 @@ class Keeper:
                 "give another set, or another metric"
             )
         passes, self._passes = self._passes, self._passes + 1
+        judged, self._judged = self._judged, now["updates"]
         self._is_last = self.best is None or self._metric.better(value, self.best.value)
         if self._is_last:
             self._candidate = Best(self._name, value, passes, now["updates"], now["seconds"])
             return True, False
-        self._worse += 1
+        # Several passes may end within one update, which leads to one state.
+        self._worse += now["updates"] != judged
         return False, self._patience is not None and self._worse >= self._patience
 
     def keep(self, reached: _core.Resumption) -> None:
