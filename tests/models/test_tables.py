@@ -372,8 +372,17 @@ def test_nothing_is_looked_up_and_updated() -> None:
     assert table.lookup(np.zeros((3, 0), np.int32)).shape == (3, 0, 4)
     assert table.lookup(3).shape == (4,)
     assert table.update([], np.zeros((0, 4))).applied == 0
-    with pytest.raises(TypeError, match="save"):
-        pickle.dumps(table)
+
+
+def test_a_pickle_has_rows_and_settings() -> None:
+    table = lsh.Table(dim=4, max_bytes=2**20, rule=lsh.Adam(0.1), seed=3)
+    for _ in range(2):
+        table.update([5, -7], np.ones((2, 4), np.float32))
+    other = pickle.loads(pickle.dumps(table))
+    for each in (table, other):  # the states too
+        each.update([5, 9], np.full((2, 4), 0.5, np.float32))
+    np.testing.assert_array_equal(other.lookup([5, -7, 9, 1]), table.lookup([5, -7, 9, 1]))
+    assert other.description == table.description
 
 
 @pytest.mark.parametrize("share", [0.3, 0.6, 0.9])
