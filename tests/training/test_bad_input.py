@@ -80,7 +80,7 @@ TRAIN = [
     case("data", [X, Y], TypeError, "data must be .* got list"),
     case("data", (X, Y, Y), TypeError, "data must be"),
     case("data", (X[:, :5], Y), ValueError, "data has 5 features, but the model takes 6"),
-    case("data", (X, Y + 1), ValueError, "data has labels up to 3, but the model knows 3 classes"),
+    case("data", (X, Y + 1), ValueError, "data has labels up to 3, first in row 2, but the model knows 3 classes"),
     case("data", (X[0], Y), ValueError, "x must be"),
     case("data", (X, Y[:-1]), ValueError, "x has 20 examples but y has 19 labels"),
     case("data", (X[:0], Y[:0]), ValueError, "x is empty"),
@@ -113,7 +113,7 @@ TRAIN = [
         "validation",
         lsh.Dataset.from_arrays(X, Y + 5),
         ValueError,
-        "validation has labels up to 7, but the model knows 3 classes",
+        "validation has labels up to 7, first in row 0, but the model knows 3 classes",
     ),
     # Threads.
     case("threads", 0, ValueError, "threads must be at least 1, got 0"),
@@ -157,7 +157,6 @@ TRAIN = [
     case("init", with_value(np.zeros(D), -math.inf), ValueError, r"init\[\d+\] is -inf"),
     case("init", np.full(D, 1e300), ValueError, r"init\[0\] is inf"),
     case("init", np.zeros(D, complex), TypeError, "init must hold real numbers"),
-    case("init", None, TypeError, "init must hold real numbers"),
     case("init", Unprintable(), TypeError, "init must hold real numbers"),
     case("init", [[1.0], [1.0, 2.0]], TypeError, "init cannot be read as an array"),
     # Monitor.
