@@ -467,7 +467,7 @@ def test_a_thread_that_does_other_things_holds_no_round_up_for_long(tmp_path):
     ("given", "error", "message"),
     [
         ({"sync": lsh.sync.MA()}, ValueError, "sync needs cluster"),
-        ({"sync": "ma", "cluster": "here"}, TypeError, "sync must come from leashed.sync"),
+        ({"sync": 1, "cluster": "here"}, TypeError, "sync must come from leashed.sync"),
         ({"sync": lsh.sync.EASGD(), "cluster": "here"}, ValueError, "EASGD needs sync servers"),
         ({"cluster": "nowhere"}, TypeError, "cluster must come from leashed.cluster.join"),
         ({"batches": 0}, ValueError, "batches must be at least 1"),

@@ -80,7 +80,12 @@ TRAIN = [
     case("data", [X, Y], TypeError, "data must be .* got list"),
     case("data", (X, Y, Y), TypeError, "data must be"),
     case("data", (X[:, :5], Y), ValueError, "data has 5 features, but the model takes 6"),
-    case("data", (X, Y + 1), ValueError, "data has labels up to 3, first in row 2, but the model knows 3 classes"),
+    case(
+        "data",
+        (X, Y + 1),
+        ValueError,
+        "data has labels up to 3, first in row 2, but the model knows 3 classes",
+    ),
     case("data", (X[0], Y), ValueError, "x must be"),
     case("data", (X, Y[:-1]), ValueError, "x has 20 examples but y has 19 labels"),
     case("data", (X[:0], Y[:0]), ValueError, "x is empty"),

@@ -289,7 +289,7 @@ def test_other_rows_are_told(
     found = lsh.replay(trace, model, data)
     assert found.ended
     assert found.difference == np.inf
-    monkeypatch.setattr("leashed.cli.replay.replay", lambda *_, **__: found)
+    monkeypatch.setattr("leashed.cli.replay.replay_of", lambda *_, **__: found)
     assert cli.main(["replay", str(trace)]) == 1
     assert "not the recorded one: rows of tables are others" in capsys.readouterr().out
 

@@ -244,13 +244,12 @@ def replay(
             such variable. The message says which.
         OSError: the file cannot be read.
     """
-    opened = recordings.opened(trace)
-    return replay_of(trace, opened, model, data, until=until, inspect=inspect, observe=observe)
+    return replay_of(trace, None, model, data, until=until, inspect=inspect, observe=observe)
 
 
 def replay_of(
     trace: str | os.PathLike[str],
-    opened: tuple[Any, recordings.Header],
+    opened: tuple[Any, recordings.Header] | None,
     model: AnyModel | None = None,
     data: Any = None,
     *,
@@ -258,10 +257,10 @@ def replay_of(
     inspect: str | None = None,
     observe: Observe | None = None,
 ) -> Replay:
-    """As :func:`replay`, of a trace that ``recordings.opened`` has opened and checked already."""
+    """As :func:`replay`; ``opened`` is what ``recordings.opened`` gave, where the trace is open already."""
     until = _MOST if until is None else checks.whole("until", until, 0, _MOST)
     observers = _observers(observe)
-    native, found = opened
+    native, found = recordings.opened(trace) if opened is None else opened
     try:
         _check_isa(found)
         model = _model(found, model)
