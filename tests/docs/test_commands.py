@@ -6,6 +6,7 @@ What takes minutes is made smaller here, and says how.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -44,8 +45,17 @@ def _clicks(folder: Path) -> None:
     (folder / "clicks.tsv").write_bytes(b"".join(lines))
 
 
+def _histories(folder: Path) -> None:
+    rows = [f"{i % 2},{i % 5},{i % 7} {i % 3}\n" for i in range(300)]
+    (folder / "clicks.csv").write_text("".join(["clicked,item,past\n", *rows]))
+    past = {"kind": "id", "between": " ", "history_of": "item"}
+    columns = {"clicked": {"kind": "label"}, "item": {"kind": "id"}, "past": past}
+    (folder / "schema.json").write_text(json.dumps({"columns": columns}))
+
+
 # By page: the files that it supposes, and what is another in words that take long.
 HERE: dict[str, tuple[Callable[[Path], None], dict[str, str]]] = {
+    "sequences.md": (_histories, {}),
     "sparse.md": (_svm, {}),
     "tour.md": (
         _svm,

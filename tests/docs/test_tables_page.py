@@ -33,6 +33,7 @@ def test_its_pytorch_code_runs() -> None:
         "lsh": lsh,
         "torch": torch,
         "table": lsh.Table(rows=10, dim=16),
+        "weight": torch.ones(10, 16),
         "model": model,
         "batches": [(ids, torch.ones(3, 1))],
         "loss_fn": torch.nn.functional.mse_loss,

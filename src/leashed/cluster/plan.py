@@ -331,6 +331,12 @@ class Train(Job):
             raise TypeError(f"train.schedule must be a list of texts, got {given!r}")
         schedule = tuple(_text("train.schedule", each) for each in given)
         object.__setattr__(self, "schedule", schedule)
+        for name in ("hidden", "bottom", "attention"):
+            widths: Any = getattr(self, name)
+            if isinstance(widths, str) or not isinstance(widths, Sequence):
+                raise TypeError(f"train.{name} must be a list of whole numbers, got {widths!r}")
+            widths = tuple(checks.whole(f"train.{name}", each, 1) for each in widths)
+            object.__setattr__(self, name, widths)
         for item in dataclasses.fields(self):
             if (value := getattr(self, item.name)) is not None:
                 kind = str(item.type).removesuffix(" | None")
