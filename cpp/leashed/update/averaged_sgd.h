@@ -1,5 +1,5 @@
-// Averaged SGD: θ ← θ − η ĝ, and a, the mean of the θ from the update after `begin` on; until then it
-// is θ (Polyak and Juditsky, "Acceleration of stochastic approximation by averaging", 1992).
+// Averaged SGD: θ ← θ − η ĝ, and a, the mean of the θ from the update after `begin` on; until then
+// it is θ (Polyak and Juditsky, "Acceleration of stochastic approximation by averaging", 1992).
 #pragma once
 
 #include <cstddef>
