@@ -398,8 +398,8 @@ TEST_CASE("tables without a factor for fresh gradients, and unknown names, are e
                        "mindthestep, none, normalized, power, stage_aware, table, tail_tau, "
                        "tau_normalized",
                        Error);
-  CHECK_THROWS_WITH_AS(make_rule({"sgd", {}, {}, {{"lr", {"magic"}}}}),
-                       "unknown schedule 'magic'; choose one of: cosine, scaled, step, warmup",
-                       Error);
+  CHECK_THROWS_WITH_AS(
+      make_rule({"sgd", {}, {}, {{"lr", {"magic"}}}}),
+      "unknown schedule 'magic'; choose one of: cosine, inverse, scaled, step, warmup", Error);
   CHECK_THROWS_WITH_AS(make_rule({"sgd"}), "sgd needs a value for 'lr'", Error);
 }
