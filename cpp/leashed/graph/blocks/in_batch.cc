@@ -6,11 +6,11 @@
 //
 // Rows are copied once a batch, for both ways and to lie side by side, as in sampled_logits.cc.
 #include <algorithm>
-#include <map>
 
 #include "leashed/base/aligned.h"
 #include "leashed/base/error.h"
 #include "leashed/data/negatives.h"
+#include "leashed/graph/blocks/candidates.h"
 #include "leashed/graph/graph_planner.h"
 #include "leashed/kernels/candidates.h"
 #include "leashed/kernels/embedding.h"
@@ -19,11 +19,6 @@
 
 namespace leashed {
 namespace {
-
-constexpr float kHidden = -1e30f;  // finite, and e to it is 0
-
-const std::map<std::string, Negatives::Sampling> kFrequencies = {
-    {"uniform", Negatives::Sampling::uniform}, {"log_uniform", Negatives::Sampling::log_uniform}};
 
 struct InBatch {
   std::size_t table, chosen;  // the feature that is ids
@@ -167,20 +162,12 @@ void plan_in_batch_node(const Node& node, GraphPlanner& graph) {
   graph.takes(1, 1);
   GraphPlan& plan = graph.plan();
   InBatch what;
-  what.table = graph.size("table", 0);
-  if (what.table >= plan.tables.size()) {
-    graph.fail("table " + std::to_string(what.table) + " is not among the " +
-               std::to_string(plan.tables.size()) + " there are");
-  }
+  what.table = table_of_items(graph);
   what.dim = plan.tables[what.table].dim;
-  if (graph.width(0) != what.dim) {
-    graph.fail("its input must have the width of a row of table " + plan.tables[what.table].name +
-               ", " + std::to_string(what.dim) + ", but has " + std::to_string(graph.width(0)));
-  }
   what.frequencies.count = 1;
   what.frequencies.below = graph.size("below", 1);
   what.frequencies.sampling =
-      find_choice(kFrequencies, "frequencies", node.kind.part("frequencies").name);
+      find_choice(kSamplings, "frequencies", node.kind.part("frequencies").name);
   what.chosen = plan.features_of_tables.size();
   plan.features_of_tables.push_back(what.table);
   graph.becomes(plan_of<InBatchBlock>(what), 1, true);

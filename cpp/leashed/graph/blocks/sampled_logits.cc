@@ -8,11 +8,11 @@
 // Rows are copied once a batch, for both ways and to lie side by side: then nearly all of the work
 // is three products of matrices.
 #include <algorithm>
-#include <map>
 
 #include "leashed/base/aligned.h"
 #include "leashed/base/error.h"
 #include "leashed/data/negatives.h"
+#include "leashed/graph/blocks/candidates.h"
 #include "leashed/graph/graph_planner.h"
 #include "leashed/kernels/candidates.h"
 #include "leashed/kernels/embedding.h"
@@ -20,11 +20,6 @@
 
 namespace leashed {
 namespace {
-
-constexpr float kHidden = -1e30f;  // finite, and e to it is 0
-
-const std::map<std::string, Negatives::Sampling> kSamplings = {
-    {"uniform", Negatives::Sampling::uniform}, {"log_uniform", Negatives::Sampling::log_uniform}};
 
 struct Sampled {
   std::size_t table, chosen, drawn;  // the features that are ids
@@ -168,16 +163,8 @@ void plan_sampled_logits_node(const Node& node, GraphPlanner& graph) {
   graph.takes(1, 1);
   GraphPlan& plan = graph.plan();
   Sampled what;
-  what.table = graph.size("table", 0);
-  if (what.table >= plan.tables.size()) {
-    graph.fail("table " + std::to_string(what.table) + " is not among the " +
-               std::to_string(plan.tables.size()) + " there are");
-  }
+  what.table = table_of_items(graph);
   what.dim = plan.tables[what.table].dim;
-  if (graph.width(0) != what.dim) {
-    graph.fail("its input must have the width of a row of table " + plan.tables[what.table].name +
-               ", " + std::to_string(what.dim) + ", but has " + std::to_string(graph.width(0)));
-  }
   what.negatives.count = graph.size("negatives", 1);
   what.negatives.below = graph.size("below", 1);
   what.negatives.sampling = find_choice(kSamplings, "sampling", node.kind.part("sampling").name);

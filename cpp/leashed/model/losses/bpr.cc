@@ -25,18 +25,6 @@ double residuals(const float* outputs, float* out, std::size_t rows, std::size_t
   return over_rows(row_loss, outputs, out, rows, n, ld, targets, scale);
 }
 
-// Rows whose chosen one is above all others.
-std::uint64_t correct(const float* o, std::size_t rows, std::size_t n, std::size_t ld,
-                      const std::int32_t*) {
-  std::uint64_t right = 0;
-  for (std::size_t row = 0; row < rows; ++row, o += ld) {
-    bool above = true;
-    for (std::size_t k = 0; k + 1 < n; ++k) above &= o[n - 1] > o[k];
-    right += above;
-  }
-  return right;
-}
-
 }  // namespace
 
 extern const Loss LEASHED_ISA_NAME(bpr_loss);
@@ -45,7 +33,7 @@ constinit const Loss LEASHED_ISA_NAME(bpr_loss) = {
     .kind = Classes::one_each,
     .curvature = 0.25,
     .residuals = residuals,
-    .correct = correct,
+    .correct = count_chosen_above,
 };
 
 }  // namespace leashed

@@ -61,5 +61,17 @@ LEASHED_INLINE double one_against_rest(OutputLoss output_loss, const float* outp
   return correct;
 }
 
+// correct() of losses whose last output is that of what was chosen: it is above all others.
+[[maybe_unused]] std::uint64_t count_chosen_above(const float* o, std::size_t rows, std::size_t n,
+                                                  std::size_t ld, const std::int32_t*) {
+  std::uint64_t correct = 0;
+  for (std::size_t row = 0; row < rows; ++row, o += ld) {
+    bool above = true;
+    for (std::size_t k = 0; k + 1 < n; ++k) above &= o[n - 1] > o[k];
+    correct += above;
+  }
+  return correct;
+}
+
 }  // namespace
 }  // namespace leashed

@@ -21,18 +21,6 @@ void predict(float* o, std::size_t rows, std::size_t n, std::size_t ld) {
   for (std::size_t row = 0; row < rows; ++row, o += ld) probabilities(o, o, n);
 }
 
-// Rows whose chosen one is above all others.
-std::uint64_t correct(const float* o, std::size_t rows, std::size_t n, std::size_t ld,
-                      const std::int32_t*) {
-  std::uint64_t right = 0;
-  for (std::size_t row = 0; row < rows; ++row, o += ld) {
-    bool above = true;
-    for (std::size_t k = 0; k + 1 < n; ++k) above &= o[n - 1] > o[k];
-    right += above;
-  }
-  return right;
-}
-
 }  // namespace
 
 extern const Loss LEASHED_ISA_NAME(sampled_softmax_loss);
@@ -42,7 +30,7 @@ constinit const Loss LEASHED_ISA_NAME(sampled_softmax_loss) = {
     .curvature = 0.5,
     .residuals = residuals,
     .predict = predict,
-    .correct = correct,
+    .correct = count_chosen_above,
 };
 
 }  // namespace leashed
