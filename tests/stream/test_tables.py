@@ -543,3 +543,60 @@ def test_a_wrong_field_beside_dates_in_csv_is_told_by_its_column(tmp_path: Path)
     with pytest.raises(ValueError, match=r"clicks\.csv: column app: .*'True'"):
         stream.csv(path, schema).read()
     assert "'app': {'kind': 'number'}" in repr(lsh.datasets.fields.Schema(schema))
+
+
+def with_nulls() -> Any:
+    rows = plain()
+    label = pa.array(
+        [None if i in (3, 7) else v for i, v in enumerate(rows["clicked"].to_pylist())]
+    )
+    return rows.set_column(0, "clicked", label)
+
+
+MODEL = lsh.models.dlrm(dim=4)
+
+
+def test_rows_that_are_none_are_left_out_and_counted(tmp_path: Path):
+    rows = with_nulls()
+    one: dict[str, Any] = {"label": "clicked", "threads": 1, "until": lsh.until(epochs=1)}
+    with pytest.raises(ValueError, match=r'row 4: clicked is missing.*bad="skip" leaves such rows'):
+        lsh.train(MODEL, rows, **one)
+    with once("2 of 1,200 rows of table are left out, the first of them 4 of table: clicked is"):
+        result = lsh.train(MODEL, rows, bad="skip", **one)
+    assert result.config["examples"] == ROWS - 2
+    path = tmp_path / "logs.parquet"
+    pq.write_table(rows, path)
+    with once(f"2 of 1,200 rows of {path} are left out"):
+        result = lsh.train(MODEL, path, bad="skip", **one)
+    assert result.config["reading"]["bad"] == 2
+    with once("2 of 1,200 rows of table are left out"):
+        lsh.train(MODEL, plain(), validation=rows, bad="skip", **one)
+    with pytest.raises(ValueError, match="bad must be one of fail, skip, got 'drop'"):
+        lsh.train(MODEL, rows, bad="drop", **one)
+    with pytest.raises(ValueError, match=r"bad goes with .*stream\.parquet\(path, bad="):
+        lsh.train(MODEL, stream.parquet(path, label="clicked"), bad="skip")
+
+
+def test_shuffle_of_a_path_is_that_of_a_stream(folder: Path):
+    one: dict[str, Any] = {"threads": 1, "until": lsh.until(epochs=1), "seed": 5, "batch_size": 8}
+    shuffled = lsh.train(MODEL, folder, label="clicked", shuffle=500, **one)
+    rows = stream.parquet(folder, label="clicked", shuffle=500, seed=5)
+    same = lsh.train(MODEL, rows, **one)
+    np.testing.assert_array_equal(shuffled.parameters, same.parameters)
+    assert shuffled.config["order"] == {"shuffle": 500, "seed": 5}
+    in_order = lsh.train(MODEL, folder, label="clicked", **one)
+    assert not np.array_equal(shuffled.parameters, in_order.parameters)
+
+
+def test_shuffle_of_rows_in_memory_is_refused(folder: Path):
+    for model, data, label in (
+        (MODEL, plain(), "clicked"),
+        (lsh.models.mlp(7, [4], 2), folder, "clicked"),
+        (MODEL, stream.parquet(folder, label="clicked"), None),
+    ):
+        with pytest.raises(
+            ValueError, match=r"shuffle goes with .* in an order of the seed anyway"
+        ):
+            lsh.train(model, data, label=label, shuffle=500)
+    with pytest.raises(ValueError, match="shuffle must be"):
+        lsh.train(MODEL, folder, label="clicked", shuffle=-1)

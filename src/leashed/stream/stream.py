@@ -271,9 +271,14 @@ class Stream(ABC):
             ValueError: there is no row, or a bad line and ``bad="fail"``.
             OSError: a file cannot be read.
         """
+        return self.read_counted(rows)[0]
+
+    def read_counted(self, rows: int | None = None) -> tuple[ClickDataset | Dataset, ReadCounts]:
+        """As ``read``, and what was read for it."""
         most = None if rows is None else checks.whole("rows", rows)
         opened = self.open()
-        return self._dataset(opened.read(most), opened.counts.bad)
+        made = self._dataset(opened.read(most), opened.counts.bad)
+        return made, opened.counts
 
     def _dataset(self, taken: Any, skipped: int = 0) -> ClickDataset | Dataset:
         x, ids, bags, y, weights = taken

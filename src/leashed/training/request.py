@@ -72,7 +72,7 @@ __all__ = [
     "threads_of",
 ]
 
-_OF_TABLES = ("label", "columns")  # arguments of data that are a table
+_OF_TABLES = ("label", "columns", "bad", "shuffle")  # arguments of data that are a table
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -368,6 +368,7 @@ class ThreadRequest(Request):
         left: where a process before this one may have left that; else None.
         told: what a result says was asked for, as JSON's own types.
         counting: whose each row is, and how many rows of users to keep; None: nothing is counted.
+        says_bad: whether it is to be said which rows of a stream were left out.
     """
 
     auto: bool
@@ -378,6 +379,7 @@ class ThreadRequest(Request):
     sync: Synchroniser | None
     told: dict[str, Any]
     counting: tuple[NDArray[np.uint64] | None, int] | None
+    says_bad: bool
 
 
 def of(
@@ -404,7 +406,8 @@ def of(
     """
     names = ("init", "mode", "observe", "checkpoint", "cluster")
     told = dict(old or {})
-    data, validation = rows_of(model, data, validation, *(told.pop(n, None) for n in _OF_TABLES))
+    of_table = {name: told.pop(name, None) for name in _OF_TABLES}
+    data, validation = rows_of(model, data, validation, **of_table, seed=choices.get("seed", 0))
     given = options(init, mode, observe, checkpoint, cluster, told, names)
     observe, checkpoint, cluster = given.observe, given.checkpoint, given.cluster
     sync = getattr(cluster, "sync", None)
@@ -464,6 +467,7 @@ def of(
         sync=sync,
         told=told,
         counting=counting,
+        says_bad=of_table["bad"] is not None,
     )
 
 

@@ -26,7 +26,7 @@ from leashed.training.doubts import warn_of_end, warn_of_sequences
 from leashed.training.outcome import counted, result_of, told_by
 from leashed.training.request import ThreadRequest, threads_of
 from leashed.training.result import TrainResult
-from leashed.training.sets import batches_of, head_of, source_of, training_of
+from leashed.training.sets import batches_of, head_of, source_of, training_of, warn_of_bad
 from leashed.training.threads import candidates, fastest
 
 if TYPE_CHECKING:
@@ -123,6 +123,8 @@ def run(asked: ThreadRequest) -> TrainResult:
     told["sparse_updates"] = outcome["in_place"]
     if streamed is not None:
         told["reading"] = streamed.counts.config()
+        if asked.says_bad:
+            warn_of_bad(streamed.name, streamed.counts)
     if failure := outcome["recording_failure"]:
         warn(f"the record in {asked.observe.record} ends before the run: {failure}")
     scored = asked.counting is not None

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from leashed import _core
 from leashed import stream as streams
+from leashed.base.warning import warn
 from leashed.datasets import Bags, ClickDataset, ClickSplit, Dataset, SparseDataset, Split
 from leashed.datasets.columns import UNKNOWN, Columns, arrange
 from leashed.datasets.moments import Moments
@@ -45,6 +46,7 @@ __all__ = [
     "shaped",
     "source_of",
     "training_of",
+    "warn_of_bad",
 ]
 
 AnyData: TypeAlias = (
@@ -307,21 +309,32 @@ def training_of(
 
 
 def rows_of(
-    model: AnyModel, data: Any, validation: Any, label: str | None, columns: Any
+    model: AnyModel,
+    data: Any,
+    validation: Any,
+    *,
+    label: str | None,
+    columns: Any,
+    bad: str | None,
+    shuffle: int | None,
+    seed: int,
 ) -> tuple[Any, Any]:
     """Of a table or the path of one its rows: of files a stream where the model reads ids, else in
     memory. Other data as they are.
 
     Raises:
-        ValueError: ``label`` or ``columns`` is given for data that are no table, or neither for one; and
-            what ``stream.table`` raises.
+        ValueError: one of these arguments is given for data that are no table, neither ``label`` nor
+            ``columns`` for one, or ``shuffle`` for rows in memory; and what ``stream.table`` raises.
     """
     if not is_table(data):
-        for name, value in (("label", label), ("columns", columns)):
+        given = {"label": label, "columns": columns, "bad": bad, "shuffle": shuffle}
+        for name, value in given.items():
             if value is not None:
                 raise ValueError(
                     f"{name} goes with data that are a DataFrame, another table or a path; "
-                    f"{type(data).__name__} says itself what its columns are"
+                    + _SAID_BY.get(name, "{} says itself what its columns are").format(
+                        type(data).__name__
+                    )
                 )
         if is_table(validation):
             raise TypeError(
@@ -335,11 +348,42 @@ def rows_of(
             "leashed.stream.table(data, label=...).read()"
         )
     target = model.target if isinstance(model, Graph) and columns is None else None
-    rows = streams.table(data, columns, label=label, ids=of_ids, target=target)
+    streamed = of_ids and isinstance(data, (str, os.PathLike))
+    if shuffle is not None and not streamed:
+        raise ValueError(
+            "shuffle goes with the path of files that are read while a model of ids is trained; rows in "
+            "memory are drawn in an order of the seed anyway, so leave it out"
+        )
+    how: dict[str, Any] = {"bad": bad or "fail"}
+    order: dict[str, Any] = {} if shuffle is None else {"shuffle": shuffle, "seed": seed}
+    rows = streams.table(data, columns, label=label, ids=of_ids, target=target, **how, **order)
     if is_table(validation):
-        validation = streams.table(validation, rows.schema).read()
-    in_files = isinstance(data, (str, os.PathLike))
-    return rows if in_files and of_ids else rows.read(), validation
+        validation = _read(streams.table(validation, rows.schema, **how))
+    return rows if streamed else _read(rows), validation
+
+
+_SAID_BY = {
+    "bad": "streams are made with it, as leashed.stream.parquet(path, bad=...)",
+    "shuffle": "streams are made with it, as leashed.stream.parquet(path, shuffle=...), and rows in memory "
+    "are drawn in an order of the seed anyway",
+}
+
+
+def _read(rows: streams.Stream) -> Any:
+    """In memory; which rows were left out is said."""
+    data, counts = rows.read_counted()
+    warn_of_bad(rows.name, counts)
+    return data
+
+
+def warn_of_bad(name: str, counts: streams.ReadCounts) -> None:
+    """Where rows were left out."""
+    if counts.bad:
+        first = counts.first_bad[0]
+        warn(
+            f"{counts.bad:,} of {counts.rows + counts.bad:,} rows of {name} are left out, the first of "
+            f"them {first.number:,} of {first.file}: {first.reason}"
+        )
 
 
 def shaped(model: AnyModel, data: Any) -> AnyModel:

@@ -46,6 +46,8 @@ def train(
     *,
     label: str | None = None,
     columns: Any = None,
+    bad: str | None = None,
+    shuffle: int | None = None,
     validation: Any = None,
     seed: int = 0,
     init: str | ArrayLike | Init | None = None,
@@ -76,13 +78,13 @@ def train(
 
     What is trained:
         model: from :mod:`leashed.models`; ``models.external`` takes a gradient of your own.
-        data: a set of :mod:`leashed.datasets`, a pair of arrays, a DataFrame or what else has
-            ``__arrow_c_stream__``, the path of Parquet or CSV files, or a ``leashed.stream``, which is
-            read meanwhile. A ``Split`` brings its test set as ``validation``.
+        data: a set of :mod:`leashed.datasets`, a pair of arrays, a DataFrame (what has
+            ``__arrow_c_stream__``), the path of Parquet or CSV, or a ``leashed.stream``, read meanwhile.
         label: of a DataFrame or files, the column that is to be predicted.
-        columns: of these, what each column becomes, as of ``stream.table``. Default: what
-            ``stream.infer`` finds.
-        validation: a set like ``data`` that is evaluated beside it.
+        columns: of these, what each becomes, as of ``stream.table``. Default: as ``stream.infer`` finds.
+        bad: of these, ``"skip"`` leaves out rows that are none, and says how many. Default: ``"fail"``.
+        shuffle: of a path whose rows are read meanwhile, so many in an order drawn from the seed.
+        validation: a set like ``data`` that is evaluated beside it; a ``Split`` brings its test set.
         seed: of the initial parameters and of the batches, from 0.
         init: ``"he"``, ``"glorot"``, ``"normal"``, or parameters, float32 [d]; of a model that reads
             tables ``lsh.Init(parameters, tables=...)``. Default: ``"glorot"`` of graphs, else ``"he"``.
@@ -90,8 +92,7 @@ def train(
     How, and until when:
         until: ``lsh.until(epochs=...)``, or ``lsh.until(patience=3, metric="auc")``, which keeps the best
             state on ``validation``. Default of models of clicks: one or two epochs; others are to be told.
-        rule: as ``Adam(0.01)`` or ``"adam:lr=0.01"``. Default: ``SGD(0.05)``, of models of clicks
-            ``Adagrad(0.02)``.
+        rule: as ``Adam(0.01)``, ``"adam:lr=0.01"``. Default: ``SGD(0.05)``, of clicks ``Adagrad(0.02)``.
         batch_size: examples per gradient, at most all. Default: 64, or fewer (docs/training.md).
         threads: default: the processors this process may use. ``"auto"``: as many as train fastest.
 
@@ -107,8 +108,7 @@ def train(
         cluster: in which this process is a trainer, of ``leashed.cluster.join(sync=...)``.
         discipline: how threads share parameters, as ``Leashed()`` (default) or ``"hogwild"``.
         staleness: what a stale gradient counts, as ``"power:k=2"``. Default: ``"none"``.
-        mode: in place of a discipline, as ``"gba:m=8"``: the threads are the workers of a parameter
-            server, or peers.
+        mode: in place of one, as ``"gba:m=8"``: the threads are workers of a parameter server, or peers.
         **old: arguments that are a part of one of these by now, with a DeprecationWarning.
 
     Returns:
@@ -118,7 +118,7 @@ def train(
         TypeError, ValueError: an argument is wrong; the message names it. No thread has started.
         OSError: a file cannot be read or written, or the cluster's master cannot be reached.
     """
-    tables = {"label": label, "columns": columns}
+    tables = {"label": label, "columns": columns, "bad": bad, "shuffle": shuffle}
     old |= {name: value for name, value in tables.items() if value is not None}
     if progress is not False:
         old["progress"] = progress
