@@ -187,10 +187,10 @@ def test_a_simulation_goes_on_by_name(result: lsh.TrainResult) -> None:
         dlrm().predict(found.parameters, RENAMED, found.tables)
 
 
-def test_a_copy_of_parameters_is_of_no_columns(result: lsh.TrainResult) -> None:
-    """Deliberately: who wants other columns in their place takes one."""
+def test_a_plain_array_of_parameters_is_of_no_columns(result: lsh.TrainResult) -> None:
+    """Deliberately: who wants other columns in their place makes one."""
     tables = lsh.tables.of(dlrm().tables)
-    init = lsh.Init(result.parameters.copy(), tables=tables)
+    init = lsh.Init(np.array(result.parameters), tables=tables)
     begun = train(SAME["ids in another order"], init=init)
     assert begun.config["columns"]["ids"] == ["device", "advertiser"]
 

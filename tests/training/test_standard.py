@@ -21,6 +21,7 @@ import leashed as lsh
 from leashed import stream
 from leashed.cli import main
 from leashed.datasets import ClickDataset
+from leashed.datasets.columns import UNKNOWN
 from leashed.files.resuming import Checkpointer, Kept
 from leashed.models._columns import kept
 
@@ -248,9 +249,35 @@ def test_copies_and_models_without_tables_know_them(file: Path) -> None:
     same(two, train(rows, model=graph, until=lsh.until(epochs=2)))
 
 
-def test_a_copy_of_the_array_is_warned_of(file: Path) -> None:
+@pytest.mark.parametrize(
+    "copied",
+    [
+        lambda theta: theta.copy(),
+        copy.copy,
+        copy.deepcopy,
+        lambda theta: pickle.loads(pickle.dumps(theta)),
+        lambda theta: (theta + theta) / 2,
+    ],
+)
+def test_copies_of_the_array_know_them(file: Path, tmp_path: Path, copied: Any) -> None:
     result, rows = train(stream.csv(file, columns())), stream.csv(file, columns()).read()
-    copied = result.parameters.copy()
+    theta = copied(result.parameters)
+    assert kept(theta) == kept(result.parameters)
+    lsh.save(tmp_path / "saved", result.model.model, theta, result.tables)
+    np.testing.assert_array_equal(
+        lsh.load(tmp_path / "saved").predict(rows), result.model.predict(rows)
+    )
+
+
+def test_parts_and_sums_are_of_no_columns(file: Path) -> None:
+    theta = train(stream.csv(file, columns())).parameters
+    assert kept(theta[1:]) == kept(theta.astype(np.float64)) == kept(np.array(theta)) == UNKNOWN
+    assert type(theta.sum()) is np.float32
+
+
+def test_a_plain_array_is_warned_of(file: Path) -> None:
+    result, rows = train(stream.csv(file, columns())), stream.csv(file, columns()).read()
+    copied = np.array(result.parameters)
     with once("numbers are read as they are"):
         result.model.model.predict(copied, rows, result.tables)
     plain = stream.csv(file, columns(None)).read()

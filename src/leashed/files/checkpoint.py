@@ -116,10 +116,6 @@ class Loaded(tuple[M_co, _Array], Generic[M_co]):
     columns: Columns
     settings: dict[str, Any]
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        _columns.keep(self[1], self.columns)  # which a copy of the parameters does not know
-
     @property
     def model(self) -> M_co:
         """Of :mod:`leashed.models`."""
@@ -208,17 +204,14 @@ def _loaded(
     tables: dict[str, Table],
     exact: bool,
 ) -> Loaded[Any]:
-    theta = content.parameters
-    found: Loaded[Any] = Loaded((model, theta))
-    found.tables, found.exact = tables, exact
-    found.statistics = content.statistics
     try:
-        found.states, found.run = content.states, content.run or {}
-        found.settings = json.loads(content.metadata.get("settings", "{}"))
-        found.columns = content.columns
+        columns, states, run = content.columns, content.states, content.run or {}
+        settings = json.loads(content.metadata.get("settings", "{}"))
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"cannot load {path}: its run lacks or has a wrong {error}") from error
-    _columns.keep(theta, found.columns)
+    found: Loaded[Any] = Loaded((model, _columns.keep(content.parameters, columns)))
+    found.tables, found.exact, found.statistics = tables, exact, content.statistics
+    found.columns, found.states, found.run, found.settings = columns, states, run, settings
     return found
 
 

@@ -1,10 +1,10 @@
-"""The columns that parameters were trained on. Parameters are plain arrays, so what is known of the
-data is kept beside them, for as long as an array lives; a copy of it knows nothing.
+"""The columns that parameters were trained on. Parameters are an array that knows them, as do its copies,
+also those of ``copy.deepcopy`` and ``pickle``, and what is computed from all of it; a plain array, such
+as ``np.array(parameters)``, knows nothing.
 """
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
@@ -16,25 +16,42 @@ from leashed.base.warning import warn
 from leashed.datasets import ClickDataset, Dataset, SparseDataset
 from leashed.datasets.columns import UNKNOWN, Columns, arrange
 
-__all__ = ["arranged", "check_columns", "columns_of", "keep", "kept", "standardised"]
-
-# By the id of the array, of which the weak reference tells whether it is still that one.
-_kept: dict[int, tuple[weakref.ref[Any], Columns]] = {}
+__all__ = ["Parameters", "arranged", "check_columns", "columns_of", "keep", "kept", "standardised"]
 
 
-def keep(parameters: Any, columns: Columns) -> None:
-    """These parameters were trained on data of these columns."""
+class Parameters(np.ndarray[Any, np.dtype[np.float32]]):
+    """Float32 [d].
+
+    Attributes:
+        columns: of the data that they were trained on.
+    """
+
+    columns: Columns
+
+    def __array_finalize__(self, of: object) -> None:
+        whole = isinstance(of, Parameters) and (of.shape, of.dtype) == (self.shape, self.dtype)
+        self.columns = of.columns if whole and isinstance(of, Parameters) else UNKNOWN
+
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        # Of NumPy 1 a sum would be an array too.
+        return array[()] if array.ndim == 0 else super().__array_wrap__(array, context)
+
+    def __reduce__(self) -> Any:
+        return keep, (np.array(self), self.columns)
+
+
+def keep(parameters: NDArray[np.float32], columns: Columns) -> NDArray[np.float32]:
+    """The same parameters, in the same memory, trained on data of these columns."""
     if columns == UNKNOWN:
-        return
-    key = id(parameters)
-    forget = _kept.pop  # also while the interpreter ends
-    _kept[key] = weakref.ref(parameters, lambda _: forget(key, None)), columns
+        return parameters
+    found = parameters.view(Parameters)
+    found.columns = columns
+    return found
 
 
 def kept(parameters: Any) -> Columns:
-    """What ``keep`` was told of this very array."""
-    found = _kept.get(id(parameters))
-    return found[1] if found is not None and found[0]() is parameters else UNKNOWN
+    """What ``keep`` was told of these, or of what they are a copy of."""
+    return parameters.columns if isinstance(parameters, Parameters) else UNKNOWN
 
 
 def columns_of(model: Any, data: object) -> Columns:
@@ -73,8 +90,8 @@ def _warn_of_scales(data: Any) -> None:
     if schema is not None and any(schema.standard):
         warn(
             "numbers are read as they are, since nothing is known of what these parameters were trained "
-            "on, as of a copy of the array; where that was data like these, which are standardised, give "
-            "the array itself, or predict with result.model"
+            "on, as of a plain array; where that was data like these, which are standardised, give "
+            "result.parameters, or a copy by its copy(), or predict with result.model"
         )
 
 

@@ -435,10 +435,9 @@ def _replay(
     columns = Columns.from_json(found.config.get("columns", {}))
     if isinstance(given, Streamed):
         columns = replace(columns, moments=given.moments())
-    keep(made["parameters"], columns)
     return Replay(
         model=model,
-        parameters=made["parameters"],
+        parameters=keep(made["parameters"], columns),
         updates=made["updates"],
         applied=tuple(Applied(**part) for part in made["last"]),
         before=made["before"],

@@ -273,7 +273,8 @@ class TrainResult:
         return {**vars(self), "architecture": None if external else self.architecture}
 
     def _keep_columns(self) -> None:
-        keep(self.parameters, Columns.from_json(self.config.get("columns", {})))
+        columns = Columns.from_json(self.config.get("columns", {}))
+        object.__setattr__(self, "parameters", keep(self.parameters, columns))
 
     @property
     def model(self) -> Trained:
