@@ -27,7 +27,9 @@ from leashed.models import (
     Input,
     Product,
     ReLU,
+    Sigmoid,
     Sum,
+    Tanh,
     Zip,
 )
 from leashed.models.graphs import Applied
@@ -159,6 +161,10 @@ def value(node: Any, i: int, inputs: list[Any], parts: dict[str, Any]) -> Any:
             return inputs[0] @ parts[f"{i}.weight"] + (bias if trained else bias.detach())
         case Applied(layer=ReLU()):
             return torch.relu(inputs[0])
+        case Applied(layer=Tanh()):
+            return torch.tanh(inputs[0])
+        case Applied(layer=Sigmoid()):
+            return torch.sigmoid(inputs[0])
         case Applied(layer=BatchNorm(eps=eps)):
             scale, shift = parts[f"{i}.scale"], parts[f"{i}.shift"]
             return torch.nn.functional.batch_norm(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from leashed.models import Conv2d, Dense, Layer, MaxPool, ReLU
+from leashed.models import Conv2d, Dense, Layer, MaxPool, ReLU, Sigmoid, Tanh
 
 Array = NDArray[np.float64]
 # Takes dL/d(output), gives dL/d(input) and the parts of dL/dθ in the order of the parameters.
@@ -126,6 +126,17 @@ def relu(x: Array, margin: Margin) -> tuple[Array, Backward]:
     return np.maximum(x, 0.0), lambda d: (d * (x > 0), [])
 
 
+def tanh(x: Array) -> tuple[Array, Backward]:
+    out = np.tanh(x)
+    return out, lambda d: (d * (1 - out**2), [])
+
+
+def sigmoid(x: Array) -> tuple[Array, Backward]:
+    """1 / (1 + e^−x)."""
+    out = 1 / (1 + np.exp(-x))
+    return out, lambda d: (d * out * (1 - out), [])
+
+
 def softmax(logits: Array) -> Array:
     """exp(z_j) / Σ_k exp(z_k)."""
     powers = np.exp(logits - logits.max(axis=1, keepdims=True))
@@ -166,6 +177,10 @@ class Network:
                     values, backward = max_pool(values, size, stride or size, margin)
                 case ReLU():
                     values, backward = relu(values, margin)
+                case Tanh():
+                    values, backward = tanh(values)
+                case Sigmoid():
+                    values, backward = sigmoid(values)
             backwards.append(backward)
         assert parameters.used == len(theta)
         logits = values.reshape(len(values), -1)

@@ -16,7 +16,7 @@ import pytest
 
 pytest.importorskip("sklearn", reason="scikit-learn (extra test) is not installed")
 
-from sklearn import datasets, linear_model
+from sklearn import datasets, linear_model, neural_network
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.preprocessing import StandardScaler
@@ -1074,8 +1074,53 @@ def test_layers_with_nothing_between_are_one_linear_layer() -> None:
     model.set_params(activation="relu", warm_start=True)
     with pytest.raises(ValueError, match="activation='relu' are not those of the last fit"):
         model.fit(x, y)
-    with pytest.raises(ValueError, match="activation must be 'relu' or 'identity', got 'tanh'"):
-        MLPRegressor(activation="tanh").fit(x, x[:, 0])
+    with pytest.raises(ValueError, match=r"activation must be .* 'tanh' or 'relu', got 'elu'"):
+        MLPRegressor(activation="elu").fit(x, x[:, 0])
+
+
+# Whole batches, so that their order does not matter: scikit-learn's perceptrons make the same steps.
+STEPS: dict[str, Any] = {"batch_size": 60, "alpha": 0.3, "random_state": 0}
+
+
+def _theirs(kind: Any, ours: Any, x: Any, y: Any, classes: Any = None) -> Any:
+    """scikit-learn's perceptron of the same parameters, and none that it has learned itself."""
+    model = kind(
+        ours.hidden_layer_sizes,
+        activation=ours.activation,
+        solver="sgd",
+        learning_rate_init=0.1,
+        momentum=0,
+        **STEPS,
+    )
+    model.partial_fit(x, y, **({} if classes is None else {"classes": classes}))
+    model.coefs_ = [w.astype(np.float64) for w in ours.coefs_]
+    model.intercepts_ = [b.astype(np.float64) for b in ours.intercepts_]
+    return model
+
+
+@pytest.mark.parametrize("activation", ["identity", "logistic", "tanh", "relu"])
+def test_steps_of_perceptrons_are_those_of_scikit_learn(activation: str) -> None:
+    x, y = blobs(60)
+    classes = np.unique(y)
+    ours = MLPClassifier((7, 5), activation=activation, rule=lsh.SGD(0.1), **STEPS)
+    theirs = _theirs(neural_network.MLPClassifier, ours.partial_fit(x, y, classes), x, y, classes)
+    for _ in range(5):
+        ours.partial_fit(x, y)
+        theirs.partial_fit(x, y)
+    for name in ("coefs_", "intercepts_"):
+        for mine, other in zip(getattr(ours, name), getattr(theirs, name), strict=True):
+            np.testing.assert_allclose(mine, other, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(ours.predict_proba(x), theirs.predict_proba(x), atol=1e-5)
+
+
+def test_weights_behind_sigmoids_begin_as_those_of_scikit_learn() -> None:
+    x = np.random.default_rng(0).normal(size=(20, 300))
+    spread = {}
+    for activation in ("logistic", "tanh"):
+        kept = MLPRegressor((200,), activation=activation, lr=1e-30, max_iter=1, tol=None)
+        spread[activation] = np.abs(kept.fit(x, x[:, 0]).coefs_[0]).max()
+    assert spread["logistic"] == pytest.approx(np.sqrt(2 / 500), rel=1e-3)
+    assert spread["tanh"] == pytest.approx(np.sqrt(6 / 500), rel=1e-3)
 
 
 def test_perceptrons_weigh_classes() -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from leashed import Model, load, models, save
 from leashed.files import model_file
-from leashed.models import Conv2d, Dense, MaxPool, ReLU
+from leashed.models import Conv2d, Dense, MaxPool, ReLU, Sigmoid, Tanh
 
 MODELS = [
     models.mlp(784, [128, 128, 128], 10),
@@ -28,6 +28,7 @@ MODELS = [
     models.logistic_regression(4, l2=1e-3),
     models.mlp(3, [], 2, name='Straße "§" \n'),
     Model((3, 1, 1), (Dense(2, bias=False),)),
+    Model((3, 1, 1), (Dense(2), Tanh(), Dense(3), Sigmoid(), Dense(2))),
     Model(
         (2, 9, 8),
         (ReLU(), Conv2d(3, 2, stride=2, padding=1), MaxPool(3, 1), MaxPool(2), Dense(4), ReLU()),

@@ -27,8 +27,9 @@ from leashed.models import (
     Graph,
     Input,
     Product,
-    ReLU,
+    Sigmoid,
     TableSpec,
+    Tanh,
     Zip,
 )
 
@@ -159,7 +160,7 @@ def test_what_the_zoo_does_not_combine(tmp_path):
     states = GRU(Zip(steps, steps), 5)
     scores = AttentionScores(Embedding(items, feature=1) >> Dense(5), states)
     last = AUGRU(steps, scores, 3)
-    product = Product(last, Input(1) >> Dense(3) >> ReLU())
+    product = Product(last, Input(1) >> Dense(3) >> Tanh() >> Dense(3) >> Sigmoid())
     model = Graph(Concat(product, steps) >> Dense(4), loss="softmax")
     theta, tables, _ = drawn(model)
     data, inputs = histories(1)
@@ -253,6 +254,9 @@ def test_users_and_items_of_retrieval(loss, tmp_path):
         models.mlp(12, [8, 5], 3),
         models.cnn((2, 11, 12), 3),
         models.lenet(),
+        models.Model(
+            (1, 3, 4), (models.Conv2d(2, 2), Tanh(), Dense(5), Sigmoid(), Dense(3)), "curved"
+        ),
         models.logistic_regression(12),
         models.logistic_regression(12, 3),
         models.linear_regression(12),

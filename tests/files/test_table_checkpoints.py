@@ -33,6 +33,7 @@ from leashed.models import (
     Input,
     ReLU,
     TableSpec,
+    Tanh,
     Zip,
 )
 
@@ -634,7 +635,7 @@ def test_a_damaged_description_of_a_graph_is_refused(wrong: dict[str, Any], tmp_
 
 
 def test_a_graph_without_tables_has_a_file_for_a_checkpoint(tmp_path: Path) -> None:
-    model, path = Graph(Input(3) >> Dense(4) >> ReLU() >> Dense(1)), tmp_path / "run"
+    model, path = Graph(Input(3) >> Dense(4) >> Tanh() >> Dense(1)), tmp_path / "run"
     x = np.random.default_rng(0).standard_normal((100, 3)).astype(np.float32)
 
     def trained(updates: int, **arguments: Any) -> TrainResult:

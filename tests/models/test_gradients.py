@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from leashed import Dataset, Model, _core, models
-from leashed.models import Conv2d, Dense, Layer, MaxPool, ReLU
+from leashed.models import Conv2d, Dense, Layer, MaxPool, ReLU, Sigmoid, Tanh
 
 ISAS = _core.available_isas()
 
@@ -62,10 +62,13 @@ BATCHES = st.integers(1, 20) | st.sampled_from((31, 32, 33, 48, 63, 64, 65))
 SEEDS = st.integers(0, 2**32 - 1)
 
 
+BEHIND: tuple[tuple[Layer, ...], ...] = ((), (ReLU(),), (Tanh(),), (Sigmoid(),))
+
+
 def _dense_tail(draw: st.DrawFn, classes: int) -> list[Layer]:
     layers: list[Layer] = []
     for width in draw(st.lists(SIZES, max_size=3)):
-        layers += [Dense(width), ReLU()] if draw(st.booleans()) else [Dense(width)]
+        layers += [Dense(width), *draw(st.sampled_from(BEHIND))]
     return [*layers, Dense(classes)]
 
 
@@ -78,12 +81,13 @@ def dense_problems(draw: st.DrawFn) -> Problem:
 
 @st.composite
 def spatial_problems(draw: st.DrawFn) -> Problem:
-    """Convolutions, pools and ReLU in any order that fits, mostly with dense layers behind."""
+    """Convolutions, pools and activations in any order that fits, mostly with dense layers behind."""
     channels, height, width = shape = (
         draw(st.integers(1, 3)), draw(st.integers(1, 14)), draw(st.integers(1, 14)),
     )  # fmt: skip
     layers: list[Layer] = []
-    for kind in draw(st.lists(st.sampled_from((Conv2d, MaxPool, ReLU)), min_size=1, max_size=5)):
+    kinds = st.sampled_from((Conv2d, MaxPool, ReLU, Tanh, Sigmoid))
+    for kind in draw(st.lists(kinds, min_size=1, max_size=5)):
         if kind is Conv2d:
             padding = draw(st.integers(0, 2))
             kernel = draw(st.integers(1, min(5, height + 2 * padding, width + 2 * padding)))
@@ -99,7 +103,7 @@ def spatial_problems(draw: st.DrawFn) -> Problem:
             height = (height - size) // (stride or size) + 1
             width = (width - size) // (stride or size) + 1
         else:
-            layers.append(ReLU())
+            layers.append(kind())
     has_parameters = any(isinstance(layer, Conv2d) for layer in layers)
     if not has_parameters or channels * height * width < 2 or draw(st.integers(0, 4)):
         layers += _dense_tail(draw, draw(st.integers(2, 12)))

@@ -26,8 +26,10 @@ from leashed.models import (
     Input,
     Product,
     ReLU,
+    Sigmoid,
     Sum,
     TableSpec,
+    Tanh,
 )
 
 torch = pytest.importorskip("torch")
@@ -44,8 +46,9 @@ def sequences() -> Graph:
     x = Input(5) >> ReLU()
     z = x >> Dense(6) >> ReLU()
     joined = Concat(history, candidate, x, candidate, Dot(z, candidate, mean, largest))
-    again = Product(z, Sum(mean, largest, z)) >> ReLU()
-    return Graph(Sum(joined >> Dense(9) >> ReLU() >> Dense(1), Concat(joined, again) >> Dense(1)))
+    again = Product(z, Sum(mean, largest, z)) >> ReLU() >> Tanh()
+    deep = joined >> Dense(9) >> ReLU() >> Dense(7) >> Tanh() >> Dense(4) >> Sigmoid()
+    return Graph(Sum(deep >> Sigmoid() >> Dense(1), Concat(joined, again) >> Dense(1)))
 
 
 def ids_alone() -> Graph:
@@ -209,9 +212,10 @@ def test_a_shared_table_is_one():
     assert graph.id_features == (0, 1)
 
 
-def test_initial_values_are_those_of_a_chain():
-    chain = models.Model((4, 1, 1), (Dense(3, bias=False), ReLU(), Dense(2)))
-    graph = Graph(Input(4) >> Dense(3, bias=False) >> ReLU() >> Dense(2), "softmax")
+@pytest.mark.parametrize("activation", [ReLU(), Tanh(), Sigmoid()], ids=repr)
+def test_initial_values_and_gradients_are_those_of_a_chain(activation):
+    chain = models.Model((4, 1, 1), (Dense(3, bias=False), activation, Dense(2)))
+    graph = Graph(Input(4) >> Dense(3, bias=False) >> activation >> Dense(2), "softmax")
     for scheme in models.INITIALISATIONS:
         np.testing.assert_array_equal(graph.init(3, scheme), chain.init(3, scheme))
     np.testing.assert_array_equal(graph.init(3), chain.init(3, "glorot"))

@@ -18,6 +18,8 @@
   X(batch_norm)          \
   X(data_norm)           \
   X(relu)                \
+  X(tanh)                \
+  X(sigmoid)             \
   X(dropout)             \
   X(sampled_logits)      \
   X(in_batch)            \

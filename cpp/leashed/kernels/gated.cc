@@ -1,33 +1,12 @@
 #include "leashed/kernels/gated.h"
 
-#include <cstdint>
-
 #include "leashed/base/isa_table.h"
 #include "leashed/base/simd.h"
-#include "leashed/kernels/exponential.h"
 #include "leashed/kernels/partial.h"
+#include "leashed/kernels/sigmoid.h"
 
 namespace leashed {
 namespace {
-
-constexpr std::int32_t kSign = INT32_MIN;
-
-LEASHED_INLINE vfloat negative(vfloat x) {  // −|x|
-  return reinterpret_cast<vfloat>(reinterpret_cast<vint>(x) | kSign);
-}
-
-LEASHED_INLINE vfloat sigmoid(vfloat x) {
-  const vfloat e = exp_negative(negative(x));
-  const vfloat share = inverse(1.0f + e);
-  return x < vfloat{} ? e * share : share;
-}
-
-LEASHED_INLINE vfloat tanh(vfloat x) {
-  const vfloat e = exp_negative(2.0f * negative(x));
-  const vfloat size = (1.0f - e) * inverse(1.0f + e);
-  return reinterpret_cast<vfloat>(reinterpret_cast<vint>(size) |
-                                  (reinterpret_cast<vint>(x) & kSign));
-}
 
 void forward(float* gates, const float* hidden, const float* before, float attention,
              std::size_t units, float* after) {

@@ -6,6 +6,11 @@
 #include "leashed/model/row_stride.h"
 
 namespace leashed {
+namespace {
+
+bool rectifies(const DenseStage& stage) { return stage.activation == &ActivationKernels::relu; }
+
+}  // namespace
 
 DenseChain::DenseChain(std::vector<DenseStage> stages, bool needs_input_gradient, Isa isa,
                        std::size_t max_rows)
@@ -13,12 +18,28 @@ DenseChain::DenseChain(std::vector<DenseStage> stages, bool needs_input_gradient
   std::size_t longest = max_rows;  // inner dimension of a product
   for (std::size_t i = 0; i < stages_.size(); ++i) {
     const DenseStage& stage = stages_[i];
-    if (i + 1 < stages_.size()) inner_.emplace_back(max_rows * row_stride(stage.outputs));
+    if (i + 1 < stages_.size()) {
+      const std::size_t values = max_rows * row_stride(stage.outputs);
+      inner_.emplace_back(values);
+      gradients_.emplace_back(apart(i) ? values : 0);
+    }
     const bool needed = i > 0 || needs_input_gradient;
     transposed_.emplace_back(needed ? stage.outputs * row_stride(stage.inputs) : 0);
     longest = std::max({longest, stage.inputs, stage.outputs});
   }
   scratch_ = AlignedArray<float>(dense_.gemm_scratch(longest));
+}
+
+const Activation* DenseChain::apart(std::size_t stage) const {
+  const AnyActivation activation = stages_[stage].activation;
+  return activation && !rectifies(stages_[stage]) ? &(activation_.*activation) : nullptr;
+}
+
+void DenseChain::derive(const Activation& activation, std::size_t rows, std::size_t width,
+                        const float* out, float* gradient, std::size_t stride) const {
+  for (std::size_t row = 0; row < rows; ++row) {
+    activation.backward(out + row * stride, gradient + row * stride, width);
+  }
 }
 
 void DenseChain::forward(const float* theta, std::size_t rows, const float* in,
@@ -39,9 +60,14 @@ void DenseChain::forward(const float* theta, std::size_t rows, const float* in,
                  .c = to,
                  .ldc = to_stride,
                  .bias = theta + stage.bias,
-                 .relu = stage.relu,
+                 .relu = rectifies(stage),
                  .ahead = &ahead},
                 scratch_.data());
+    if (const Activation* activation = apart(i)) {
+      for (std::size_t row = 0; row < rows; ++row) {
+        activation->forward(to + row * to_stride, stage.outputs);
+      }
+    }
     in = to;
     in_stride = to_stride;
   }
@@ -57,11 +83,8 @@ void DenseChain::prepare_backward(const float* theta) {
 }
 
 void DenseChain::backward(const Backward& b, RowsAhead& ahead) {
-  if (stages_.back().relu) {
-    for (std::size_t row = 0; row < b.rows; ++row) {
-      activation_.relu_backward(b.out + row * b.out_stride, b.d_out + row * b.out_stride,
-                                stages_.back().outputs);
-    }
+  if (const AnyActivation last = stages_.back().activation) {
+    derive(activation_.*last, b.rows, stages_.back().outputs, b.out, b.d_out, b.out_stride);
   }
   const float* d_out = b.d_out;
   std::size_t d_out_stride = b.out_stride;
@@ -89,8 +112,9 @@ void DenseChain::backward(const Backward& b, RowsAhead& ahead) {
       std::fill_n(b.gradient + stage.bias, stage.outputs, 0.0f);
     }
     if (!transposed_[i]) return;
-    float* d_in = i > 0 ? inner_[i - 1].data() : b.d_in;
-    dense_.gemm({.m = b.rows,  // dX = dY W^T, between stages written over X
+    const Activation* before = i > 0 ? apart(i - 1) : nullptr;
+    float* d_in = i == 0 ? b.d_in : before ? gradients_[i - 1].data() : inner_[i - 1].data();
+    dense_.gemm({.m = b.rows,  // dX = dY W^T
                  .n = stage.inputs,
                  .k = stage.outputs,
                  .a = d_out,
@@ -100,9 +124,10 @@ void DenseChain::backward(const Backward& b, RowsAhead& ahead) {
                  .c = d_in,
                  .ldc = in_stride,
                  .accumulate = i == 0 && b.adds_d_in,
-                 .gate = i > 0 && stages_[i - 1].relu ? in : nullptr,
+                 .gate = i > 0 && rectifies(stages_[i - 1]) ? in : nullptr,
                  .ahead = &ahead},
                 scratch_.data());
+    if (before) derive(*before, b.rows, stage.inputs, in, d_in, in_stride);
     d_out = d_in;
     d_out_stride = in_stride;
   }

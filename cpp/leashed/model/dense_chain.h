@@ -12,11 +12,12 @@
 
 namespace leashed {
 
-// A dense layer, with the ReLU after it if there is one.
+// A dense layer, with the activation after it if there is one.
 struct DenseStage {
   std::size_t inputs, outputs;
   std::size_t weight, bias;  // offsets in theta
-  bool trains_bias, relu;
+  bool trains_bias;
+  AnyActivation activation = nullptr;
 };
 
 class DenseChain {
@@ -49,12 +50,17 @@ class DenseChain {
   void backward(const Backward&, RowsAhead& ahead);
 
  private:
+  // What follows a stage, null where nothing does; ReLU is part of the products.
+  const Activation* apart(std::size_t stage) const;
+  void derive(const Activation&, std::size_t rows, std::size_t width, const float* out,
+              float* gradient, std::size_t stride) const;
+
   const std::vector<DenseStage> stages_;
   const DenseKernels& dense_;
   const ActivationKernels& activation_;
   // inner_[i] is the output of stage i; of the last the caller has it. The gradient with respect to
-  // each overwrites it on the way back.
-  std::vector<AlignedArray<float>> inner_;
+  // each overwrites it on the way back, or is in gradients_[i] where f′ needs the output.
+  std::vector<AlignedArray<float>> inner_, gradients_;
   std::vector<AlignedArray<float>> transposed_;  // W^T of each stage whose input gradient is needed
   AlignedArray<float> scratch_;
 };

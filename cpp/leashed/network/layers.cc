@@ -9,7 +9,9 @@
   X(dense)                \
   X(conv2d)               \
   X(max_pool)             \
-  X(relu)
+  X(relu)                 \
+  X(tanh)                 \
+  X(sigmoid)
 
 namespace leashed {
 

@@ -44,6 +44,8 @@ OPSET, OPSET_ML, IR = 17, 4, 8
 
 Floats = NDArray[np.float32]
 
+_ACTIVATIONS = {layers.ReLU: "Relu", layers.Tanh: "Tanh", layers.Sigmoid: "Sigmoid"}
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -425,8 +427,8 @@ class GraphOperations:
         net, layer, x = self._net, node.layer, self._flat(node.inputs[0])
         if isinstance(layer, layers.Dropout):
             return Value(x)
-        if isinstance(layer, layers.ReLU):
-            return Value(net.op("Relu", x))
+        if isinstance(layer, layers.ACTIVATIONS):
+            return Value(net.op(_ACTIVATIONS[type(layer)], x))
         if isinstance(layer, layers.Dense):
             return Value(net.dense(x, self._part(node, "weight"), self._part(node, "bias")))
         scale, shift = self._part(node, "scale"), self._part(node, "shift")
@@ -453,8 +455,8 @@ def of_network(net: Net, model: Model, parts: Mapping[str, Floats]) -> str:
     for i, layer in enumerate(model.layers):
         if isinstance(layer, layers.Dense):
             x = net.dense(net.op("Flatten", x), parts[f"{i}.weight"], parts[f"{i}.bias"])
-        elif isinstance(layer, layers.ReLU):
-            x = net.op("Relu", x)
+        elif isinstance(layer, layers.ACTIVATIONS):
+            x = net.op(_ACTIVATIONS[type(layer)], x)
         elif isinstance(layer, layers.Conv2d):
             weight, bias = (net.floats(parts[f"{i}.{name}"]) for name in ("weight", "bias"))
             strides, pads = [layer.stride] * 2, [layer.padding] * 4

@@ -19,7 +19,7 @@ offer(
         "factorisation": "FactorisationMachine",
         "graphs": "AUGRU AttentionPool AttentionScores AttentionUnit Concat Cross Dot Embedding "
         "Evaluated FM GRU Graph InBatchSoftmax Input Node POOLINGS Product SampledLogits Sum Zip",
-        "layers": "BatchNorm Conv2d DataNorm Dense Dropout LAYERS Layer MaxPool ReLU",
+        "layers": "BatchNorm Conv2d DataNorm Dense Dropout LAYERS Layer MaxPool ReLU Sigmoid Tanh",
         "network": "LOSSES Model cnn ffm fm lenet linear_regression linear_svm logistic_regression "
         "mlp softmax_regression",
         "recommenders": "dcn deepfm dien din dlrm ecommerce wide_deep youtube_dnn",

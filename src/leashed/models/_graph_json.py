@@ -27,11 +27,12 @@ from leashed.models.graphs import (
     TableSpec,
     Zip,
 )
-from leashed.models.layers import OF_GRAPHS, Dense, ReLU
+from leashed.models.layers import ACTIVATIONS, OF_GRAPHS, Dense, Layer
 
 __all__ = ["from_json", "to_json"]
 
-_LAYERS: dict[str, Any] = {kind.__name__: kind for kind in (Dense, ReLU, *OF_GRAPHS)}
+_KINDS: tuple[type[Layer], ...] = (Dense, *ACTIVATIONS, *OF_GRAPHS)
+_LAYERS: dict[str, Any] = {kind.__name__: kind for kind in _KINDS}
 _CHOOSING: dict[str, Any] = {kind.__name__: kind for kind in (SampledLogits, InBatchSoftmax)}
 _SIZED: tuple[Any, ...] = (AttentionUnit, GRU, AUGRU)
 _JOINED: dict[str, Any] = {

@@ -24,7 +24,7 @@ from leashed.models import _parameters
 from leashed.models._columns import arranged, check_columns, standardised
 from leashed.models._fits import check_fits, examples
 from leashed.models._reads import TableSpec, click_rows, distinct
-from leashed.models.layers import NORMS, OF_GRAPHS, BatchNorm, Dense, Layer, ReLU
+from leashed.models.layers import ACTIVATIONS, NORMS, OF_GRAPHS, BatchNorm, Dense, Layer
 from leashed.models.tables import Table
 from leashed.models.tables import check as check_tables
 
@@ -78,7 +78,7 @@ class Evaluated(NamedTuple):
 
 class Node:
     """Base of the nodes below; ``node >> layer`` is a node too, for ``Dense``, ``ReLU``,
-    ``BatchNorm``, ``DataNorm`` and ``Dropout``.
+    ``Tanh``, ``Sigmoid``, ``BatchNorm``, ``DataNorm`` and ``Dropout``.
 
     A node is what it is, not what it is equal to: where two read the same one, it is computed once.
     """
@@ -480,10 +480,10 @@ class Applied(Node):
     inputs: tuple[Node, ...]
 
     def __init__(self, layer: Layer, node: Node) -> None:
-        if not isinstance(layer, (Dense, ReLU, *OF_GRAPHS)):
+        if not isinstance(layer, (Dense, *ACTIVATIONS, *OF_GRAPHS)):
             raise TypeError(
-                "a layer of a graph must be Dense, ReLU, BatchNorm, DataNorm or Dropout, got "
-                f"{layer!r}"
+                "a layer of a graph must be Dense, ReLU, Tanh, Sigmoid, BatchNorm, DataNorm or "
+                f"Dropout, got {layer!r}"
             )
         object.__setattr__(self, "layer", layer)
         object.__setattr__(self, "inputs", _nodes(type(layer).__name__, (node,), 1))

@@ -44,6 +44,12 @@ _ROUNDING = 1e-9  # what scaling leaves of a column that is constant
 _REGRESSORS_LR, _PERCEPTRONS_LR = 0.2, 1e-3
 _AT_ONCE = 1 << 20  # numbers of dense rows that are copied
 _MOST_JOBS = 1 << 20
+_ACTIVATIONS: dict[str, tuple[models.Layer, ...]] = {
+    "identity": (),
+    "logistic": (models.Sigmoid(),),
+    "tanh": (models.Tanh(),),
+    "relu": (models.ReLU(),),
+}
 
 
 @dataclass
@@ -1069,7 +1075,7 @@ def _mean_square(data: Dataset | SparseDataset) -> float:
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class _Perceptron(_Estimator):
-    """Dense layers, with ReLU between them or nothing."""
+    """Dense layers, with an activation between them or nothing."""
 
     hidden_layer_sizes: tuple[int, ...] = field(default=(100,), kw_only=False)
     activation: str = "relu"
@@ -1105,7 +1111,9 @@ class _Perceptron(_Estimator):
         return super()._step_size(rule) if self.rule is not None else self._given_rate()
 
     def _initial(self, model: Model, seed: int) -> NDArray[np.float32]:
-        return model.init(seed, "glorot")
+        theta = model.init(seed, "glorot")
+        # As scikit-learn's: ±√(2/(fan-in + fan-out)), where Glorot's has a 6.
+        return theta / np.float32(math.sqrt(3)) if self.activation == "logistic" else theta
 
     def _reached(self, model: Model) -> NDArray[np.float32]:
         if model.layers != self._network_.layers:
@@ -1117,12 +1125,12 @@ class _Perceptron(_Estimator):
         return super()._reached(model)
 
     def _network(self, features: int, rows: int, outputs: int, loss: str) -> Model:
-        if self.activation not in ("relu", "identity"):
+        if self.activation not in _ACTIVATIONS:
             raise ValueError(
-                f"activation must be 'relu' or 'identity', got {self.activation!r}; 'tanh' and "
-                "'logistic' are not there"
+                "activation must be 'identity', 'logistic', 'tanh' or 'relu', got "
+                f"{self.activation!r}"
             )
-        between = [models.ReLU()] if self.activation == "relu" else []
+        between = _ACTIVATIONS[self.activation]
         layers: list[models.Layer] = []
         for width in np.atleast_1d(np.asarray(self.hidden_layer_sizes, dtype=object)):
             layers += [models.Dense(checks.whole("hidden_layer_sizes", width)), *between]
@@ -1147,7 +1155,9 @@ class MLPClassifier(_Perceptron, _Classifier):
 
     Args:
         hidden_layer_sizes: widths of the hidden layers.
-        activation: between them: ``"relu"`` or ``"identity"``, none.
+        activation: between them: ``"relu"``, ``"tanh"``, ``"logistic"`` (σ) or ``"identity"``, none.
+            Weights begin uniform in ±√(6/(fan-in + fan-out)), with ``"logistic"`` in
+            ±√(2/(fan-in + fan-out)), biases with 0.
         alpha: α of the penalty α/(2n) |w|² over n examples, as scikit-learn has it.
         lr: the step size of ``Adam``, or a schedule; default 0.001.
         learning_rate_init: scikit-learn's name of ``lr``. One of them alone is given.

@@ -294,6 +294,20 @@ TEST_CASE("sums, products, ReLU alone, values that several nodes read") {
   check_everywhere(nodes);
 }
 
+TEST_CASE("tanh and sigmoid behind dense layers, alone, and of values that others read") {
+  Nodes nodes;
+  const std::size_t x = nodes.input(5), a = nodes.embedding(nodes.table(5));
+  const std::size_t sum = nodes.add({"sum"}, {x, a});
+  const std::size_t curved = nodes.add({"tanh"}, {sum});
+  const std::size_t deep = nodes.add({"sigmoid"}, {nodes.dense(curved, 18)});
+  const std::size_t twice = nodes.add({"tanh"}, {nodes.relu(nodes.dense(deep, 5))});
+  const std::size_t read = nodes.dense(sum, 5);
+  const std::size_t product = nodes.add({"product"}, {nodes.add({"sigmoid"}, {read}), read});
+  nodes.dense(nodes.add({"concat"}, {twice, product, curved}), 1);
+  check_everywhere(nodes, 1);
+  check_everywhere(nodes, 70);
+}
+
 TEST_CASE("a value is read after it was put beside others") {
   Nodes nodes;
   const std::size_t e = nodes.embedding(nodes.table(6));

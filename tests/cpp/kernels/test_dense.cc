@@ -264,13 +264,71 @@ TEST_CASE("relu and its derivative") {
                             -9, 10, -11, 12, -13, 14, -15, 16, nan};
     std::vector<float> d(x.size(), 2);
     const std::vector<float> before = x;
-    leashed::activation_kernels(isa).relu(x.data(), x.size());
-    leashed::activation_kernels(isa).relu_backward(x.data(), d.data(), x.size());
+    const leashed::Activation& relu = leashed::activation_kernels(isa).relu;
+    relu.forward(x.data(), x.size());
+    relu.backward(x.data(), d.data(), x.size());
     for (std::size_t i = 0; i + 1 < x.size(); ++i) {
       CHECK(x[i] == std::max(0.0f, before[i]));
       CHECK(d[i] == (before[i] > 0 ? 2 : 0));
     }
     CHECK(std::isnan(x.back()));
+  }
+}
+
+double sigmoid_of(double x) { return 1 / (1 + std::exp(-x)); }
+double tanh_of(double x) { return std::tanh(x); }
+
+TEST_CASE("tanh and sigmoid are within 5e-7 of their values, and so are their derivatives") {
+  struct Case {
+    leashed::AnyActivation activation;
+    double (*value)(double);
+    double (*derivative)(double);  // by the value
+  };
+  const Case cases[] = {
+      {&leashed::ActivationKernels::tanh, tanh_of, [](double y) { return 1 - y * y; }},
+      {&leashed::ActivationKernels::sigmoid, sigmoid_of, [](double y) { return y * (1 - y); }},
+  };
+  std::vector<float> x;
+  for (float size = 1e-30f; size < 87; size *= 1.001f) x.insert(x.end(), {size, -size});
+  x.insert(x.end(), {0.0f, -0.0f, 0.625f, -0.625f, 87.2f, -87.2f, 1e30f});
+  for (Isa isa : leashed::available_isas()) {
+    for (const Case& c : cases) {
+      const leashed::Activation& activation = leashed::activation_kernels(isa).*c.activation;
+      std::vector<float> y = x, d(x.size(), 3);
+      activation.forward(y.data(), y.size());
+      activation.backward(y.data(), d.data(), d.size());
+      double worst = 0, worst_derivative = 0;
+      bool signs = true;
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        const double expected = c.value(x[i]);
+        worst = std::max(worst, std::abs(y[i] - expected) / std::max(std::abs(expected), 1e-37));
+        worst_derivative = std::max(worst_derivative, std::abs(d[i] - 3 * c.derivative(y[i])));
+        signs = signs && (y[i] < 0) == (expected < 0);
+      }
+      INFO(isa_name(isa), " ", worst, " ", worst_derivative);
+      CHECK(worst < 5e-7);
+      CHECK(worst_derivative < 1e-6);
+      CHECK(signs);
+      // Parts of vectors, at any place, change nothing beside them.
+      const std::size_t last = x.size() - 50;
+      for (std::size_t n = 1; n < 40; ++n) {
+        const std::vector<float> before(x.begin() + static_cast<std::ptrdiff_t>(last), x.end());
+        std::vector<float> part = before, expected = before;
+        std::copy_n(y.data() + last + 3, n, expected.data() + 3);
+        activation.forward(part.data() + 3, n);
+        CHECK(part == expected);
+      }
+      const float nan = std::numeric_limits<float>::quiet_NaN();
+      const float infinity = std::numeric_limits<float>::infinity();
+      std::vector<float> special = {nan, -nan, infinity, -infinity, -1e30f};
+      activation.forward(special.data(), special.size());
+      CHECK(std::isnan(special[0]));
+      CHECK(std::isnan(special[1]));
+      const double least = c.value == tanh_of ? -1 : 0;
+      CHECK(special[2] == doctest::Approx(1).epsilon(5e-7));
+      CHECK(special[3] == doctest::Approx(least).epsilon(5e-7));
+      CHECK(special[4] == doctest::Approx(least).epsilon(5e-7));
+    }
   }
 }
 

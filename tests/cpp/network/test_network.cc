@@ -25,6 +25,8 @@ using reference::Dense;
 using reference::Layer;
 using reference::MaxPool;
 using reference::Relu;
+using reference::Sigmoid;
+using reference::Tanh;
 
 const std::atomic<bool> kGoOn{false};
 
@@ -134,13 +136,31 @@ TEST_CASE("gradient with ReLU first, last and twice") {
   check_everywhere({7, 1, 1}, {Relu{}, Dense{8}, Relu{}, Relu{}, Dense{4}, Relu{}}, {1, 5, 65});
 }
 
+TEST_CASE("gradient with tanh and sigmoid before, between and behind dense layers") {
+  check_everywhere({6, 1, 1}, {Dense{9}, Tanh{}, Dense{20}, Sigmoid{}, Dense{17}, Tanh{}, Dense{4}},
+                   kBatches);
+  check_everywhere({7, 1, 1}, {Tanh{}, Dense{8}, Relu{}, Dense{5}, Sigmoid{}}, {1, 5, 65});
+  check_everywhere({7, 1, 1}, {Dense{8}, Dense{5}, Tanh{}}, {1, 5, 65});
+}
+
+TEST_CASE("gradient with tanh and sigmoid among convolutions, beside layers that work in place") {
+  check_everywhere({1, 6, 6},
+                   {Sigmoid{}, Conv2d{2, 3, 3}, Tanh{}, MaxPool{2, 1}, Sigmoid{}, Dense{3}},
+                   {1, 17, 65});
+  check_everywhere({1, 6, 6},
+                   {Conv2d{2, 3, 3}, Tanh{}, Relu{}, Conv2d{3, 2, 2}, Relu{}, Sigmoid{}, Tanh{},
+                    Relu{}, Dense{3}},
+                   {1, 17});
+}
+
 TEST_CASE("gradient of random dense networks") {
   std::mt19937 random(3);
   for (int i = 0; i < 6; ++i) {
     std::vector<Layer> layers;
     for (unsigned n = random() % 3; n > 0; --n) {
       layers.push_back(Dense{1 + random() % 40});
-      if (random() % 3) layers.push_back(Relu{});
+      const std::vector<Layer> behind = {Relu{}, Tanh{}, Sigmoid{}};
+      if (const unsigned which = random() % 4) layers.push_back(behind[which - 1]);
     }
     layers.push_back(Dense{1 + random() % 18});
     check_everywhere({1 + random() % 60, 1, 1}, layers, {1 + random() % 100}, 8);
@@ -249,6 +269,7 @@ TEST_CASE("gradient is the same, bit for bit, whatever was computed before") {
 TEST_CASE("NaN or infinite parameters give a loss that is not finite") {
   const std::vector<std::vector<Layer>> networks = {
       {Dense{6}, Relu{}, Dense{3}},
+      {Dense{6}, Tanh{}, Dense{7}, Sigmoid{}, Dense{3}},
       {Conv2d{2, 3, 3}, Relu{}, MaxPool{2, 2}, Dense{3}},
       {Conv2d{2, 3, 3}, Relu{}, MaxPool{2, 1}, Dense{3}},
       {Conv2d{2, 3, 3}, Relu{}, Dense{3}},
@@ -299,6 +320,8 @@ TEST_CASE("layers that do not fit are named by their index") {
   check_error({4, 1, 1}, {Dense{4}, Relu{}, Dense{0}}, "layer 2: Dense");
   check_error({4, 1, 1}, {Dense{4}, Conv2d{2, 1, 1}}, "layer 1: Conv2d cannot follow Dense");
   check_error({4, 1, 1}, {Dense{4}, MaxPool{1, 1}}, "layer 1: MaxPool cannot follow Dense");
+  check_error({4, 1, 1}, {Dense{4}, Relu{}, Tanh{}}, "layer 2: Tanh cannot follow another");
+  check_error({4, 1, 1}, {Dense{4}, Sigmoid{}, Relu{}}, "layer 2: ReLU cannot follow another");
   check_error({1, 5, 5}, {Relu{}, Conv2d{2, 6, 3}}, "layer 1: Conv2d's kernel of 6 x 3");
   check_error({1, 5, 5}, {Conv2d{0, 3, 3}}, "layer 0: Conv2d needs at least 1 filter");
   check_error({1, 5, 5}, {Conv2d{1, 0, 3}}, "layer 0: Conv2d needs a kernel");

@@ -199,6 +199,12 @@ inline Doubles outputs(const GraphExample& e, const Doubles& theta,
     } else if (name == "relu") {
       out = in(0);
       for (double& v : out) v = std::max(0.0, v);
+    } else if (name == "tanh") {
+      out = in(0);
+      for (double& v : out) v = std::tanh(v);
+    } else if (name == "sigmoid") {
+      out = in(0);
+      for (double& v : out) v = 1 / (1 + std::exp(-v));
     } else if (name == "zip") {
       sequence = {of(0).feature, of(0).length, 0};
       for (std::size_t v : node.inputs) sequence.dim += sequences[v].dim;

@@ -40,7 +40,13 @@ struct MaxPool {
 struct Relu {
   leashed::Layer layer() const { return {"relu"}; }
 };
-using Layer = std::variant<Dense, Conv2d, MaxPool, Relu>;
+struct Tanh {
+  leashed::Layer layer() const { return {"tanh"}; }
+};
+struct Sigmoid {
+  leashed::Layer layer() const { return {"sigmoid"}; }
+};
+using Layer = std::variant<Dense, Conv2d, MaxPool, Relu, Tanh, Sigmoid>;
 
 // As a network is told of them.
 inline std::vector<leashed::Layer> chosen(const std::vector<Layer>& layers) {
@@ -134,6 +140,18 @@ inline Example apply(const MaxPool& l, const Example& in, const double*&) {
 inline Example apply(const Relu&, const Example& in, const double*&) {
   Example out = in;
   for (double& v : out.values) v = std::max(0.0, v);
+  return out;
+}
+
+inline Example apply(const Tanh&, const Example& in, const double*&) {
+  Example out = in;
+  for (double& v : out.values) v = std::tanh(v);
+  return out;
+}
+
+inline Example apply(const Sigmoid&, const Example& in, const double*&) {
+  Example out = in;
+  for (double& v : out.values) v = 1 / (1 + std::exp(-v));
   return out;
 }
 

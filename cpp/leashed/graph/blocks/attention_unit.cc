@@ -137,7 +137,7 @@ class UnitBlock final : public Block {
                      .accumulate = accumulate},
                     step.ahead);
     for (std::size_t j = 0; j < all; ++j) {
-      activation_.relu_backward(z_.data() + j * stride, dz_.data() + j * stride, hidden_);
+      activation_.relu.backward(z_.data() + j * stride, dz_.data() + j * stride, hidden_);
     }
     for (std::size_t row = 0; row < step.count; ++row) {
       dense_.column_sums(dz_.data() + begins_[row] * stride, begins_[row + 1] - begins_[row],
@@ -261,7 +261,7 @@ void plan_attention_unit_node(const Node& node, GraphPlanner& graph) {
     stage.weight = graph.parameter((name + ".weight").c_str(), {inputs, outputs}, inputs, outputs);
     stage.bias = graph.parameter((name + ".bias").c_str(), {outputs}, inputs, outputs);
     stage.trains_bias = true;
-    stage.relu = i + 1 < widths.size();
+    if (i + 1 < widths.size()) stage.activation = &ActivationKernels::relu;
     // (What is folded of the first layer is half of it.)
     graph.count(static_cast<double>(own.keys.length) * static_cast<double>(outputs) *
                     static_cast<double>(i == 0 ? inputs / 2 : inputs),

@@ -89,14 +89,14 @@ class NormBlock final : public Block {
     kernels_.scale({in_.values, center_.data(), scale_.data(), shift_.data(), out_.values,
                     in_.stride, out_.stride, step.count, n_});
     for (std::size_t row = 0; relu_ && row < step.count; ++row) {
-      activation_.relu(out_.values + row * out_.stride, n_);
+      activation_.relu.forward(out_.values + row * out_.stride, n_);
     }
   }
 
   void backward(const MicroBatch& step, float* gradient, bool accumulate) override {
     for (std::size_t row = 0; relu_ && row < step.count; ++row) {
       const std::size_t at = row * out_.stride;
-      activation_.relu_backward(out_.values + at, out_.gradient + at, n_);
+      activation_.relu.backward(out_.values + at, out_.gradient + at, n_);
     }
     kernels_.sums(
         {out_.gradient, in_.values, center_.data(), out_.stride, in_.stride, step.count, n_},

@@ -55,7 +55,7 @@ class Conv2dStage final : public SpatialStage {
       if (!b.d_in) return;
       kernels_.conv_relu_pool_backward_input(shape_, *pool_, w, b.d_out, b.kept, b.d_in, b.scratch);
     } else {
-      if (relu_) activation_.relu_backward(b.out, b.d_out, outputs * kernels_.lanes);
+      if (relu_) activation_.relu.backward(b.out, b.d_out, outputs * kernels_.lanes);
       kernels_.conv_backward_parameters(shape_, b.in, b.d_out, dw, db, b.scratch);
       if (b.d_in) kernels_.conv_backward_input(shape_, w, b.d_out, b.d_in);
     }

@@ -10,7 +10,7 @@ void plan_dense(const Layer& layer, Planner& plan) {
   plan.count(static_cast<double>(inputs) * static_cast<double>(outputs));
   const std::size_t weight = plan.parameter("weight", {inputs, outputs}, inputs, outputs);
   const std::size_t bias = plan.parameter("bias", {outputs}, inputs, outputs);
-  plan.add({inputs, outputs, weight, bias, layer.value("bias", 1) != 0, false});
+  plan.add({inputs, outputs, weight, bias, layer.value("bias", 1) != 0});
 }
 
 }  // namespace leashed

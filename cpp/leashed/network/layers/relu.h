@@ -14,7 +14,7 @@ class ReluStage final : public SpatialStage {
   void backward(const Backward&) const override;
 
  private:
-  const ActivationKernels& kernels_;
+  const Activation& relu_;
   const std::size_t lanes_;
 };
 
