@@ -5,6 +5,8 @@
 #include "leashed/columns/factorisation_machine.h"
 #include "leashed/columns/field_aware_machine.h"
 #include "leashed/columns/sparse_linear.h"
+#include "leashed/columns/sparse_network.h"
+#include "leashed/network/network.h"
 #include "parts.h"
 
 namespace leashed {
@@ -110,6 +112,18 @@ void bind_sparse(py::module_& m) {
            }),
            py::arg("features"), py::arg("outputs"), py::arg("loss"), py::arg("l2") = 0.0,
            py::arg("isa") = py::none(), py::arg("trains_bias") = true);
+  py::class_<SparseNetwork, SparseModel>(m, "SparseNetwork")
+      .def(py::init([](const Network& network, const std::string& loss, double l2,
+                       const std::optional<std::string>& isa) {
+             const std::vector<DenseStage> stages = network.dense_stages();
+             if (stages.size() < 2 || stages.back().activation) {
+               throw py::value_error(
+                   "network must be of at least two dense layers, the last without an activation");
+             }
+             return std::make_unique<SparseNetwork>(stages, loss, l2, false,
+                                                    isa ? parse_isa(*isa) : default_isa());
+           }),
+           py::arg("network"), py::arg("loss"), py::arg("l2") = 0.0, py::arg("isa") = py::none());
   py::class_<FactorisationMachine, SparseModel>(m, "FactorisationMachine")
       .def(py::init([](std::size_t features, std::size_t k, const std::string& loss, double l2,
                        const std::optional<std::string>& isa) {

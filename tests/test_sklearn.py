@@ -1113,6 +1113,39 @@ def test_steps_of_perceptrons_are_those_of_scikit_learn(activation: str) -> None
     np.testing.assert_allclose(ours.predict_proba(x), theirs.predict_proba(x), atol=1e-5)
 
 
+@pytest.mark.parametrize("form", ["csr", "csc", "coo"])
+def test_perceptrons_take_sparse_rows_and_make_the_steps_of_dense_ones(form: str) -> None:
+    sparse = pytest.importorskip("scipy.sparse", reason="SciPy is not installed")
+    x, y = blobs(60)
+    x = np.where(x > 0, np.round(5 * x), 0).astype(int)
+    rows = sparse.coo_array(x).asformat(form)
+    options: dict[str, Any] = {"max_iter": 6, "tol": None, "activation": "tanh", **STEPS}
+    thick, thin = (MLPClassifier((7, 5), **options).fit(given, y) for given in (x, rows))
+    for mine, other in zip(thin.coefs_, thick.coefs_, strict=True):
+        np.testing.assert_allclose(mine, other, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(thin.loss_curve_, thick.loss_curve_, rtol=1e-5)
+    np.testing.assert_allclose(thin.predict_proba(rows), thick.predict_proba(x), atol=1e-5)
+    assert thin.score(rows, y) == thick.score(x, y)
+    numbers = x[:, 0] + 0.5
+    regressors = [MLPRegressor((7,), **options).fit(given, numbers) for given in (x, rows)]
+    np.testing.assert_allclose(regressors[0].predict(x), regressors[1].predict(rows), atol=1e-4)
+
+
+def test_perceptrons_on_sparse_rows_stop_early_and_go_on_to_the_same_bits() -> None:
+    sparse = pytest.importorskip("scipy.sparse", reason="SciPy is not installed")
+    x, y = blobs(300)
+    rows = sparse.csr_array(np.where(x > 0, x, 0))
+    early = MLPClassifier((20,), early_stopping=True, lr=0.01, threads=2, random_state=0)
+    early.fit(rows, y)
+    assert early.best_validation_score_ > 0.8
+    options: dict[str, Any] = {"tol": None, "batch_size": 17, "random_state": 0}
+    whole = MLPClassifier((9,), max_iter=4, **options).fit(rows, y)
+    parts = MLPClassifier((9,), **options)
+    for _ in range(4):
+        parts.partial_fit(rows, y, np.unique(y))
+    np.testing.assert_array_equal(parts.parameters_, whole.parameters_)
+
+
 def test_weights_behind_sigmoids_begin_as_those_of_scikit_learn() -> None:
     x = np.random.default_rng(0).normal(size=(20, 300))
     spread = {}

@@ -39,6 +39,7 @@ __all__: list[str] = [
     "SharedVector",
     "SparseLinear",
     "SparseModel",
+    "SparseNetwork",
     "SparseRows",
     "StandardisedSource",
     "StatisticBlock",
@@ -995,6 +996,15 @@ class SparseLinear(SparseModel):
         l2: typing.SupportsFloat | typing.SupportsIndex = 0.0,
         isa: str | None = None,
         trains_bias: bool = True,
+    ) -> None: ...
+
+class SparseNetwork(SparseModel):
+    def __init__(
+        self,
+        network: Network,
+        loss: str,
+        l2: typing.SupportsFloat | typing.SupportsIndex = 0.0,
+        isa: str | None = None,
     ) -> None: ...
 
 class FactorisationMachine(SparseModel):

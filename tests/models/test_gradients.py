@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from leashed import Dataset, Model, _core, models
 from leashed.models import Conv2d, Dense, Layer, MaxPool, ReLU, Sigmoid, Tanh
+from leashed.models.layers import native_layer
 
 ISAS = _core.available_isas()
 
@@ -127,6 +128,48 @@ def assert_close(model: Model, got: NDArray[np.floating], wanted: NDArray[np.flo
         error = float(np.linalg.norm(got[part] - wanted[part]))
         allowed = TOLERANCE * float(np.linalg.norm(wanted[part])) + rounding
         assert error <= allowed, f"{block.name}: {error:.2e} off, {allowed:.2e} allowed"
+
+
+@st.composite
+def sparse_problems(draw: st.DrawFn) -> tuple[Model, int, int]:
+    layers: list[Layer] = []
+    for width in draw(st.lists(SIZES, min_size=1, max_size=3)):
+        layers += [Dense(width, bias=draw(st.booleans())), *draw(st.sampled_from(BEHIND))]
+    layers.append(Dense(draw(st.integers(2, 20))))
+    l2 = draw(st.sampled_from((0.0, 0.3)))
+    return Model((draw(SIZES), 1, 1), tuple(layers), l2=l2), draw(BATCHES), draw(SEEDS)
+
+
+@LEVELS
+@settings(max_examples=examples(60))
+@given(drawn=sparse_problems())
+def test_what_is_found_of_sparse_rows_is_what_is_found_of_dense_ones(
+    isa: str, drawn: tuple[Model, int, int]
+) -> None:
+    model, n, seed = drawn
+    rng = np.random.default_rng(seed)
+    entries = rng.integers(0, 6, n)  # some rows have none
+    indptr = np.append(0, np.cumsum(entries))
+    columns = rng.integers(0, model.features, indptr[-1]).astype(np.int32)  # some come twice
+    values = rng.normal(size=indptr[-1]).astype(np.float32)
+    x = np.zeros((n, model.features), np.float32)
+    np.add.at(x, (np.repeat(np.arange(n), entries), columns), values)
+    y = rng.integers(0, model.classes, n).astype(np.int32)
+    theta = rng.normal(0, 0.5, model.dimension).astype(np.float32)
+    assume(reference.Network(model.input_shape, model.layers).margin(theta, x) > 1e-5)
+    weights = rng.random(n).astype(np.float32)
+    layers = [native_layer(layer) for layer in model.layers]
+    network = _core.Network(model.input_shape, layers, isa=isa, l2=model.l2)
+    sparse = _core.SparseNetwork(network, "softmax", model.l2, isa=isa)
+    rows = _core.SparseRows(indptr, columns, values, model.features)
+    found, gradient = sparse.gradient(theta, rows, y, weights)
+    wanted, expected = network.gradient(theta, x, y, weights)
+    assert found == pytest.approx(wanted, rel=1e-5)
+    assert_close(model, gradient, expected)
+    np.testing.assert_allclose(sparse.predict(theta, rows), network.predict(theta, x), atol=1e-5)
+    assert sparse.evaluate(theta, rows, y)[0] == pytest.approx(
+        network.evaluate(theta, x, y)[0], rel=1e-5
+    )
 
 
 @LEVELS

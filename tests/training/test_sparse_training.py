@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -304,9 +305,54 @@ def test_a_step_too_long_is_found(rows: SparseDataset) -> None:
     assert result.reason == "not_finite"
 
 
+@pytest.mark.parametrize("discipline", ["sequential", "leashed", "hogwild", "synchronous"])
+def test_networks_learn_from_sparse_rows_and_say_the_same_of_dense_ones(
+    rows: SparseDataset, discipline: str
+) -> None:
+    model = models.mlp(FEATURES, [17, 5], 2)
+    threads = 1 if discipline == "sequential" else 2
+    result = lsh.train(
+        model,
+        rows,
+        until=lsh.until(epochs=15),
+        discipline=discipline,
+        rule=lsh.Adam(0.01),
+        threads=threads,
+        seed=1,
+    )
+    assert result.accuracy[-1] > 0.95
+    assert not result.config["sparse_updates"]
+    theta = result.parameters
+    same = lsh.Dataset.from_arrays(dense(rows), rows.y)
+    np.testing.assert_allclose(model.predict(theta, rows), model.predict(theta, same), atol=1e-5)
+    found, wanted = model.evaluate(theta, rows), model.evaluate(theta, same)
+    np.testing.assert_allclose(found, wanted, rtol=1e-4)
+
+
+def test_a_network_on_sparse_rows_goes_on_to_the_same_bits(
+    rows: SparseDataset, tmp_path: Path
+) -> None:
+    model = models.mlp(FEATURES, [9], 2)
+    path = tmp_path / "run"
+
+    def train(epochs: int, **options: Any) -> lsh.TrainResult:
+        return lsh.train(
+            model, rows, until=lsh.until(epochs=epochs), rule=lsh.Adam(0.01), threads=1, **options
+        )
+
+    whole = train(4)
+    train(2, checkpoint=lsh.Checkpoint(path))
+    np.testing.assert_array_equal(train(4, resume=path).parameters, whole.parameters)
+
+
 def test_models_that_take_no_sparse_rows_are_named(rows: SparseDataset) -> None:
-    with pytest.raises(ValueError, match="which only linear models do"):
-        lsh.train(models.mlp(FEATURES, [4], 2), rows, until=lsh.until(epochs=1))
+    for layers in (
+        (models.ReLU(), models.Dense(2)),
+        (models.Dense(3), models.Dense(2), models.Tanh()),
+        (models.Conv2d(1, 1), models.Dense(2)),
+    ):
+        with pytest.raises(ValueError, match="which only models of dense layers do"):
+            lsh.train(models.Model((FEATURES, 1, 1), layers), rows, until=lsh.until(epochs=1))
     with pytest.raises(ValueError, match="data has 300 features, but the model takes 4"):
         lsh.train(models.logistic_regression(4), rows, until=lsh.until(epochs=1))
     with pytest.raises(TypeError, match="validation must be sparse where data is"):

@@ -38,8 +38,8 @@ struct FactorisationMachine::Own final : Scratch {
 FactorisationMachine::FactorisationMachine(std::size_t features, std::size_t k,
                                            std::string_view loss, double l2, bool intercept_first,
                                            Isa isa)
-    : SparseModel("a factorisation machine", {features, 1, {width_of(k), 1}, intercept_first}, loss,
-                  l2, isa) {}
+    : ColumnwiseModel("a factorisation machine", {features, 1, {width_of(k), 1}, intercept_first},
+                      loss, l2, isa) {}
 
 std::unique_ptr<Workspace> FactorisationMachine::make_workspace() const {
   return std::make_unique<Own>();

@@ -7,7 +7,7 @@
 
 namespace leashed {
 
-class FactorisationMachine final : public SparseModel {
+class FactorisationMachine final : public ColumnwiseModel {
  public:
   // Theta is the columns' records [features][1 + k], a weight and k factors each, and the
   // intercept, in this order, or the intercept first. The penalty is on weights and factors. Throws

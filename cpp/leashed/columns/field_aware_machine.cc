@@ -43,7 +43,7 @@ struct FieldAwareMachine::Own final : Scratch {
 FieldAwareMachine::FieldAwareMachine(std::vector<std::uint16_t> field_of, std::size_t k,
                                      std::string_view loss, double l2, bool intercept_first,
                                      Isa isa)
-    : SparseModel(
+    : ColumnwiseModel(
           "a field-aware factorisation machine",
           {field_of.size(), 1, {width_of(fields_in(field_of), k), 1}, intercept_first, true, 1},
           loss, l2, isa),

@@ -11,7 +11,7 @@
 
 namespace leashed {
 
-class FieldAwareMachine final : public SparseModel {
+class FieldAwareMachine final : public ColumnwiseModel {
  public:
   // Of each column its field; there are as many fields as the largest says. Theta is the columns'
   // records [features][1 + fields · k], a weight and the factors for each field, and the intercept,

@@ -9,9 +9,9 @@
 namespace leashed {
 SparseLinear::SparseLinear(std::size_t features, std::size_t outputs, std::string_view loss,
                            double l2, bool trains_bias, bool bias_first, Isa isa)
-    : SparseModel("a linear model",
-                  {features, outputs, {outputs, outputs}, bias_first, trains_bias}, loss, l2, isa) {
-}
+    : ColumnwiseModel("a linear model",
+                      {features, outputs, {outputs, outputs}, bias_first, trains_bias}, loss, l2,
+                      isa) {}
 
 std::unique_ptr<Workspace> SparseLinear::make_workspace() const {
   return std::make_unique<Scratch>();

@@ -6,7 +6,7 @@
 
 namespace leashed {
 
-class SparseLinear final : public SparseModel {
+class SparseLinear final : public ColumnwiseModel {
  public:
   // Theta is W [features][outputs] and b [outputs], in this order, or b first. b stays as it is
   // where it is not trained. Throws Error where there is nothing to train, or more than any memory

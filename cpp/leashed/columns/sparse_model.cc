@@ -47,12 +47,12 @@ SparseModel::SparseModel(const char* what, const Form& form, std::string_view lo
             .curvature = loss_.curvature});
 }
 
-bool SparseModel::takes(const Rule& rule) const {
+bool ColumnwiseModel::takes(const Rule& rule) const {
   return rule.sparse() &&
          (rule.is(kArithmetic<Sgd>) || (rule.is(kArithmetic<Adagrad>) && l2_ == 0));
 }
 
-double SparseModel::begin_gradient(const float* theta, float* gradient) const {
+double SparseModel::begin_gradient(const float* theta, float* gradient, Workspace&) const {
   const float* w = theta + columns();
   float* dw = gradient + columns();
   const std::size_t size = features_ * shape_.width;
@@ -73,7 +73,7 @@ double SparseModel::begin_gradient(const float* theta, float* gradient) const {
 float SparseModel::gradient(const float* theta, const BatchView& batch, float* gradient,
                             Workspace& workspace, const std::atomic<bool>& cancel) const {
   float* o = static_cast<Scratch&>(workspace).outputs_for(micro_batch_ * outputs_);
-  const double penalty = begin_gradient(theta, gradient);
+  const double penalty = begin_gradient(theta, gradient, workspace);
   const float scale = 1.0f / static_cast<float>(batch.size);
   double loss = 0;
   for (std::size_t first = 0; first < batch.size; first += micro_batch_) {

@@ -1,6 +1,4 @@
-// Models of sparse rows: parameters of each column, and intercepts; updates of SGD or Adagrad that
-// touch nothing but the columns of a batch's rows, as in the original Hogwild (Niu et al.,
-// "Hogwild!: A lock-free approach to parallelizing stochastic gradient descent", 2011).
+// Models of sparse rows: parameters of each column, and others, the intercepts.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +14,7 @@
 
 namespace leashed {
 
-class SparseModel : public GradientSource, public InPlaceUpdates {
+class SparseModel : public GradientSource {
  public:
   std::size_t outputs() const { return outputs_; }
   // Theta is the columns' parameters, then the intercepts; or these first.
@@ -26,8 +24,6 @@ class SparseModel : public GradientSource, public InPlaceUpdates {
   // Whether no row may have a column twice.
   virtual bool takes_distinct_columns() const { return false; }
 
-  const InPlaceUpdates* in_place() const override { return this; }
-  bool takes(const Rule& rule) const override;
   float gradient(const float* theta, const BatchView& batch, float* gradient, Workspace& workspace,
                  const std::atomic<bool>& cancel) const final;
   Evaluation evaluate(const float* theta, const BatchView& batch,
@@ -79,6 +75,9 @@ class SparseModel : public GradientSource, public InPlaceUpdates {
   // Where they begin in theta.
   std::size_t columns() const { return intercepts_first_ ? shape_.intercepts : 0; }
   std::size_t intercepts() const { return intercepts_first_ ? 0 : features_ * shape_.width; }
+  // gradient = the penalty's, 0 for what has none. Returns |w|², w being what is penalised; 0
+  // without a penalty.
+  virtual double begin_gradient(const float* theta, float* gradient, Workspace& workspace) const;
   // Outputs → residuals, in place. Adds the losses to *loss, where one is given; the result is not
   // finite where an output is not.
   float residuals(float* outputs, std::size_t count, const Targets& targets, double* loss) const;
@@ -102,11 +101,19 @@ class SparseModel : public GradientSource, public InPlaceUpdates {
   const Isa isa_;
 
  private:
-  // gradient = the penalty's, 0 for the intercepts. Returns |w|², w being what is penalised; 0
-  // without a penalty.
-  double begin_gradient(const float* theta, float* gradient) const;
-
   const std::size_t micro_batch_;
+};
+
+// Those whose updates of SGD or Adagrad touch nothing but the columns of a batch's rows, as in the
+// original Hogwild (Niu et al., "Hogwild!: A lock-free approach to parallelizing stochastic
+// gradient descent", 2011).
+class ColumnwiseModel : public SparseModel, public InPlaceUpdates {
+ public:
+  const InPlaceUpdates* in_place() const final { return this; }
+  bool takes(const Rule& rule) const final;
+
+ protected:
+  using SparseModel::SparseModel;
 };
 
 }  // namespace leashed

@@ -11,6 +11,7 @@
 #include "leashed/kernels/interaction.h"
 #include "leashed/kernels/normalise.h"
 #include "leashed/kernels/sparse.h"
+#include "leashed/kernels/sparse_product.h"
 #include "leashed/kernels/spatial.h"
 
 namespace leashed {
@@ -23,6 +24,7 @@ LEASHED_ISA_TABLE(InteractionKernels, interaction_kernels)
 LEASHED_ISA_TABLE(ElementwiseKernels, elementwise_kernels)
 LEASHED_ISA_TABLE(NormaliseKernels, normalise_kernels)
 LEASHED_ISA_TABLE(SparseKernels, sparse_kernels)
+LEASHED_ISA_TABLE(SparseProductKernels, sparse_product_kernels)
 LEASHED_ISA_TABLE(FactorKernels, factor_kernels)
 LEASHED_ISA_TABLE(FieldFactorKernels, field_factor_kernels)
 LEASHED_ISA_TABLE(AttentionKernels, attention_kernels)

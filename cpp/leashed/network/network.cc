@@ -84,6 +84,9 @@ Network::~Network() = default;
 
 std::size_t Network::outputs() const { return plan_->classes; }
 const std::vector<ParameterBlock>& Network::parameters() const { return plan_->parameters; }
+std::vector<DenseStage> Network::dense_stages() const {
+  return plan_->spatial.empty() ? plan_->dense : std::vector<DenseStage>();
+}
 double Network::flops_per_example() const { return plan_->flops; }
 
 std::unique_ptr<Workspace> Network::make_workspace() const {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "leashed/base/isa.h"
+#include "leashed/model/dense_chain.h"
 #include "leashed/model/gradient_source.h"
 #include "leashed/model/layer.h"
 
@@ -21,6 +22,8 @@ class Network final : public GradientSource {
 
   std::size_t outputs() const;
   const std::vector<ParameterBlock>& parameters() const;
+  // The layers, where all of them are dense ones and their activations; else none.
+  std::vector<DenseStage> dense_stages() const;
   // Floating-point operations of one example's forward and backward pass (2 per multiply-add; the
   // first layer's gradient with respect to its input is not computed and not counted).
   double flops_per_example() const;

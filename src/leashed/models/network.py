@@ -63,7 +63,9 @@ class Model:
     - ``"squared_error"``: ½ (o − v)², with one output, for an example of value v.
     - ``"huber"``: ½ (o − v)² where |o − v| ≤ 1, and |o − v| − ½ beyond, likewise.
 
-    A model of one dense layer is a linear model, and takes a ``SparseDataset`` too.
+    A model of dense layers, with activations between them, takes a ``SparseDataset`` too. Where it is
+    one, a linear model, updates of sparse rows touch the columns of a batch alone; else the first
+    layer goes by the values that there are, and updates are of all parameters.
 
     Args:
         input_shape: (channels, height, width) of an example; (features, 1, 1) for a flat one.
@@ -113,20 +115,26 @@ class Model:
         )
 
     @cached_property
-    def sparse(self) -> _core.SparseLinear:
+    def sparse(self) -> _core.SparseModel:
         """The native model of sparse rows.
 
         Raises:
-            ValueError: the model is more than one dense layer.
+            ValueError: the model has other layers than dense ones and activations, or an activation
+                first or last.
         """
-        if len(self.layers) != 1 or not isinstance(self.layers[0], Dense):
-            raise ValueError(
-                f"model {self.name} cannot take sparse rows, which only linear models do, such as "
-                "models.logistic_regression(features); make the data dense with x.toarray()"
+        first, last = self.layers[0], self.layers[-1]
+        if isinstance(first, Dense) and len(self.layers) == 1:
+            return _core.SparseLinear(
+                self.features, self.outputs, self.loss, self.l2, trains_bias=first.bias
             )
-        return _core.SparseLinear(
-            self.features, self.outputs, self.loss, self.l2, trains_bias=self.layers[0].bias
-        )
+        fits = all(isinstance(layer, (Dense, *layers.ACTIVATIONS)) for layer in self.layers)
+        if not fits or not isinstance(first, Dense) or not isinstance(last, Dense):
+            raise ValueError(
+                f"model {self.name} cannot take sparse rows, which only models of dense layers do, "
+                "such as models.logistic_regression(features) and models.mlp; make the data dense "
+                "with x.toarray()"
+            )
+        return _core.SparseNetwork(self.native, self.loss, self.l2)
 
     @property
     def dimension(self) -> int:

@@ -4,7 +4,8 @@ gradients are computed by ``threads`` native threads under a discipline of your 
     from leashed.sklearn import SGDClassifier
     SGDClassifier(loss="log_loss", threads=8).fit(X, y).score(X, y)
 
-They follow scikit-learn's conventions and take its sparse matrices where the model is linear. With
+They follow scikit-learn's conventions and take its sparse matrices; a perceptron's first layer goes
+by the values that there are, its updates are of all parameters. With
 ``threads=1`` and a ``random_state`` a fit is deterministic.
 
 **When a fit ends.** As scikit-learn's: when the loss has not fallen by ``tol`` below its best for

@@ -136,6 +136,11 @@ class _Estimator(_Settings, BaseEstimator):
     MORE_PATIENCE: ClassVar[int] = 0
     KEEPS_BEST: ClassVar[bool] = False
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
     def _rule(self, data: Dataset | SparseDataset) -> Rule:  # noqa: ARG002
         return SGD(self.lr) if self.rule is None else check_rule(self.rule)
 
@@ -317,16 +322,17 @@ class _Estimator(_Settings, BaseEstimator):
         rule = self._penalised(next(rules), model, data)
         threads = self._threads()
         square = self._unit() ** 2  # of a loss
+        columnwise = _is_columnwise(model, data)
         # Where decay of columns comes late, a call's end is a moment at which all get it.
-        tells = self._verbose() and not isinstance(data, SparseDataset)
+        tells = self._verbose() and not columnwise
         discipline = self.discipline
         if discipline is not None:
             discipline = disciplines.of(discipline)
         else:
             # Dense models may be a few numbers, all in the vector that a Hogwild thread holds when
             # it is interrupted, and puts back.
-            sparse = isinstance(data, SparseDataset)
-            discipline = Sequential() if threads == 1 else Hogwild() if sparse else Leashed()
+            several = Hogwild() if columnwise else Leashed()
+            discipline = Sequential() if threads == 1 else several
         # A step of all threads together takes a batch each, also those that begin the next epoch.
         reaches_over = isinstance(discipline, Synchronous) and threads > 1
         theta = self._reached(model) if go_on else self._initial(model, self._progress.seed)
@@ -461,7 +467,7 @@ class _Estimator(_Settings, BaseEstimator):
     def _validated(self, x: Any, *y: Any, reset: bool, numeric: bool = False) -> Any:
         """x, or x and y, checked the way of scikit-learn."""
         options: dict[str, Any] = {
-            "accept_sparse": "csr" if isinstance(self, _Linear) else False,
+            "accept_sparse": "csr",
             "dtype": (np.float32, np.float64),
             "reset": reset,
         }
@@ -477,9 +483,14 @@ class _Estimator(_Settings, BaseEstimator):
         raise NotImplementedError
 
 
+def _is_columnwise(model: Model, data: Dataset | SparseDataset) -> bool:
+    """Whether updates may be of a batch's columns alone."""
+    return isinstance(data, SparseDataset) and len(model.layers) == 1
+
+
 def _penalty(model: Model, data: Dataset | SparseDataset, theta: NDArray[np.float32]) -> float:
     """What is in the losses that gradients find beside that of the examples."""
-    if isinstance(data, SparseDataset):
+    if _is_columnwise(model, data):
         return 0.0
     weights = [w for name, w in model.unflatten(theta).items() if not name.endswith("bias")]
     return 0.5 * model.l2 * sum(float(np.square(w, dtype=np.float64).sum()) for w in weights)
@@ -599,11 +610,6 @@ class _Linear(_Estimator):
     average: bool | int = False
 
     LOSSES: ClassVar[tuple[str, ...]] = ()
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
 
     def _scales_weights(self) -> bool:
         return self.learning_rate is None
@@ -1146,6 +1152,9 @@ class _Perceptron(_Estimator):
         self.n_layers_ = len(self.coefs_) + 1
 
     def _outputs(self, x: Any) -> NDArray[np.float64]:
+        if is_csr(x):
+            rows = SparseDataset.regression(x, np.zeros(x.shape[0])).rows
+            return self._network_.sparse.predict(self.parameters_, rows).astype(np.float64)
         return self._network_.predict(self.parameters_, x).astype(np.float64)
 
 
