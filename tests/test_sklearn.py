@@ -186,8 +186,6 @@ def test_evaluations_between_epochs_change_nothing(rule: lsh.Rule, sparse: bool)
 @SPARSE
 @pytest.mark.parametrize("make", [SGDClassifier, SGDRegressor, MLPClassifier, MLPRegressor])
 def test_a_warm_start_goes_on_where_the_last_fit_ended(make: Any, sparse: bool) -> None:
-    if sparse and make in (MLPClassifier, MLPRegressor):
-        pytest.skip("perceptrons take no sparse features")
     x, labels = blobs()
     y = labels if make in (SGDClassifier, MLPClassifier) else x[:, 0]
     options: dict[str, Any] = {"max_iter": 1, "tol": None, "random_state": 0}
@@ -361,10 +359,11 @@ def test_epochs_without_a_step_are_no_sign_of_convergence(early: bool, sparse: b
 def test_the_loss_that_ends_a_fit_is_the_same_however_many_threads_step_together(
     make: Any, threads: int, sparse: bool
 ) -> None:
-    """With the penalty l2, but for sparse features."""
+    """With the penalty l2, but for sparse features of linear models."""
     perceptron = make in (MLPClassifier, MLPRegressor)
-    if sparse and (perceptron or threads == 1):
-        pytest.skip("perceptrons take no sparse features, and decay reaches their columns late")
+    columnwise = sparse and not perceptron
+    if columnwise and threads == 1:
+        pytest.skip("decay reaches the columns late")
     x, labels = blobs()
     y = labels if make in (SGDClassifier, MLPClassifier) else x[:, 0]
     model = make(
@@ -379,7 +378,7 @@ def test_the_loss_that_ends_a_fit_is_the_same_however_many_threads_step_together
     )
     first = model.set_params(warm_start=True).fit(rows(x, sparse), y)
     loss = first.loss_
-    if not sparse:
+    if not columnwise:
         parts = model.coefs_ if perceptron else [model.coef_]
         loss += 0.5 * sum(float(np.square(w).sum()) for w in parts)
     # One thread's gradient finds the loss before its step, several are judged by what is after it.
@@ -479,8 +478,6 @@ def test_the_losses_of_epochs_are_those_that_the_gradients_found() -> None:
 def test_an_epoch_has_each_row_once_whatever_the_batch_size(
     make: Any, batch_size: int, threads: int, sparse: bool
 ) -> None:
-    if sparse and make in (MLPClassifier, MLPRegressor):
-        pytest.skip("perceptrons take no sparse features")
     x, labels = blobs()
     classifies = make in (SGDClassifier, MLPClassifier)
     y = labels if classifies else x[:, 0] ** 3  # losses that differ from row to row
@@ -539,8 +536,6 @@ def test_a_fit_that_goes_on_getting_better_has_not_converged(batch_size: int) ->
 @pytest.mark.parametrize("make", [SGDClassifier, SGDRegressor, MLPClassifier, MLPRegressor])
 def test_early_stopping_goes_by_the_score_of_examples_held_out(make: Any, sparse: bool) -> None:
     perceptron = make in (MLPClassifier, MLPRegressor)
-    if sparse and perceptron:
-        pytest.skip("perceptrons take no sparse features")
     x, labels = blobs()
     y = labels if make in (SGDClassifier, MLPClassifier) else x[:, 0] + x[:, 1]
     model = make(
@@ -554,7 +549,7 @@ def test_early_stopping_goes_by_the_score_of_examples_held_out(make: Any, sparse
     # 320 of 400 examples were trained on.
     assert model.t_ == model.n_iter_ * 320 // model.batch_size
     # Which these are depends on the random state alone, and on the classes.
-    held = model._split(x, y, None, None)[3]
+    held = model._split(rows(x, sparse), y, None, None)[3]
     assert len(held.y) == 80
     assert perceptron or model._score(held) == model.validation_scores_[-1] or sparse
     if perceptron:  # the parameters are those that scored best
@@ -586,8 +581,6 @@ def test_too_few_examples_to_hold_some_out() -> None:
 @SPARSE
 @pytest.mark.parametrize("make", [SGDClassifier, SGDRegressor, MLPClassifier, MLPRegressor])
 def test_weights_are_repetitions_where_the_order_is_no_matter(make: Any, sparse: bool) -> None:
-    if sparse and make in (MLPClassifier, MLPRegressor):
-        pytest.skip("perceptrons take no sparse features")
     x, labels = blobs(60)
     y = labels if make in (SGDClassifier, MLPClassifier) else x[:, 0]
     weights = np.random.default_rng(3).integers(0, 4, 60)
@@ -821,8 +814,6 @@ SCALES = "columns of X differ in scale by a factor of"
 @SPARSE
 @pytest.mark.parametrize("make", [SGDClassifier, SGDRegressor, MLPClassifier, MLPRegressor])
 def test_columns_of_scales_far_apart_are_told_once(make: Any, sparse: bool) -> None:
-    if sparse and make in (MLPClassifier, MLPRegressor):
-        pytest.skip("perceptrons take no sparse features")
     x, y = blobs()
     x[:, 3] *= 1e-4
     y = y if make in (SGDClassifier, MLPClassifier) else x[:, 0]
@@ -1243,8 +1234,6 @@ def test_n_jobs_is_what_joblib_makes_of_it() -> None:
 def test_lines_of_epochs_are_printed_and_change_nothing(
     make: Any, early: bool, sparse: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if sparse and make is MLPRegressor:
-        pytest.skip("perceptrons take no sparse features")
     x, y = blobs()
     y = y if make is SGDClassifier else x[:, 0]
     options: dict[str, Any] = {"early_stopping": early, "random_state": 0, "max_iter": 8}

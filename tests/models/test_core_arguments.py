@@ -143,6 +143,7 @@ def train(
         (lambda: _core.Network((0, 1, 1), [("relu", {})]), "the input shape is empty"),
         (lambda: _core.Network((1, 1, 1), [("dense", {"outputs": 0})]), "layer 0: Dense needs"),
         (lambda: _core.SparseLinear(0, 1, "log_loss"), "needs at least 1 feature and 1 output"),
+        (lambda: _core.SparseNetwork(MODEL.native, "softmax"), "at least two dense layers"),
         (lambda: _core.SparseLinear(1, 0, "log_loss"), "needs at least 1 feature and 1 output"),
         (lambda: _core.SparseLinear(2**40, 2**40, "softmax"), "too large for any memory"),
         (lambda: _core.SparseLinear(2**63, 2, "softmax"), "too large for any memory"),
