@@ -1104,6 +1104,75 @@ def test_steps_of_perceptrons_are_those_of_scikit_learn(activation: str) -> None
     np.testing.assert_allclose(ours.predict_proba(x), theirs.predict_proba(x), atol=1e-5)
 
 
+def _begun_as(ours: MLPClassifier, x: Any, y: Any, **options: Any) -> Any:
+    """scikit-learn's perceptron that begins with the same parameters."""
+    first = clone(ours).set_params(lr=1e-30, max_iter=1, tol=None, learning_rate=None).fit(x, y)
+    parts = [*zip(first.coefs_, first.intercepts_, strict=True)]
+
+    class Begun(neural_network.MLPClassifier):
+        def _init_coef(self, fan_in: int, fan_out: int, dtype: Any) -> Any:
+            w, b = parts.pop(0)
+            assert w.shape == (fan_in, fan_out)
+            return w.astype(dtype), b.astype(dtype)
+
+    return Begun(ours.hidden_layer_sizes, **options)
+
+
+@pytest.mark.parametrize("nesterovs", [True, False])
+@pytest.mark.parametrize(
+    ("rate", "tol"), [("constant", 0.0), ("invscaling", 0.0), ("adaptive", 1e3)]
+)
+def test_rates_of_perceptrons_are_those_of_scikit_learn(
+    rate: str, tol: float, nesterovs: bool
+) -> None:
+    x, y = blobs(60)
+    options: dict[str, Any] = {
+        "solver": "sgd",
+        "learning_rate": rate,
+        "power_t": 0.3,
+        "nesterovs_momentum": nesterovs,
+        "max_iter": 40,
+        "n_iter_no_change": 3,
+        "tol": tol,
+        **STEPS,
+    }
+    ours = MLPClassifier((7,), lr=0.2, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        theirs = _begun_as(ours, x, y, learning_rate_init=0.2, **options).fit(x, y)
+        ours.fit(x, y)
+    assert ours.n_iter_ == theirs.n_iter_
+    np.testing.assert_allclose(ours.loss_curve_, theirs.loss_curve_, rtol=1e-4)
+    for mine, other in zip(ours.coefs_, theirs.coefs_, strict=True):
+        np.testing.assert_allclose(mine, other, rtol=1e-3, atol=1e-5)
+    if rate == "invscaling":  # epochs one by one have the same rates, and the same momentum
+        parts = MLPClassifier((7,), lr=0.2, **options)
+        for _ in range(ours.n_iter_):
+            parts.partial_fit(x, y, np.unique(y))
+        np.testing.assert_array_equal(parts.parameters_, ours.parameters_)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"solver": "lbfgs"}, "solver must be 'adam' or 'sgd', got 'lbfgs'"),
+        ({"learning_rate": "adaptive"}, "learning_rate='adaptive' needs solver='sgd'"),
+        ({"solver": "sgd", "learning_rate": "optimal"}, "learning_rate must be 'constant', 'inv"),
+        ({"solver": "sgd", "rule": "adam"}, "leave solver out, or rule"),
+        ({"solver": "sgd", "momentum": 1.0}, "momentum must be less than 1"),
+        ({"solver": "sgd", "learning_rate": "invscaling", "power_t": -1}, "power_t must be"),
+        (
+            {"solver": "sgd", "learning_rate": "constant", "lr": lsh.schedules.inverse(0.1)},
+            "both say how far steps go",
+        ),
+    ],
+)
+def test_rates_of_perceptrons_that_are_none_are_told(options: Any, message: str) -> None:
+    x, y = blobs(60)
+    with pytest.raises(ValueError, match=message):
+        MLPClassifier((3,), **options).fit(x, y)
+
+
 @pytest.mark.parametrize("form", ["csr", "csc", "coo"])
 def test_perceptrons_take_sparse_rows_and_make_the_steps_of_dense_ones(form: str) -> None:
     sparse = pytest.importorskip("scipy.sparse", reason="SciPy is not installed")

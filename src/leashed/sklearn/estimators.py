@@ -30,9 +30,9 @@ from leashed.datasets.sparse import is_csr
 from leashed.disciplines import Discipline, Hogwild, Leashed, Sequential, Synchronous
 from leashed.files.resuming import Kept
 from leashed.models.network import Model
-from leashed.rules import SGD, Adam, Rule, check_rule
+from leashed.rules import SGD, Adam, Momentum, Nesterov, Rule, check_rule
 from leashed.schedules import Schedule
-from leashed.sklearn.rates import rates
+from leashed.sklearn.rates import of_epochs, rates
 from leashed.training.run import mean_loss, train_passes
 from leashed.training.sets import batches_of
 
@@ -149,6 +149,14 @@ class _Estimator(_Settings, BaseEstimator):
         updates of so many examples.
         """
         yield self._rule(data)
+
+    def _by_epochs(self) -> bool:
+        """Whether each of these is for an epoch instead."""
+        return False
+
+    def _scale(self, rule: Rule) -> float:  # noqa: ARG002
+        """What the rule's states are multiplied by for others of the same kind to go on from."""
+        return 1.0
 
     def _step_size(self, rule: Rule) -> tuple[str, Any]:
         """The parameter that steps of this rule go by, and what it is."""
@@ -342,14 +350,20 @@ class _Estimator(_Settings, BaseEstimator):
         scores = list(self.validation_scores_ or []) if go_on and held else [] if held else None
         best, best_score = theta, -math.inf
         done = 0
+        by_epochs = self._by_epochs()
         while done < epochs:
+            slower = None
             if patience.left <= 0:
-                slower = next(rules, None)
+                slower = None if by_epochs else next(rules, None)
                 if slower is None:
                     break
-                rule = self._penalised(slower, model, data)
                 patience.begin_again()
-            one = held or reaches_over or tells
+            elif by_epochs and done:
+                slower = next(rules)
+            if slower is not None:
+                before, rule = rule, self._penalised(slower, model, data)
+                run = self._changed(run, before, rule)
+            one = held or reaches_over or tells or by_epochs
             more = 1 if one else int(min(patience.left, epochs - done))
             done += more
             updates = 0 if run.reached is None else run.reached.updates
@@ -441,12 +455,24 @@ class _Estimator(_Settings, BaseEstimator):
             return Kept()
         batches = batches_of(data, batch_size, last.epochs)
         t = round(last.examples / examples) if self._counts_examples() else last.updates
-        return Kept.at(np.vstack([theta, last.states]), t, batches)
+        states = last.states / np.float32(self._scale(rule))
+        return Kept.at(np.vstack([theta, states]), t, batches)
+
+    def _changed(self, run: Kept, before: Rule, rule: Rule) -> Kept:
+        """The run for another rule of the same kind."""
+        reached = run.reached
+        if reached is None or self._scale(before) == self._scale(rule):
+            return run
+        states = reached.vectors[1:] * np.float32(self._scale(before))
+        states /= np.float32(self._scale(rule))
+        vectors = np.vstack([reached.vectors[:1], states])
+        return Kept.at(vectors, reached.updates, reached.batches)
 
     def _keep(self, run: Kept, rule: Rule, epochs: int, begun: int, examples: float) -> None:
         last, reached = self._progress, run.reached
         assert reached is not None
-        states, updates = reached.vectors[1:], reached.updates - begun
+        states = reached.vectors[1:] * np.float32(self._scale(rule))
+        updates = reached.updates - begun
         self._progress = replace(
             last,
             epochs=last.epochs + epochs,
@@ -1087,6 +1113,11 @@ class _Perceptron(_Estimator):
     activation: str = "relu"
     lr: float | Schedule | None = None
     learning_rate_init: float | None = None
+    solver: str | None = None
+    learning_rate: str | None = None
+    power_t: float = 0.5
+    momentum: float = 0.9
+    nesterovs_momentum: bool = True
     max_iter: int = 200
     tol: float | None = 1e-4
     n_iter_no_change: int = 10
@@ -1096,12 +1127,52 @@ class _Perceptron(_Estimator):
     KEEPS_BEST = True
 
     def _rule(self, data: Dataset | SparseDataset) -> Rule:  # noqa: ARG002
-        if self.rule is not None and self.learning_rate_init is None:
+        for name in ("solver", "learning_rate", "learning_rate_init"):
+            if self.rule is not None and getattr(self, name) is not None:
+                raise ValueError(f"rule has a learning rate of its own; leave {name} out, or rule")
+        if self.rule is not None:
             return check_rule(self.rule)
         name, lr = self._given_rate()
-        if self.rule is not None:
-            raise ValueError(f"rule has a learning rate of its own; leave {name} out, or rule")
-        return Adam(lr if isinstance(lr, Schedule) else checks.rate(name, lr))
+        lr = lr if isinstance(lr, Schedule) else checks.rate(name, lr)
+        if self.solver in (None, "adam"):
+            if self.learning_rate is not None:
+                raise ValueError(
+                    f"learning_rate={self.learning_rate!r} needs solver='sgd', for Adam has steps of "
+                    f"its own; or give a schedule of leashed.schedules as lr"
+                )
+            return Adam(lr)
+        if self.solver != "sgd":
+            raise ValueError(f"solver must be 'adam' or 'sgd', got {self.solver!r}")
+        return self._descent(lr)
+
+    def _descent(self, lr: float | Schedule) -> Rule:
+        """scikit-learn's solver "sgd"."""
+        if self.momentum == 0:
+            return SGD(lr)
+        kind = Nesterov if _flag(self, "nesterovs_momentum") else Momentum
+        return kind(lr, self.momentum)
+
+    def _rules(self, data: Dataset | SparseDataset, examples: float) -> Iterator[Rule]:  # noqa: ARG002
+        first = self._rule(data)
+        if self.learning_rate is None:
+            return iter([first])
+        name, lr = self._given_rate()
+        if isinstance(lr, Schedule):
+            raise ValueError(  # noqa: TRY004 (of two that do not go together)
+                f"learning_rate={self.learning_rate!r} and {name}={lr!r} both say how far steps go; "
+                "leave one out"
+            )
+        begun = round(self._progress.examples)
+        steps = of_epochs(self.learning_rate, float(lr), self.power_t, len(data), begun)
+        return map(self._descent, steps)
+
+    def _by_epochs(self) -> bool:
+        return self.learning_rate == "invscaling"
+
+    def _scale(self, rule: Rule) -> float:
+        # scikit-learn's velocity has the step size in it of when it came.
+        varies = self.learning_rate in ("invscaling", "adaptive") and rule.state_vectors > 0
+        return float(rule.config()["lr"]) if varies else 1.0
 
     def _given_rate(self) -> tuple[str, Any]:
         if self.learning_rate_init is None:
@@ -1170,6 +1241,14 @@ class MLPClassifier(_Perceptron, _Classifier):
         alpha: α of the penalty α/(2n) |w|² over n examples, as scikit-learn has it.
         lr: the step size of ``Adam``, or a schedule; default 0.001.
         learning_rate_init: scikit-learn's name of ``lr``. One of them alone is given.
+        solver: scikit-learn's name of a rule: ``"adam"``, the default, or ``"sgd"``, with momentum.
+        learning_rate: with ``"sgd"``, how far an epoch's steps go: ``"constant"``, ``lr``;
+            ``"invscaling"``, ``lr`` / (1 + t)^``power_t``, t being the examples before the epoch;
+            ``"adaptive"``, ``lr``, a fifth of it each time that the fit would end, until it is at
+            most 1e-6. Default: ``"constant"``.
+        power_t: the exponent of ``"invscaling"``, at least 0.
+        momentum: of ``"sgd"``, from 0 to below 1.
+        nesterovs_momentum: of ``"sgd"``, whether it is Nesterov's.
         max_iter: the most epochs.
         tol: see ``SGDClassifier``.
         n_iter_no_change: likewise; it takes more than so many epochs.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +11,7 @@ from leashed import schedules
 from leashed.base import checks
 from leashed.schedules import Schedule
 
-__all__ = ["ETA0", "NAMES", "rates"]
+__all__ = ["ETA0", "NAMES", "of_epochs", "rates"]
 
 NAMES = ("constant", "optimal", "invscaling", "adaptive")
 ETA0 = 0.01  # where none is given
@@ -50,6 +51,28 @@ def rates(
         power = checks.real("power_t", power_t, 0.0, allow=True)
         return iter([schedules.inverse(first, power=power, steps=1.0 / examples)])
     return iter([first]) if name == "constant" else _falling(first)
+
+
+def of_epochs(
+    name: str, first: float, power_t: float, examples: int, begun: int
+) -> Iterator[float]:
+    """The step sizes of a perceptron: with ``"invscaling"`` each for an epoch, of which t, the
+    examples before it, is ``begun`` and grows by ``examples``; else each until there is no
+    improvement any more.
+
+    Raises:
+        TypeError, ValueError: an argument is wrong; the message names it.
+    """
+    if name == "adaptive":
+        return _falling(first)
+    if name == "constant":
+        return iter([first])
+    if name != "invscaling":
+        raise ValueError(
+            f"learning_rate must be 'constant', 'invscaling' or 'adaptive', got {name!r}"
+        )
+    power = checks.real("power_t", power_t, 0.0, allow=True)
+    return (first / (1 + begun + k * examples) ** power for k in itertools.count())
 
 
 def _falling(eta: Any) -> Iterator[float]:
