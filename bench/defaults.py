@@ -97,14 +97,17 @@ def usual(name: str) -> str:
     """What a training of that model does that is told nothing."""
     dim = inspect.signature(getattr(lsh.models, name)).parameters["dim"].default
     init = defaults.init(getattr(lsh.models, name)())
-    rule = Setting(defaults.rule(of_clicks=True))
-    passes = f"1 epoch, or 2 where there are {defaults.OFTEN} rows for each id"
-    return f"{rule}, {passes}, dim {dim}, init {init}"
+    seldom, often = (Setting(defaults.rule(of_clicks=True, often=o)) for o in (False, True))
+    told = (
+        f"{seldom} and 1 epoch, or {often} and 2 where there are {defaults.OFTEN} rows for each id"
+    )
+    return f"{told}, dim {dim}, init {init}"
 
 
 def arms(name: str, rows: Held) -> list[Setting]:
     """The defaults, then what differs from them by one thing, then by two."""
-    rule: Any = defaults.rule(of_clicks=True)
+    often = defaults.often(made(name, rows).shaped(rows.train), rows.train)
+    rule: Any = defaults.rule(of_clicks=True, often=often)
     dim = inspect.signature(getattr(lsh.models, name)).parameters["dim"].default
     end: Any = defaults.end(made(name, rows).shaped(rows.train), None, rows.train)
     init = defaults.init(made(name, rows))
@@ -114,7 +117,7 @@ def arms(name: str, rows: Held) -> list[Setting]:
 
     others = (lsh.Adagrad(0.02), lsh.Adam(0.001), lsh.SGD(0.05))
     found = [
-        *(Setting(rate(by)) for by in (1 / 3, 3, 0.1)),
+        *(Setting(rate(by)) for by in (0.1, 1 / 3, 1 / 2, 2, 3)),
         *(Setting(other) for other in others if type(other) is not type(rule)),
         *(Setting(epochs=epochs) for epochs in (1, 2, 3) if epochs != end.epochs),
         *(Setting(dim=each) for each in (max(1, dim // 2), 2 * dim)),

@@ -232,8 +232,9 @@ def _simulate(options: argparse.Namespace) -> int:
         check_shards(shards, mode)
     cluster = _cluster(options)
     choices = job.choices()
-    how = {name: choices[name] for name in ("rule", "staleness", "batch_size", "seed")}
     problem = problem_of(job)
+    choices["rule"] = job.rule_on(problem.model, problem.train)
+    how = {name: choices[name] for name in ("rule", "staleness", "batch_size", "seed")}
     detection = options.compute if options.detection is None else options.detection
     line, rows = Line(sys.stderr), []
     for number_of, mode in enumerate(chosen):

@@ -184,6 +184,7 @@ def _train(options: argparse.Namespace) -> int:
         elif path is not None:
             folders.check(path)
     model, rows, test = problem_of(job)
+    choices["rule"] = job.rule_on(model, rows)
     tables = clicks.make_tables(model, job, choices["rule"], choices["staleness"])
     end = defaults.end(model, until, rows)
     assert end is not None

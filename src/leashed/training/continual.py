@@ -220,13 +220,15 @@ def continual(
     model, days = _shaped(model, days, Path(folder))
     metrics, progress = asked.observe.metrics, asked.observe.progress
     initial = init.parameters or defaults.init(model)
+    if rule is None:  # of all days, none of which has been counted
+        rule = defaults.rule(of_clicks=defaults.is_of_clicks(model))
     run = _Run(
         model,
         Path(folder),
         request.tables_for(
             model,
             init.tables,
-            defaults.rule(of_clicks=defaults.is_of_clicks(model)) if rule is None else rule,
+            rule,
             policies.none() if staleness is None else staleness,
             seed,
         ),

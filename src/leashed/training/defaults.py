@@ -5,8 +5,9 @@ Models of clicks have their own. Most of their ids come seldom: by SGD's one ste
 comes ten times has hardly moved when one that comes a thousand times has moved enough; Adagrad's
 steps are each row's own. And they see their rows once: in a second pass they learn them by heart, and
 predict others worse than the share of clicks alone does. So where rows are few it is batches that
-are smaller, for enough updates. Where each id comes often there is nothing to learn by heart, and a
-second pass is worth more than anything else that could be told (docs/defaults.md).
+are smaller, for enough updates, and steps: halved they lose nothing, and learn less of a thousand rows by
+heart. Where each id comes often there is nothing to learn by heart, and a second pass and longer steps
+are worth more than anything else that could be told (docs/defaults.md).
 """
 
 from __future__ import annotations
@@ -24,16 +25,19 @@ __all__ = [
     "MAX_SEED",
     "MAX_THREADS",
     "OFTEN",
+    "RATES",
     "batch_size",
     "end",
     "init",
     "is_of_clicks",
+    "often",
     "rule",
 ]
 
 BATCH_SIZE = 64
 LEAST_UPDATES = 2000
 OFTEN = 10
+RATES = {True: 0.04, False: 0.01, None: 0.02}  # where ids come often, seldom, nobody knows
 MAX_THREADS = 1024
 MAX_SEED = 2**63 - 1
 
@@ -47,9 +51,19 @@ def is_of_clicks(model: object) -> bool:
     return model.target is not None
 
 
-def rule(*, of_clicks: bool) -> SGD | Adagrad:
-    """Of models of clicks, and of others."""
-    return Adagrad(0.02) if of_clicks else SGD(0.05)
+def often(model: object, data: object) -> bool | None:
+    """Whether there are ``OFTEN`` rows for each id that a model of clicks reads; None: nobody can count
+    them, since the data are a stream, or the model is another.
+    """
+    if not (isinstance(data, ClickDataset) and is_of_clicks(model)):
+        return None
+    assert isinstance(model, Graph)
+    return _come_often(data, model.id_features)
+
+
+def rule(*, of_clicks: bool, often: bool | None = None) -> SGD | Adagrad:
+    """Of models of clicks whose ids come ``often`` or not, and of others."""
+    return Adagrad(RATES[often]) if of_clicks else SGD(0.05)
 
 
 def init(model: object) -> str:
@@ -65,9 +79,7 @@ def end(model: object, until: Until | None, data: object = None) -> Until | None
     """
     if until is not None or not is_of_clicks(model):
         return until
-    assert isinstance(model, Graph)
-    often = isinstance(data, ClickDataset) and _come_often(data, model.id_features)
-    return Until(epochs=2 if often else 1)
+    return Until(epochs=2 if often(model, data) else 1)
 
 
 def _come_often(data: ClickDataset, features: Iterable[int]) -> bool:

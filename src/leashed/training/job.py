@@ -13,7 +13,7 @@ from typing import Any
 
 from leashed.base.options import option
 from leashed.models._parameters import INITIALISATIONS
-from leashed.rules import RULES
+from leashed.rules import RULES, Rule
 from leashed.staleness import POLICIES
 from leashed.stopping import METRICS, Until
 from leashed.training import defaults
@@ -38,7 +38,6 @@ RULE = "update rule"
 UNTIL = "stop rules"
 LOOK = "while it goes on"
 RESEARCH = "for research"
-_RULE_OF_CLICKS = defaults.rule(of_clicks=True)
 
 GROUPS = {
     WHAT: "",
@@ -128,14 +127,15 @@ class Job(ProblemWords):
     rule: str | None = option(
         None,
         f"one of {', '.join(RULES)}; such as adam:beta1=0.8,clip_norm=1 (default: sgd; "
-        f"{type(_RULE_OF_CLICKS).__name__.lower()} of models of clicks)",
+        "adagrad of models of clicks)",
         group=RULE,
         metavar="NAME[:...]",
     )
     lr: float | None = option(
         None,
         f"step size; default: {', '.join(f'{kind.LR:g} for {name}' for name, kind in RULES.items())}"
-        f"; {_RULE_OF_CLICKS.lr} of models of clicks without --rule",
+        f"; of models of clicks {defaults.RATES[False]:g}, {defaults.RATES[True]:g} if ids come often, "
+        f"{defaults.RATES[None]:g} of streams",
         group=RULE,
     )
     schedule: tuple[str, ...] = option(
@@ -201,10 +201,15 @@ class Job(ProblemWords):
         return {
             "discipline": self.discipline and discipline_of(self.discipline, before),
             "mode": self.mode and mode_of(self.mode, f"{before}mode"),
-            "rule": rule_of(self, before, of_clicks=self.of_clicks),
+            "rule": rule_of(self, before, defaults.rule(of_clicks=self.of_clicks)),
             "staleness": staleness_of(self, before),
             **{name: getattr(self, name) for name in ("threads", "batch_size", "seed", "init")},
         }
+
+    def rule_on(self, model: Any, rows: Any) -> Rule:
+        """The rule by which a model is trained on these rows, in memory."""
+        often = defaults.often(model, rows)
+        return rule_of(self, default=defaults.rule(of_clicks=self.of_clicks, often=often))
 
     def evaluations(self) -> dict[str, Any]:
         """How often, and of how many rows, as arguments of ``lsh.Observe``."""

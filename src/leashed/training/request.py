@@ -294,7 +294,10 @@ def asked(
     )
     discipline = Leashed() if discipline is None else discipline
     of_clicks = defaults.is_of_clicks(model)
-    rule = defaults.rule(of_clicks=of_clicks) if rule is None else check_rule(rule)
+    rows = data.train if isinstance(data, ClickSplit) else data
+    if rule is None:
+        rule = defaults.rule(of_clicks=of_clicks, often=defaults.often(model, rows))
+    rule = check_rule(rule)
     threads = workers(discipline)
     examples = len(train_set)  # 0 of a stream
     full_size = batch_size
@@ -303,7 +306,7 @@ def asked(
         full_size = begun_with or defaults.batch_size(model, examples, until)
     full_size = checks.whole("batch_size", full_size)
     batch_size = min(full_size, examples or full_size)
-    until = defaults.end(model, until, data.train if isinstance(data, ClickSplit) else data)
+    until = defaults.end(model, until, rows)
     if not isinstance(until, Until):
         raise TypeError(f"until must be leashed.until(...), got {until!r}")
     best.check(until, model, validates=test_set is not None)

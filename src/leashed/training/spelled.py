@@ -19,7 +19,7 @@ from leashed.disciplines import DISCIPLINES, Discipline
 from leashed.disciplines import WORDS as DISCIPLINE_WORDS
 from leashed.modes import WORDS as MODE_WORDS
 from leashed.modes import Mode
-from leashed.rules import RULES, SWAP, Rule
+from leashed.rules import RULES, SGD, SWAP, Adagrad, Rule
 from leashed.schedules import Schedule
 from leashed.staleness import POLICIES, Policy
 from leashed.training import defaults
@@ -238,18 +238,18 @@ def mode_of(text: str, option: str = "--mode") -> Mode:
     return _made(MODE_WORDS, option, text)
 
 
-def rule_of(words: RuleWords, before: str = "--", *, of_clicks: bool = False) -> Rule:
+def rule_of(words: RuleWords, before: str = "--", default: SGD | Adagrad | None = None) -> Rule:
     """The rule that words describe.
 
     Args:
         words: an ``argparse.Namespace`` will do.
         before: what errors put before their names.
-        of_clicks: where they name none, that of models of clicks.
+        default: where they name none; None: that of models that are not of clicks.
 
     Raises:
         TypeError, ValueError: they describe none; the message says which argument is wrong.
     """
-    default = defaults.rule(of_clicks=of_clicks)
+    default = defaults.rule(of_clicks=False) if default is None else default
     named = type(default).__name__.lower() if words.rule is None else words.rule
     name, _, rest = named.partition(":")
     kind = choose(RULES, before + "rule", name)
