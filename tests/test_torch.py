@@ -717,7 +717,11 @@ def test_validation_is_the_mean_loss_after_each_pass(threads: int) -> None:
     np.testing.assert_allclose(again.validation_losses, [last], rtol=1e-5)
 
 
-def test_passes_between_change_nothing_and_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("terminal", [True, False])
+def test_passes_between_change_nothing_and_are_told_on_a_terminal(
+    terminal: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
     x, y = problem(100)
     ends = []
     for options in ({}, {"progress": True}, {"validation": (x, y)}):
@@ -736,7 +740,8 @@ def test_passes_between_change_nothing_and_are_told(capsys: pytest.CaptureFixtur
     assert torch.equal(ends[0], ends[1])
     assert torch.equal(ends[0], ends[2])
     lines = capsys.readouterr().err.splitlines()
-    assert [line.split(":")[0] for line in lines] == ["epoch 1", "epoch 2", "epoch 3"]
+    passes = ["epoch 1", "epoch 2", "epoch 3"] if terminal else []
+    assert [line.split(":")[0] for line in lines] == passes
 
 
 @pytest.mark.parametrize("rule", [lsh.SGD(0.1), lsh.Adam(0.01)], ids=str)

@@ -76,6 +76,7 @@ def test_it_has_the_options_of_the_model_that_is_named(helped):
     general = told("--help")
     assert not general & {*CLICKS, *SPARSE, *FILES}
     assert general == told("--model", "cnn", "--help")
+    assert told("--model", "mlp", "--help") - general == {"--hidden"}
     of_clicks, of_sparse = told("--model", "dlrm", "--help"), told("--help", "--model=fm")
     assert of_clicks - general == {
         *CLICKS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,18 @@ def test_networks_and_sparse_models_have_none(capsys: pytest.CaptureFixture[str]
     for model in ("mlp", "logistic_regression"):
         assert cli.main(["train", "--model", model, "--dim", "4"]) == 2
         assert "--dim goes with --model dlrm" in capsys.readouterr().err
+
+
+def test_networks_have_the_hidden_layers_that_are_asked_for(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "model.safetensors"
+    words = ["train", "--model", "mlp", "--updates", "1", "--save", str(path)]
+    assert cli.main([*words, "--hidden", "7,5"]) in (0, 1)
+    model, _ = lsh.load(path)
+    assert [layer.outputs for layer in model.layers[::2]] == [7, 5, 10]
+    assert cli.main(["train", "--model", "lenet", "--hidden", "7"]) == 2
+    assert "--hidden goes with --model" in capsys.readouterr().err
 
 
 def data_of(numbers: int, categories: int, rows: int = 64) -> lsh.datasets.ClickDataset:

@@ -166,7 +166,7 @@ def fit(
         target: where batches are dicts, the name of y.
         validation: data of the same kinds, whose mean loss is found after each pass over the data,
             with ``module.eval()``.
-        progress: True: a line on standard error after each pass; or what is called with a
+        progress: True: a line on standard error after each pass, where that is a terminal; or what is called with a
             ``FitProgress``, whose exception ends training.
         checkpoint: a file that takes, after each pass and at the end, parameters, buffers, tables,
             the rule's state, that of PyTorch's random numbers and how far training is.
@@ -467,7 +467,7 @@ class _Passes:
             told = FitProgress(self.done, float(np.mean(losses)), validation, engine.t, seconds)
             if callable(self.progress):
                 self.progress(told)
-            else:
+            elif sys.stderr is not None and sys.stderr.isatty():
                 print(told, file=sys.stderr, flush=True)
 
 

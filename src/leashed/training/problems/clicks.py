@@ -20,7 +20,7 @@ from leashed.rules import Rule
 from leashed.staleness import Policy
 from leashed.stream import Stream
 from leashed.stream.batches import is_parquet
-from leashed.training.problems.files import FileWords, expanded, stream_of, target_of
+from leashed.training.problems.files import WHAT, FileWords, expanded, stream_of, target_of
 
 __all__ = [
     "GROUP",
@@ -103,7 +103,10 @@ class ClickWords(FileWords):
     )
     dim: int | None = option(None, "floats of a row (default: 16)", group=GROUP)
     hidden: tuple[int, ...] = option(
-        (), "widths of the MLP, behind the interaction too, without the output's", group=GROUP
+        (),
+        "widths of the MLP, behind the interaction too, without the output's; of --model mlp those of "
+        "its hidden layers (default: 128,128,128)",
+        group=WHAT,
     )
     bottom: tuple[int, ...] = option(
         (), "widths of the MLP of the numbers, the last being --dim", group=GROUP

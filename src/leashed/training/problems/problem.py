@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 from leashed import models
@@ -28,6 +29,7 @@ __all__ = [
 ]
 
 NETWORKS = ("mlp", "cnn", "lenet")
+_HIDDEN = (128, 128, 128)  # of Table II
 MODELS = (*NETWORKS, *clicks.MODELS, *sparse.MODELS)
 
 
@@ -57,7 +59,7 @@ class ProblemWords(SparseWords, ClickWords):
 def strange_to(model: str | None) -> tuple[str, ...]:
     """The options that only other kinds of models take; None: those that only some kinds do."""
     groups = {clicks.GROUP, sparse.GROUP, FILES}
-    only_clicks = ["label", "days", "target"]
+    only_clicks = ["label", "days", "target", *([] if model == "mlp" else ["hidden"])]
     if model in clicks.MODELS:
         groups, only_clicks = {sparse.GROUP}, []
         only_clicks += [name for name in clicks.SHAPES if name not in clicks.shapes(model)]
@@ -88,21 +90,23 @@ def problem_of(words: ProblemWords) -> Problem:
         data = sparse.streamed(words) if words.stream else sparse.load(words)
         model = sparse.build(words.model, data, words)
     else:
-        clicks.refuse(words)
+        hidden = words.hidden if words.model == "mlp" else ()
+        clicks.refuse(replace(words, hidden=()) if hidden else words)
         sparse.refuse(words)
         data = data_of(None if words.data is None else str(files.existing(words.data)))
-        model = build_model(words.model, data.train)
+        model = build_model(words.model, data.train, hidden or _HIDDEN)
     return Problem(model, data.train, data.test)
 
 
-def build_model(name: str, data: Dataset) -> Model:
-    """The named network for a data set: ``mlp`` (Table II), ``cnn`` (Table III) or ``lenet``.
+def build_model(name: str, data: Dataset, hidden: Sequence[int] = _HIDDEN) -> Model:
+    """The named network for a data set: ``mlp`` (Table II) of such hidden layers, ``cnn`` (Table III)
+    or ``lenet``.
 
     Raises:
         ValueError: the name is unknown, or the network needs images and ``data`` has none.
     """
     if name == "mlp":
-        return models.mlp(data.features, [128, 128, 128], data.classes)
+        return models.mlp(data.features, hidden, data.classes)
     if name not in NETWORKS:
         raise ValueError(f"model must be one of {', '.join(NETWORKS)}, got {name!r}")
     if data.image_shape is None:
