@@ -1153,8 +1153,39 @@ def test_rates_of_perceptrons_are_those_of_scikit_learn(
 
 
 @pytest.mark.parametrize(
+    "options",
+    [
+        {"learning_rate": "invscaling", "power_t": 15.0},
+        {"learning_rate": "invscaling", "power_t": 1000.0},
+        {"learning_rate": "invscaling", "lr": 0.0},
+        {"learning_rate": "adaptive", "lr": 1e-60},
+    ],
+)
+def test_steps_that_are_too_small_for_any_number_are_none(options: Any) -> None:
+    x, y = blobs(60)
+    first = MLPClassifier((7,), solver="sgd", **options, **STEPS).partial_fit(x, y, np.unique(y))
+    theta = first.parameters_
+    for _ in range(3):
+        first.partial_fit(x, y)
+    np.testing.assert_allclose(first.parameters_, theta, atol=0.1)
+
+
+def test_momentum_goes_on_at_another_kind_of_rates() -> None:
+    x, y = blobs(60)
+
+    def moved(then: str) -> np.ndarray:
+        fitted = MLPClassifier((7,), solver="sgd", lr=1e-3, learning_rate="constant", **STEPS)
+        for _ in range(5):
+            fitted.partial_fit(x, y, np.unique(y))
+        return fitted.set_params(learning_rate=then).partial_fit(x, y).parameters_
+
+    np.testing.assert_array_equal(moved("adaptive"), moved("constant"))
+
+
+@pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"activation": ["relu"]}, "activation must be 'identity', "),
         ({"solver": "lbfgs"}, "solver must be 'adam' or 'sgd', got 'lbfgs'"),
         ({"learning_rate": "adaptive"}, "learning_rate='adaptive' needs solver='sgd'"),
         ({"solver": "sgd", "learning_rate": "optimal"}, "learning_rate must be 'constant', 'inv"),

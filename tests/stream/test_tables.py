@@ -571,8 +571,9 @@ def test_rows_that_are_none_are_left_out_and_counted(tmp_path: Path):
     assert result.config["reading"]["bad"] == 2
     with once("2 of 1,200 rows of table are left out"):
         lsh.train(MODEL, plain(), validation=rows, bad="skip", **one)
-    with pytest.raises(ValueError, match="bad must be one of fail, skip, got 'drop'"):
-        lsh.train(MODEL, rows, bad="drop", **one)
+    for wrong in ("drop", ""):
+        with pytest.raises(ValueError, match=f"bad must be one of fail, skip, got '{wrong}'"):
+            lsh.train(MODEL, rows, bad=wrong, **one)
     with pytest.raises(ValueError, match=r"bad goes with .*stream\.parquet\(path, bad="):
         lsh.train(MODEL, stream.parquet(path, label="clicked"), bad="skip")
 

@@ -29,7 +29,7 @@ class Parameters(np.ndarray[Any, np.dtype[np.float32]]):
     columns: Columns
 
     def __array_finalize__(self, of: object) -> None:
-        whole = isinstance(of, Parameters) and (of.shape, of.dtype) == (self.shape, self.dtype)
+        whole = isinstance(of, Parameters) and of.shape == self.shape and self.dtype.kind == "f"
         self.columns = of.columns if whole and isinstance(of, Parameters) else UNKNOWN
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:

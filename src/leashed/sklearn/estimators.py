@@ -44,6 +44,7 @@ _ROUNDING = 1e-9  # what scaling leaves of a column that is constant
 _REGRESSORS_LR, _PERCEPTRONS_LR = 0.2, 1e-3
 _AT_ONCE = 1 << 20  # numbers of dense rows that are copied
 _MOST_JOBS = 1 << 20
+_LEAST_STEP = 1e-20
 _ACTIVATIONS: dict[str, tuple[models.Layer, ...]] = {
     "identity": (),
     "logistic": (models.Sigmoid(),),
@@ -64,6 +65,7 @@ class _Progress:
     examples: float = 0.0  # of these updates, by which step sizes fall that count them
     rule: str = ""
     states: NDArray[np.float32] | None = None  # [S, d]
+    scale: float = 1.0  # of the rule that left them
 
 
 class _Patience:
@@ -155,7 +157,7 @@ class _Estimator(_Settings, BaseEstimator):
         return False
 
     def _scale(self, rule: Rule) -> float:  # noqa: ARG002
-        """What the rule's states are multiplied by for others of the same kind to go on from."""
+        """What the rule's states times it are others' of the same kind times theirs."""
         return 1.0
 
     def _step_size(self, rule: Rule) -> tuple[str, Any]:
@@ -455,23 +457,21 @@ class _Estimator(_Settings, BaseEstimator):
             return Kept()
         batches = batches_of(data, batch_size, last.epochs)
         t = round(last.examples / examples) if self._counts_examples() else last.updates
-        states = last.states / np.float32(self._scale(rule))
+        states = last.states * np.float32(last.scale / self._scale(rule))
         return Kept.at(np.vstack([theta, states]), t, batches)
 
     def _changed(self, run: Kept, before: Rule, rule: Rule) -> Kept:
         """The run for another rule of the same kind."""
         reached = run.reached
-        if reached is None or self._scale(before) == self._scale(rule):
+        if reached is None:
             return run
-        states = reached.vectors[1:] * np.float32(self._scale(before))
-        states /= np.float32(self._scale(rule))
+        states = reached.vectors[1:] * np.float32(self._scale(before) / self._scale(rule))
         vectors = np.vstack([reached.vectors[:1], states])
         return Kept.at(vectors, reached.updates, reached.batches)
 
     def _keep(self, run: Kept, rule: Rule, epochs: int, begun: int, examples: float) -> None:
         last, reached = self._progress, run.reached
         assert reached is not None
-        states = reached.vectors[1:] * np.float32(self._scale(rule))
         updates = reached.updates - begun
         self._progress = replace(
             last,
@@ -479,7 +479,8 @@ class _Estimator(_Settings, BaseEstimator):
             updates=last.updates + updates,
             examples=last.examples + updates * examples,
             rule=_kind(rule),
-            states=states,
+            states=reached.vectors[1:],
+            scale=self._scale(rule),
         )
         self.t_ = self._progress.updates
 
@@ -1170,9 +1171,9 @@ class _Perceptron(_Estimator):
         return self.learning_rate == "invscaling"
 
     def _scale(self, rule: Rule) -> float:
-        # scikit-learn's velocity has the step size in it of when it came.
-        varies = self.learning_rate in ("invscaling", "adaptive") and rule.state_vectors > 0
-        return float(rule.config()["lr"]) if varies else 1.0
+        # scikit-learn's velocity has the step size in it of when it came. Steps under the least move
+        # nothing that float32 would show.
+        return max(rule.config()["lr"], _LEAST_STEP) if self.solver == "sgd" else 1.0
 
     def _given_rate(self) -> tuple[str, Any]:
         if self.learning_rate_init is None:
@@ -1202,7 +1203,7 @@ class _Perceptron(_Estimator):
         return super()._reached(model)
 
     def _network(self, features: int, rows: int, outputs: int, loss: str) -> Model:
-        if self.activation not in _ACTIVATIONS:
+        if self.activation not in tuple(_ACTIVATIONS):
             raise ValueError(
                 "activation must be 'identity', 'logistic', 'tanh' or 'relu', got "
                 f"{self.activation!r}"

@@ -72,7 +72,7 @@ def of_epochs(
             f"learning_rate must be 'constant', 'invscaling' or 'adaptive', got {name!r}"
         )
     power = checks.real("power_t", power_t, 0.0, allow=True)
-    return (first / (1 + begun + k * examples) ** power for k in itertools.count())
+    return (first * (1 + begun + k * examples) ** -power for k in itertools.count())
 
 
 def _falling(eta: Any) -> Iterator[float]:

@@ -354,7 +354,7 @@ def rows_of(
             "shuffle goes with the path of files that are read while a model of ids is trained; rows in "
             "memory are drawn in an order of the seed anyway, so leave it out"
         )
-    how: dict[str, Any] = {"bad": bad or "fail"}
+    how: dict[str, Any] = {"bad": "fail" if bad is None else bad}
     order: dict[str, Any] = {} if shuffle is None else {"shuffle": shuffle, "seed": seed}
     rows = streams.table(data, columns, label=label, ids=of_ids, target=target, **how, **order)
     if is_table(validation):
