@@ -499,8 +499,8 @@ def parsed(arguments: Sequence[str] | None) -> tuple[Plan, Any]:
     parser.add_argument(
         "--rows", type=int, default=ROWS, help="training rows (default: %(default)s)"
     )
-    parser.add_argument("--seeds", type=int, default=3, help="of default and best (default: 3)")
-    parser.add_argument("--sweep", type=int, default=1, help="seeds of all arms (default: 1)")
+    parser.add_argument("--seeds", type=int, default=6, help="of default and best (default: 6)")
+    parser.add_argument("--sweep", type=int, default=2, help="seeds of all arms (default: 2)")
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("LEASHED_DATA", _DATA)))
     parser.add_argument("--output", type=Path, default=RESULTS / "defaults.jsonl")
     parser.add_argument("--docs", type=Path, default=ROOT / "docs", help="where the page goes")
