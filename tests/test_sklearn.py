@@ -973,6 +973,34 @@ def test_steps_of_examples_with_weights_are_scikit_learns(
     np.testing.assert_allclose(ours.coef_, own.coef_, rtol=2e-4)
 
 
+def test_optimal_steps_that_overshoot_are_told_with_what_makes_them_smaller() -> None:
+    """Of squares the first one, 1 / α^(1/4), where scikit-learn bounds what is squared."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 5))
+    y = x @ [2.0, -1.0, 0.5, 0.0, 0.0]
+    options: dict[str, Any] = {"learning_rate": "optimal", "random_state": 0, "tol": None}
+    options["max_iter"] = 50
+    with pytest.raises(ValueError, match=r"raise alpha, got 0\.0001, .* begin at 10, or take 'inv"):
+        SGDRegressor(**options, batch_size=1).fit(x, y)
+    for change in ({"alpha": 1.0}, {"loss": "huber"}, {"learning_rate": "invscaling"}):
+        model = SGDRegressor(**{**options, "batch_size": 1, **change}).fit(x, y)
+        own = linear_model.SGDRegressor(**{**options, **change}).fit(x, y)
+        assert model.score(x, y) == pytest.approx(own.score(x, y), abs=0.1)
+
+
+def test_huber_is_scikit_learns_of_targets_of_any_size() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 3))
+    y = 200 + 50 * (x @ [2.0, -1.0, 0.5] + rng.standard_t(2, size=200))
+    options: dict[str, Any] = {"loss": "huber", "epsilon": 0.1, "random_state": 0, "max_iter": 50}
+    options["tol"] = None
+    own = linear_model.SGDRegressor(**options, eta0=0.1).fit(x, y)
+    rate: dict[str, Any] = {"learning_rate": "invscaling", "eta0": 0.1, "batch_size": 1}
+    ours = SGDRegressor(**options, **rate).fit(x, y)
+    np.testing.assert_allclose(ours.coef_, own.coef_, atol=0.05)
+    np.testing.assert_allclose(ours.intercept_, own.intercept_, rtol=0.01)
+
+
 @pytest.mark.parametrize("rate", [{"learning_rate": "invscaling", "eta0": 0.5}, {"average": True}])
 def test_calls_of_other_sizes_go_on_after_the_examples_so_far(rate: dict[str, Any]) -> None:
     x, y = alike(True)

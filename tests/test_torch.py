@@ -802,6 +802,22 @@ def test_a_checkpoint_goes_on_to_the_same_bits(rule: Any, tmp_path: Path) -> Non
         trained(5, resume=file)
 
 
+def test_what_the_rules_states_are_of_is_compared(tmp_path: Path) -> None:
+    file = tmp_path / "checkpoint"
+    options: dict[str, Any] = {"threads": 1, "until": lsh.until(epochs=1)}
+    rule = lsh.Adam(0.01, beta1=0.8, beta2=0.99)
+    lsh.torch.fit(network(), CROSS, problem(), rule=rule, checkpoint=file, **options)
+    options["until"] = lsh.until(epochs=2)
+    for other in (lsh.Adam(0.01), lsh.Adam(0.01, beta1=0.8, beta2=0.99, eps=1e-3)):
+        with pytest.raises(ValueError, match=r"is of a run with rule=.*0\.8"):
+            lsh.torch.fit(network(), CROSS, problem(), rule=other, resume=file, **options)
+    slower = lsh.Adam(lsh.schedules.step(0.001, every=5), beta1=0.8, beta2=0.99)
+    lsh.torch.fit(network(), CROSS, problem(), rule=slower, resume=file, **options)
+    content = torch.load(file, weights_only=True)
+    torch.save({**content, "rule": "Adam"}, file)  # as files were before
+    lsh.torch.fit(network(), CROSS, problem(), rule=lsh.Adam(0.01), resume=file, **options)
+
+
 def test_what_is_drawn_goes_on_too(tmp_path: Path) -> None:
     def trained(epochs: int, seed: int, **options: Any) -> Any:
         module = torch.nn.Sequential(torch.nn.Dropout(0.5), network())
@@ -823,6 +839,40 @@ def test_a_module_is_as_before_where_a_checkpoint_is_of_another(tmp_path: Path) 
     with pytest.raises(ValueError, match="is of another module"):
         lsh.torch.fit(ours, CROSS, problem(), resume=file, **options)
     assert_equal(ours, before)
+
+
+def test_so_are_its_tables(tmp_path: Path) -> None:
+    """Of which the first fits."""
+
+    def module(dim: int, seed: int) -> Any:
+        made = [
+            lsh.torch.Embedding(
+                9, d, init=lsh.models.tables.normal(1.0), rule=lsh.SGD(1.0), seed=seed
+            )
+            for d in (2, dim)
+        ]
+        return torch.nn.ModuleList([*made, torch.nn.Linear(2 + dim, 1)])
+
+    class Both(torch.nn.Module):
+        def __init__(self, dim: int, seed: int) -> None:
+            super().__init__()
+            self.parts = module(dim, seed)
+
+        def forward(self, ids: Any) -> Any:
+            return self.parts[2](torch.cat([part(ids) for part in self.parts[:2]], 1))[:, 0]
+
+    def rows(of: Any) -> Any:
+        return [part.table.lookup(np.arange(9)) for part in of.parts[:2]]
+
+    file, options = tmp_path / "checkpoint", {"threads": 1, "until": lsh.until(epochs=1)}
+    data = (torch.arange(9), torch.arange(9.0))
+    lsh.torch.fit(Both(3, 0), torch.nn.functional.mse_loss, data, checkpoint=file, **options)
+    ours = Both(4, 1)
+    before = rows(ours)
+    with pytest.raises(ValueError, match="is of another module"):
+        lsh.torch.fit(ours, torch.nn.functional.mse_loss, data, resume=file, **options)
+    for one, other in zip(before, rows(ours), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_where_no_checkpoint_can_be_is_said_before_training(tmp_path: Path) -> None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
+import signal
+import subprocess
+import sys
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from warned import once
 
 import leashed as lsh
 from leashed import modes
@@ -203,6 +208,34 @@ def test_passes_that_end_in_one_update_are_no_worse_than_each_other(given: dict[
     assert result.best.value == judged.min()
 
 
+def test_it_ends_where_no_update_is_ever_made() -> None:
+    """As where one is of more gradients than there will be."""
+    passes = []
+
+    def stop(now: lsh.Progress) -> None:
+        passes.append(now.updates)
+        if len(passes) == 2000:
+            raise KeyboardInterrupt
+
+    with once("no update was made"):
+        result = train(
+            MLP,
+            (NOISE[0][:16], NOISE[1][:16]),
+            (OTHER[0][:8], OTHER[1][:8]),
+            until=lsh.until(patience=3),
+            mode=modes.BSP(10**6),
+            observe=lsh.Observe(stop, every=1e6),
+        )
+    assert (result.reason, result.total_updates, result.best.passes) == ("patience", 0, 0)
+    assert len(passes) <= 1010
+
+
+def test_it_ends_where_updates_change_nothing() -> None:
+    result = train(until=lsh.until(patience=3), rule=lsh.SGD(1e-30))
+    assert result.reason == "patience"
+    assert result.total_updates <= 5 * 4
+
+
 @pytest.fixture
 def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "scratch"
@@ -239,6 +272,28 @@ def test_what_is_kept_goes_with_the_run(scratch: Path, threads: int) -> None:
             observe=lsh.Observe(fail, every=1e6), threads=threads, until=lsh.until(patience=50)
         )
     assert seen[-1] == 1
+    assert not any(scratch.iterdir())
+
+
+_KILLED = """
+import os, signal
+from training.test_patience import lsh, of_clicks
+
+def kill(now):
+    if now.updates > 40:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+of_clicks(observe=lsh.Observe(kill, every=1e6), until=lsh.until(patience=50))
+"""
+
+
+def test_what_a_killed_run_kept_goes_with_the_next_one(scratch: Path) -> None:
+    path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "TMPDIR": str(scratch), "PYTHONPATH": path}
+    ended = subprocess.run([sys.executable, "-c", _KILLED], env=environment, check=False)
+    assert ended.returncode == -signal.SIGKILL
+    assert len(list(scratch.iterdir())) == 1
+    of_clicks()
     assert not any(scratch.iterdir())
 
 

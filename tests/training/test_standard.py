@@ -7,6 +7,7 @@ import json
 import os
 import pickle
 import shutil
+import signal
 import threading
 import time
 from pathlib import Path
@@ -24,6 +25,7 @@ from leashed.datasets import ClickDataset
 from leashed.datasets.columns import UNKNOWN
 from leashed.files.resuming import Checkpointer, Kept
 from leashed.models._columns import kept
+from leashed.training.sets import Streamed
 
 ROWS, BATCH = 1500, 32
 TOGETHER = 256  # rows after which statistics may change, at first
@@ -347,15 +349,45 @@ def test_validation_waits_for_rows_that_come_late(file: Path, tmp_path: Path) ->
     same(found, ready)
 
 
-def test_ctrl_c_ends_waiting_for_the_first_rows(file: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("until", [{"epochs": 1}, {"epochs": 1, "patience": 2}])
+def test_ctrl_c_ends_waiting_for_the_first_rows(file: Path, tmp_path: Path, until: Any) -> None:
+    """What it began with is what comes of it."""
     rows = stream.csv(file, columns()).read()
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
+    given = {"validation": rows, "seed": 3, "until": lsh.until(**until)}
     with (
         feeding(pipe, file.read_bytes()[:2000]),
-        pytest.raises(KeyboardInterrupt, match=r"rows of .* were read"),
+        once("were read, and none was trained on"),
     ):
-        train(stream.csv(pipe, columns()), validation=rows)
+        result = train(stream.csv(pipe, columns()), **given)
+    assert (result.reason, result.total_updates, result.best) == ("interrupted", 0, None)
+    assert np.isnan(result.validation_loss).all()
+    np.testing.assert_array_equal(result.parameters, model().shaped(rows).init(3, "glorot"))
+    assert moments(result).rows == 0
+
+
+def test_ctrl_c_ends_waiting_for_a_day_s_first_rows(
+    file: Path, tmp_path: Path, monkeypatch: Any
+) -> None:
+    """With the others it goes on as if nothing had been."""
+
+    def stop(*_: Any) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    given = {"validation": stream.csv(file, columns()).read(), "folder": tmp_path / "days"}
+    days = {name: stream.csv(file, columns()) for name in ("first", "second")}
+    for done in (0, 1):
+        if done:
+            lsh.continual(model(), {"first": days["first"]}, **given, batch_size=BATCH)
+        with monkeypatch.context() as patched:
+            patched.setattr(Streamed, "head", stop)
+            cut = lsh.continual(model(), days, **given, batch_size=BATCH)
+        assert (cut.outcome, len(cut.days)) == ("interrupted", done)
+        assert moments(cut).rows == (ROWS if done else 0)
+    whole = lsh.continual(model(), days, **given, batch_size=BATCH)
+    assert whole.outcome == "done"
+    assert moments(whole).rows == 2 * ROWS
 
 
 def test_days_go_on_and_a_resumed_day_has_the_same_bits(tmp_path: Path) -> None:

@@ -16,8 +16,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from leashed.base import leftovers
 from leashed.cli.arguments import add_fields, given
-from leashed.cluster import collectives, leftovers, opening, outcome, role
+from leashed.cluster import collectives, opening, outcome, role
 from leashed.cluster import plan as plans
 from leashed.cluster.ending import LINE
 from leashed.cluster.plan import Cluster, Plan, Sync, Train

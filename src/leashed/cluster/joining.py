@@ -21,9 +21,9 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from leashed.base import checks
+from leashed.base import checks, leftovers
 from leashed.base.warning import warn
-from leashed.cluster import collectives, leftovers, placing
+from leashed.cluster import collectives, placing
 from leashed.cluster.member import master_address
 from leashed.cluster.opening import check_ports, format_address, make_key, read_key
 from leashed.cluster.session import TRANSPORTS, Address, Cluster, everywhere, is_local

@@ -677,6 +677,7 @@ def simulate(
     warn_of_sequences(model, asked.train_set)
     if streamed is not None:
         streamed.open(until.epochs, 1)
+    asked.wait()
     source, examples = asked.source(1), head_of(asked.train_set)
     validating = None if asked.test_set is None else head_of(asked.test_set)
     training = asked.training(source, examples, workers, validating, observers=asked.observers)

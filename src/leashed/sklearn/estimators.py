@@ -164,6 +164,11 @@ class _Estimator(_Settings, BaseEstimator):
         """The parameter that steps of this rule go by, and what it is."""
         return "lr", rule.config()["lr"] if self.lr is None else self.lr
 
+    def _slower(self, rule: Rule) -> str:
+        """What makes steps smaller."""
+        name, rate = self._step_size(rule)
+        return f"lower {name}, got {rate!r}"
+
     def _threads(self) -> int:
         if self.threads is None:
             if self.n_jobs is not None and checks.whole("n_jobs", self.n_jobs, -_MOST_JOBS) == 0:
@@ -384,10 +389,9 @@ class _Estimator(_Settings, BaseEstimator):
             )
             theta = outcome["parameters"]
             if outcome["outcome"] == "crashed" or not np.isfinite(theta).all():
-                name, rate = self._step_size(rule)
                 raise ValueError(
                     "training ran to infinity; scale the features, for example with "
-                    f"sklearn.preprocessing.StandardScaler, or lower {name}, got {rate!r}"
+                    f"sklearn.preprocessing.StandardScaler, or {self._slower(rule)}"
                 )
             if outcome["reason"] == "interrupted":
                 raise KeyboardInterrupt
@@ -685,6 +689,14 @@ class _Linear(_Estimator):
         if self.learning_rate is None:
             return super()._step_size(rule)
         return "eta0", rule.config()["lr"]
+
+    def _slower(self, rule: Rule) -> str:
+        if self.learning_rate != "optimal":
+            return super()._slower(rule)
+        return (
+            f"raise alpha, got {self.alpha!r}, by which steps of learning_rate='optimal' begin at "
+            f"{rule.config()['lr']:g}, or take 'invscaling'"
+        )
 
     def _l1_share(self) -> float:
         """Of the penalty."""

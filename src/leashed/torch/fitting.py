@@ -170,7 +170,8 @@ def fit(
             ``FitProgress``, whose exception ends training.
         checkpoint: a file that takes, after each pass and at the end, parameters, buffers, tables,
             the rule's state, that of PyTorch's random numbers and how far training is.
-        resume: such a file to go on from, with the same arguments: ``until.epochs`` and
+        resume: such a file to go on from, with the same arguments, but that the rule's rate may be
+            another: ``until.epochs`` and
             ``until.updates`` count from the beginning, and PyTorch's random numbers go on too. With one
             thread and data in memory the end has the bits of a run that was not broken off after a
             pass.
@@ -495,7 +496,7 @@ def _save(path: Any, module: Any, engine: Engine, passes: _Passes) -> None:
     content = {
         "leashed.torch.fit": _FORMAT,
         "module": module.state_dict(),
-        "rule": engine.rule.config()["name"],
+        "rule": engine.rule.config(),
         "states": [torch.from_numpy(state) for state in engine.state],
         "updates": engine.t,
         "batches": passes.run.batches.next,
@@ -524,12 +525,20 @@ def _load(path: Any) -> dict[str, Any]:
     return content
 
 
+def _of_states(rule: dict[str, Any]) -> dict[str, Any]:
+    """What a rule's states depend on: its settings without the rate."""
+    return {name: value for name, value in rule.items() if name not in ("lr", "schedule")}
+
+
 def _go_on(
     path: Any, kept: dict[str, Any], module: Any, rule: Rule | str | None, batches: Batches
 ) -> tuple[list[NDArray[np.float32]], int]:
     """The module and the batches as they were; the rule's state, and its updates."""
-    wanted = {"rule": check_rule(rule).config()["name"], **batches.plan()}
-    found = {"rule": kept["rule"], **kept["plan"]}
+    now, then = check_rule(rule).config(), kept["rule"]
+    if isinstance(then, str):  # files told no more of it before
+        now, then = {"name": now["name"]}, {"name": then}
+    wanted = {"rule": _of_states(now), **batches.plan()}
+    found = {"rule": _of_states(then), **kept["plan"]}
     for name in {**wanted, **found}:
         if wanted.get(name) != found.get(name):
             raise ValueError(
@@ -537,6 +546,7 @@ def _go_on(
                 f"has {wanted.get(name)!r}; go on with the same"
             )
     before = [(own, own.detach().clone()) for own in (*module.parameters(), *module.buffers())]
+    tables = [(one, one.get_extra_state()) for one in embedded(module)]
     try:
         module.load_state_dict(kept["module"])
     except (RuntimeError, ValueError) as error:
@@ -544,6 +554,8 @@ def _go_on(
         with torch.no_grad():
             for own, value in before:
                 own.copy_(value)
+        for one, state in tables:
+            one.set_extra_state(state)
         raise ValueError(f"resume: {os.fspath(path)!r} is of another module: {error}") from None
     if "random" in kept:
         torch.set_rng_state(kept["random"])

@@ -3,19 +3,22 @@ end given in place of the last one.
 
 A state is of one moment, while no worker makes a step: parameters, the rule's states, running
 statistics, in memory; rows of tables in the folder of the run's checkpoint, or in one of its own where
-the system has temporary files, which goes with the run however that ends.
+the system has temporary files, which goes with the run however that ends; where that was killed, when
+the next one begins that makes such a folder.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from tempfile import TemporaryDirectory
+from pathlib import Path
 from typing import Any
 
 from leashed import _core
+from leashed.base import leftovers
 from leashed.base.table import number
 from leashed.datasets.moments import Moments
 from leashed.files import folders, resuming
@@ -24,6 +27,9 @@ from leashed.models.tables import Table
 from leashed.stopping import METRICS, Until, metrics_of
 
 __all__ = ["Best", "Keeper", "check"]
+
+
+_MOST_STILL = 1000  # passes without an update, from which on each counts
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,16 @@ def check(until: Until, model: Any, validates: bool) -> None:
         )
 
 
+@contextmanager
+def _temporary() -> Iterator[Path]:
+    within = leftovers.make()
+    try:
+        yield within / "best"
+    finally:
+        shutil.rmtree(within / "best", ignore_errors=True)
+        leftovers.leave(within)
+
+
 class Keeper:
     """Judges a run's evaluations, and keeps the best state.
 
@@ -99,7 +115,7 @@ class Keeper:
         self._patience = until.patience
         self._tables = tables
         if self._tables and writer is None:
-            folder = stack.enter_context(TemporaryDirectory(prefix="leashed-best-"))
+            folder = stack.enter_context(_temporary())
             writer = stack.enter_context(
                 resuming.Checkpointer(folder, model, told, tables, paused=True)
             )
@@ -111,6 +127,7 @@ class Keeper:
         self._is_last = False  # of those that were judged
         self._at = at
         self._judged = -1  # the updates of the state that was judged last
+        self._still = 0  # passes that have left it as it is
         self.best: Best | None = None
         self.moments: Moments | None = None
 
@@ -123,13 +140,15 @@ class Keeper:
                 "give another set, or another metric"
             )
         passes, self._passes = self._passes, self._passes + 1
-        judged, self._judged = self._judged, now["updates"]
+        moved = self._judged != now["updates"]
+        self._judged = now["updates"]
+        self._still = 0 if moved else self._still + 1
         self._is_last = self.best is None or self._metric.better(value, self.best.value)
         if self._is_last:
             self._candidate = Best(self._name, value, passes, now["updates"], now["seconds"])
             return True, False
-        # Several passes may end within one update, which leads to one state.
-        self._worse += now["updates"] != judged
+        # Several passes may end within one update, which leads to one state; but one has to come.
+        self._worse += moved or self._still > _MOST_STILL
         return False, self._patience is not None and self._worse >= self._patience
 
     def keep(self, reached: _core.Resumption) -> None:

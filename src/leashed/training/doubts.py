@@ -62,7 +62,8 @@ def warn_of_sequences(model: Any, data: Any) -> None:
 
 
 def warn_of_end(result: TrainResult, model: Any, data: Any, weights: Any) -> TrainResult:
-    """``result``; one warning where it crashed, or where a new model's loss began far above chance.
+    """``result``; one warning where it crashed, where no update was ever made, or where a new model's loss
+    began far above chance.
 
     Args:
         result: what is returned.
@@ -81,6 +82,11 @@ def warn_of_end(result: TrainResult, model: Any, data: Any, weights: Any) -> Tra
         warn(
             f"the training crashed after {result.total_updates:,} updates: a loss, a gradient "
             f"or parameters were not finite; {remedy}"
+        )
+    elif result.reason == "patience" and not result.total_updates:
+        warn(
+            f"no update was made in {result.examples:,} examples of passes over the data, since one is of "
+            "more gradients than these, or all were left out; give the mode a smaller buffer"
         )
     elif _is_new(result) and 0 < (chance := _chance(model, weights)) < result.initial_loss / _FAR:
         remedy = _scaled(data) or 'begin with smaller parameters, such as init="normal"'

@@ -182,12 +182,16 @@ class Request:
             config["mode"] = {"name": name, **settings, "commands": self.mode.commands()}
         return config
 
+    def wait(self) -> None:
+        """For the first row that is to be trained on, where something is evaluated by what is known then."""
+        if self.streamed is not None and self.numbers is not None and self.test_set is not None:
+            self.streamed.head(1)
+
     def source(self, workers: int, begun: Any = None) -> _core.GradientSource:
         """That so many workers train, whose running statistics go on from those."""
         begun = self.statistics if begun is None else begun
         source = source_of(self.model, self.train_set)
         if self.streamed is not None and self.numbers is not None and self.test_set is not None:
-            self.streamed.begin()
             source = _core.StandardisedSource(source, self.streamed.rows)
         return tracked(source, workers, begun)
 

@@ -52,7 +52,16 @@ def run(asked: ThreadRequest) -> TrainResult:
     with ExitStack() as stack:
         if streamed is not None:
             stack.callback(streamed.end)
-        workers = _found(asked) if asked.auto else asked.workers
+        workers, interrupted = asked.workers, False
+        try:
+            workers = _found(asked) if asked.auto else workers
+            asked.wait()
+        except KeyboardInterrupt:
+            if asked.cluster is not None:
+                raise
+            interrupted, validating = True, None  # what it would be standardised by is not known
+            if streamed is not None and (lost := streamed.lost()):
+                warn(f"{lost} rows of {streamed.name} were read, and none was trained on")
         told["threads"] = workers
         source = asked.source(workers, None if asked.left else asked.begun.statistics)
         checkpointer = _checkpointer(asked, stack)
@@ -89,7 +98,7 @@ def run(asked: ThreadRequest) -> TrainResult:
             until=rules,
             milestones=asked.until.milestones,
             evaluate_every=asked.observe.every or 0.0,
-            progress=stack.enter_context(asked.report(refusals)),
+            progress=_interrupt if interrupted else stack.enter_context(asked.report(refusals)),
             checkpoint=checkpointer,
             checkpoint_every=math.inf if every is None else every,
             checkpoint_updates=(kept and kept.updates) or 0,
@@ -162,11 +171,11 @@ def _found(asked: ThreadRequest) -> int:
             raise KeyboardInterrupt
         return float(probe["gradients"] / probe["elapsed"])
 
-    try:
-        return fastest(candidates(asked.workers), eps)
-    except KeyboardInterrupt as stopped:
-        lost = () if asked.streamed is None else asked.streamed.lost()
-        raise KeyboardInterrupt(*lost) from stopped
+    return fastest(candidates(asked.workers), eps)
+
+
+def _interrupt(*_: Any) -> None:
+    raise KeyboardInterrupt
 
 
 def _checkpointer(

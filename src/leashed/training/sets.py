@@ -175,13 +175,6 @@ class Streamed:
             return None
         return self.begun.now(self._opened.native.moments(rows))
 
-    def begin(self) -> None:
-        """Waits for the first row that is to be trained on, with which it is known what is standardised by."""
-        try:
-            self.head(1)
-        except KeyboardInterrupt as stopped:
-            raise KeyboardInterrupt(*self.lost()) from stopped
-
     @property
     def used(self) -> int:
         """The rows that what it went on from had used."""
@@ -225,12 +218,10 @@ class Streamed:
         """Nothing is read any more."""
         self._opened.native.end()
 
-    def lost(self) -> tuple[str, ...]:
-        """What is to be said where it ends before any row was trained on."""
+    def lost(self) -> int:
+        """How many rows are gone where it ends before any was trained on."""
         self.end()
-        if self._stream.repeatable:
-            return ()
-        return (f"{self.counts.rows} rows of {self.name} were read, and none was trained on",)
+        return 0 if self._stream.repeatable else self.counts.rows
 
 
 def _check_columns(

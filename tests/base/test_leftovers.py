@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from leashed import cli
-from leashed.cluster import leftovers
+from leashed.base import leftovers
 
 USES = """
 import sys, time
-from leashed.cluster import leftovers
+from leashed.base import leftovers
 folder = leftovers.make()
 (folder / "key").touch(0o600)
 (folder / "run-0").mkdir()
