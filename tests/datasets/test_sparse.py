@@ -72,6 +72,7 @@ def test_columns_that_repeat_or_are_unsorted_add_up() -> None:
         ({"data": np.array([1.0, 1e300, 3])}, ValueError, "beyond float32 in row 1"),
         ({"data": np.array([1.0, 2.0])}, ValueError, "indices must be one-dimensional, of length"),
         ({"data": np.array(["a", "b", "c"])}, TypeError, "data has dtype"),
+        ({"indptr": np.array([0])}, ValueError, "x has no row; pass at least one"),
         ({"indptr": np.array([0, 3])}, ValueError, r"y must be one entry per row, shape \(1,\)"),
         ({"shape": (2, 2**40)}, ValueError, "features must be at most"),
     ],

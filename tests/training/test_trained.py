@@ -70,6 +70,28 @@ def test_networks_take_what_they_are_judged_on() -> None:
     np.testing.assert_array_equal(said, found.model.predict(test.x))
 
 
+@pytest.mark.parametrize("loss", ["softmax", "log_loss", "squared_error"])
+def test_sparse_matrices_are_taken_as_arrays_are(loss: str) -> None:
+    sparse = pytest.importorskip("scipy.sparse", reason="SciPy is not installed")
+    dense = np.random.default_rng(0).normal(size=(40, 6)) * (np.arange(240).reshape(40, 6) % 3 == 0)
+    x, y = sparse.csr_array(dense), dense[:, 0] > 0
+    outputs = 2 if loss == "softmax" else 1
+    layers = (models.Dense(4), models.Tanh(), models.Dense(outputs))
+    model = models.Model((6, 1, 1), layers, "small", loss)
+    kind = lsh.SparseDataset.from_csr if model.classes else lsh.SparseDataset.regression
+    trained = lsh.train(model, kind(x, y), until=lsh.until(epochs=1)).model
+    np.testing.assert_allclose(trained.predict(x), trained.predict(dense), rtol=1e-5)
+    for targets in (y, 0 * y, 0.5 + y if model.classes == 0 else y):
+        loss_of = trained.evaluate((x, targets)).loss
+        assert loss_of == pytest.approx(trained.evaluate((dense, targets)).loss)
+    if model.classes:
+        for rows in (x, dense):
+            with pytest.raises(
+                ValueError, match="labels up to 7, first in row 0, but the model knows"
+            ):
+                trained.evaluate((rows, 0 * y + 7))
+
+
 def test_it_is_judged_as_on_the_command_line() -> None:
     found, _, test = trained("dlrm")
     told = found.model.evaluate(test)

@@ -231,6 +231,8 @@ def _whole_array(name: str, values: Any) -> NDArray[Any]:
 
 def _check_length(indptr: NDArray[np.int64], y: NDArray[Any]) -> None:
     rows = len(indptr) - 1
+    if rows == 0:
+        raise ValueError("x has no row; pass at least one")
     if y.ndim != 1 or y.size == 0 or rows != len(y):
         raise ValueError(f"y must be one entry per row, shape ({rows},), got {y.shape}")
 

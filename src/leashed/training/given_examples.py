@@ -83,14 +83,21 @@ def _in_memory(found: Loaded[Any], data: Any, *, labels: bool) -> Any:
                 "data must be a Dataset or a pair (x, y) to evaluate, a stream or a path, got "
                 f"{type(data).__name__}"
             )
-        x, y = _arranged(found, data)
-        if is_csr(x):
-            return SparseDataset.from_csr(x, y)
-        made = Dataset.regression if model.classes == 0 else Dataset.from_arrays
-        return made(x, y)
-    if is_csr(data):
-        return SparseDataset.from_csr(data, np.zeros(data.shape[0]))
-    return _arranged(found, data)
+        return _with_targets(model, *_arranged(found, data))
+    return (
+        _with_targets(model, data, np.zeros(data.shape[0]))
+        if is_csr(data)
+        else _arranged(found, data)
+    )
+
+
+def _with_targets(model: Any, x: Any, y: Any) -> Dataset | SparseDataset:
+    if model.classes == 0:
+        return (SparseDataset if is_csr(x) else Dataset).regression(x, y)
+    made = SparseDataset.from_csr if is_csr(x) else Dataset.from_arrays
+    labels = np.asarray(y)
+    known = labels.dtype.kind in "biuf" and not (labels >= model.classes).any()
+    return made(x, y, model.classes if known else None)  # what is unknown the model itself refuses
 
 
 def _schema(found: Loaded[Any]) -> Schema | None:
