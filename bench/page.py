@@ -1,14 +1,17 @@
 """Makes ``docs/performance.md`` and its charts from a file of results.
 
-python -m bench.page [results.json]
+python -m bench.page [results.json] [--section NAME results.json ...]
+
+A section that was measured anew on another machine tells which.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from bench import figures, machine
 from bench.charts import Bars, draw
@@ -23,10 +26,24 @@ DOCS = ROOT / "docs"
 CHARTS = "performance"  # folder beside the page
 
 
-def page(results: Results, docs: Path) -> str:
-    """The page's text; its charts are saved below ``docs``."""
+def page(results: Results, docs: Path, others: Mapping[str, Results] = MappingProxyType({})) -> str:
+    """The page's text; its charts are saved below ``docs``.
+
+    Args:
+        others: the results of which a section is, in place of these.
+    """
     (docs / CHARTS).mkdir(parents=True, exist_ok=True)
-    told = {section.title: _drawn(section.words(results), docs) for section in sections().values()}
+    replaced = {name: other["sections"][name] for name, other in others.items()}
+    results = {**results, "sections": {**results["sections"], **replaced}}
+    told = {}
+    for name, section in sections().items():
+        text = _drawn(section.words(results), docs)
+        if name in others:
+            where = others[name]["machine"]
+            text = paragraphs(
+                f"Measured on {where['cpu']}, {count(where['cores'], 'processor')}.", text
+            )
+        told[section.title] = text
     text = paragraphs(
         "# Performance",
         "Made by `make bench-page` from the results of `make bench`; not written by hand. "
@@ -119,11 +136,21 @@ def main() -> None:
     parser.add_argument(
         "results", type=Path, nargs="?", help="default: those of this kind of machine"
     )
+    parser.add_argument(
+        "--section",
+        nargs=2,
+        action="append",
+        default=[],
+        metavar=("NAME", "RESULTS"),
+        help="a section of another machine's results, in place of these",
+    )
     parser.add_argument("--docs", type=Path, default=DOCS, help="where the page goes")
     arguments = parser.parse_args()
     path = arguments.results or RESULTS / f"{machine.slug()}.json"
     results = json.loads(path.read_text("utf-8"))
-    (arguments.docs / "performance.md").write_text(page(results, arguments.docs), "utf-8")
+    others = {name: json.loads(Path(file).read_text("utf-8")) for name, file in arguments.section}
+    text = page(results, arguments.docs, others)
+    (arguments.docs / "performance.md").write_text(text, "utf-8")
     print(arguments.docs / "performance.md")
 
 

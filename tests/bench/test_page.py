@@ -57,6 +57,15 @@ def test_a_page_can_be_made_again_without_a_change(
 
 
 @pytest.mark.usefixtures("words_only")
+def test_a_section_of_another_machine_tells_which(results: figures.Results, tmp_path: Path) -> None:
+    name = next(name for name in results["sections"] if name != "ceilings")
+    machine = {**results["machine"], "cpu": "Another", "cores": 3}
+    other = {"machine": machine, "sections": {name: results["sections"][name]}}
+    here, there = page.page(results, tmp_path), page.page(results, tmp_path, {name: other})
+    assert there.replace("Measured on Another, 3 processors.\n\n", "", 1) == here != there
+
+
+@pytest.mark.usefixtures("words_only")
 def test_a_goal_is_met_or_missed_by_its_number(results: figures.Results, tmp_path: Path) -> None:
     goal = next(g for g in _goals(results) if g.work.startswith("T_u"))
     record = next(r for r in figures.figures(results, "update") if r["dimension"] == 134_794)
