@@ -18,7 +18,7 @@ const PyStreamedRows* streamed_of(const GradientSource& source, const py::object
                                   (layout.distinct_columns || !sparse->takes_distinct_columns())
                             : layout.columns == 0 && layout.numbers == source.features() &&
                                   rows.data.features.size() == source.features_of_tables().size();
-  if (!suits || layout.classes != (source.classes() > 0)) {
+  if (!suits || layout.classes != (source.classes() > 0) || layout.values != source.values()) {
     throw py::value_error("x must have the columns or numbers, ids and labels that source takes");
   }
   return &rows;

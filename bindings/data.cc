@@ -10,9 +10,16 @@ namespace leashed {
 
 Targets targets_of(const GradientSource& source, const py::array& y, std::size_t rows,
                    const std::optional<FloatArray>& weights) {
-  require_length(y, rows, "y");
   Targets targets;
   const std::size_t classes = source.classes();
+  targets.width = source.values();
+  if (targets.width == 1) {
+    require_length(y, rows, "y");
+  } else if (y.ndim() != 2 || static_cast<std::size_t>(y.shape(0)) != rows ||
+             static_cast<std::size_t>(y.shape(1)) != targets.width) {
+    throw py::value_error("y must have shape [" + std::to_string(rows) + ", " +
+                          std::to_string(targets.width) + "]");
+  }
   if (classes == 0) {
     if (!FloatArray::check_(y)) throw py::type_error("y must be a float32 array");
     targets.values = static_cast<const float*>(y.data());

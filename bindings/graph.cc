@@ -4,6 +4,7 @@
 
 #include "choice.h"
 #include "click_evaluation.h"
+#include "heads.h"
 #include "leashed/model/tracked_source.h"
 #include "parts.h"
 
@@ -227,7 +228,8 @@ const float* statistics_of(const Graph& graph, const std::optional<FloatArray>& 
   return given->data();
 }
 
-// Mean loss, accuracy, AUC and normalised entropy of rows of clicks, or of numbers alone.
+// Mean loss, accuracy, AUC and normalised entropy, of several labels in the mean, of rows of
+// clicks, or of numbers alone.
 py::tuple evaluate_graph(const Graph& graph, const FloatArray& theta, const py::object& x,
                          const py::array& y, const Tables& tables,
                          const std::optional<FloatArray>& weights,
@@ -242,14 +244,15 @@ py::tuple evaluate_graph(const Graph& graph, const FloatArray& theta, const py::
   const GradientSource& source = by ? static_cast<const GradientSource&>(tracked) : graph;
   float* to = nullptr;
   if (logits) {
-    if (!graph.gives_logits()) throw py::value_error("logits are of graphs of one log loss");
-    require_length(*logits, data.rows, "logits");
+    if (!graph.gives_logits()) throw py::value_error("logits are of graphs of labels of two");
+    require_length(*logits, data.rows * graph.values(), "logits");
     to = logits->mutable_data();
   }
   const Evaluation sum = evaluate_rows(source, theta, data, tables, threads, to);
   const auto n = static_cast<double>(sum.rows);
-  return py::make_tuple(sum.loss_sum / n, static_cast<double>(sum.correct) / n, sum.auc,
-                        sum.normalised_entropy);
+  return py::make_tuple(sum.loss_sum / n, static_cast<double>(sum.correct) / n,
+                        mean_of_known(each(sum.heads, &HeadScore::auc)),
+                        mean_of_known(each(sum.heads, &HeadScore::normalised_entropy)));
 }
 
 py::array_t<float> predict_graph(const Graph& graph, const FloatArray& theta, const py::object& x,
@@ -271,6 +274,10 @@ void bind_graph(py::module_& m) {
            py::arg("loss") = "log_loss", py::arg("l2") = 0.0)
       .def_property_readonly("outputs", &Graph::outputs)
       .def_property_readonly("classes", &Graph::classes)
+      .def_property_readonly("values", &Graph::values,
+                             "Of 0 classes: how many numbers a row gives.")
+      .def_property_readonly("gives_logits", &Graph::gives_logits,
+                             "Whether its outputs are logits, each of a label of its own.")
       .def_property_readonly("parameters", &Graph::parameters)
       .def_property_readonly("flops_per_example", &Graph::flops_per_example)
       .def_property_readonly("features_of_tables", &Graph::features_of_tables)

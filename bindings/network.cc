@@ -63,6 +63,10 @@ void bind_network(py::module_& m) {
            py::arg("loss") = "softmax", py::arg("l2") = 0.0)
       .def_property_readonly("outputs", &Network::outputs)
       .def_property_readonly("classes", &Network::classes)
+      .def_property_readonly("values", &Network::values,
+                             "Of 0 classes: how many numbers a row gives.")
+      .def_property_readonly("gives_logits", &Network::gives_logits,
+                             "Whether its outputs are logits, each of a label of its own.")
       .def_property_readonly("parameters", &Network::parameters)
       .def_property_readonly("flops_per_example", &Network::flops_per_example)
       .def(

@@ -89,6 +89,7 @@ DelimitedColumn to_column(const PyStreamColumn& given) {
   const auto& [name, kind, log, missing, encoder, between] = given;
   DelimitedColumn column{name, Kind::number, log, missing};
   for (const auto& [word, meant] : {std::pair{"label", Kind::label},
+                                    {"head", Kind::head},
                                     {"target", Kind::target},
                                     {"weight", Kind::weight},
                                     {"id", Kind::id},
@@ -360,8 +361,9 @@ py::tuple take_rows(const PyRowStream& stream, std::size_t count) {
     if (layout.id_weights) own = py::make_tuple(ids, offsets, to_array(std::move(bag.weights)));
     bags.append(own);
   }
-  py::object y = layout.classes ? py::object(to_array(std::move(block.labels)))
-                                : py::object(to_array(std::move(block.values)));
+  py::object y = layout.classes      ? py::object(to_array(std::move(block.labels)))
+                 : layout.values > 1 ? table(std::move(block.values), layout.values)
+                                     : py::object(to_array(std::move(block.values)));
   py::object weights = py::none();
   if (layout.weights) weights = to_array(std::move(block.weights));
   return py::make_tuple(table(std::move(block.x), layout.numbers),

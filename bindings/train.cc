@@ -6,6 +6,7 @@
 #include "assembly.h"
 #include "clicks.h"
 #include "data.h"
+#include "heads.h"
 #include "interrupted.h"
 #include "leashed/cluster/trainer_sync.h"
 #include "parts.h"
@@ -18,6 +19,15 @@ namespace leashed {
 
 namespace {
 
+// Of several labels what is told of each.
+py::dict to_dict(const std::vector<Scores>& heads) {
+  using namespace pybind11::literals;
+  if (heads.size() == 1) return to_dict(heads.front());
+  py::list each;
+  for (const Scores& head : heads) each.append(to_dict(head));
+  return py::dict("heads"_a = each);
+}
+
 py::object to_dict(const std::shared_ptr<const ScoredWindow>& scored) {
   using namespace pybind11::literals;
   if (!scored) return py::none();
@@ -29,9 +39,17 @@ py::dict to_dict(const Evaluated& e) {
   using namespace pybind11::literals;
   return py::dict(
       "seconds"_a = e.seconds, "updates"_a = e.updates, "loss"_a = e.loss, "rows"_a = e.rows,
-      "accuracy"_a = e.accuracy, "validation_accuracy"_a = e.validation_accuracy, "auc"_a = e.auc,
-      "normalised_entropy"_a = e.normalised_entropy, "validation_auc"_a = e.validation_auc,
-      "validation_normalised_entropy"_a = e.validation_normalised_entropy,
+      "accuracy"_a = e.accuracy, "validation_accuracy"_a = e.validation_accuracy,
+      "auc"_a = mean_of_known(each(e.heads, &HeadScore::auc)),
+      "normalised_entropy"_a = mean_of_known(each(e.heads, &HeadScore::normalised_entropy)),
+      "validation_auc"_a = mean_of_known(each(e.validation_heads, &HeadScore::auc)),
+      "validation_normalised_entropy"_a =
+          mean_of_known(each(e.validation_heads, &HeadScore::normalised_entropy)),
+      "heads"_a = py::dict("auc"_a = each(e.heads, &HeadScore::auc),
+                           "normalised_entropy"_a = each(e.heads, &HeadScore::normalised_entropy),
+                           "validation_auc"_a = each(e.validation_heads, &HeadScore::auc),
+                           "validation_normalised_entropy"_a =
+                               each(e.validation_heads, &HeadScore::normalised_entropy)),
       "gradients"_a = e.gradients, "memory_bytes"_a = e.memory_bytes,
       "live_vectors"_a = e.live_vectors, "staleness"_a = to_array(e.staleness),
       "observed"_a = e.observed, "scored"_a = to_dict(e.scored),
@@ -84,7 +102,7 @@ void keep_metrics(std::optional<ProgressMetrics>& metrics, const std::optional<P
   if (!asked) return;
   if (!parts.source.gives_logits()) {
     throw py::value_error(
-        "metrics are of models of one output with the loss log_loss; leave them out");
+        "metrics are of models whose outputs are logits of labels; leave them out");
   }
   const auto& [users, kept] = *asked;
   const bool known = users || (parts.stream && parts.stream->users);
@@ -93,7 +111,7 @@ void keep_metrics(std::optional<ProgressMetrics>& metrics, const std::optional<P
     require_length(*users, parts.data.rows, "users");
     parts.data.targets.users = users->data();
   }
-  metrics.emplace(workers, known ? kept : 0);
+  metrics.emplace(workers, known ? kept : 0, parts.source.values());
 }
 
 StopRules to_rules(const Settings& until, std::vector<double> milestones) {

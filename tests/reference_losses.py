@@ -19,6 +19,8 @@ def losses(loss: str, o: Array, y: Array) -> Array:
         high = o.max(axis=1, keepdims=True)
         log_sum = np.log(np.exp(o - high).sum(axis=1)) + high[:, 0]
         return log_sum - o[np.arange(len(o)), y.astype(int)]
+    if loss == "binary_cross_entropy":
+        return np.where(np.isnan(y), 0.0, np.logaddexp(0, o) - np.nan_to_num(y) * o).sum(axis=1)
     z = y[:, None] if o.shape[1] == 1 else y[:, None] == np.arange(o.shape[1])
     if loss == "log_loss":
         return (np.logaddexp(0, o) - z * o).sum(axis=1)
@@ -34,6 +36,8 @@ def residuals(loss: str, o: Array, y: Array) -> Array:
         return o - y[:, None]
     if loss == "huber":
         return np.clip(o - y[:, None], -1, 1)
+    if loss == "binary_cross_entropy":
+        return np.where(np.isnan(y), 0.0, 1 / (1 + np.exp(-o)) - np.nan_to_num(y))
     hit = y[:, None] == (1 if o.shape[1] == 1 else np.arange(o.shape[1]))
     if loss == "softmax":
         e = np.exp(o - o.max(axis=1, keepdims=True))

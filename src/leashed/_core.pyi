@@ -179,9 +179,19 @@ class Network(GradientSource):
     @property
     def flops_per_example(self) -> float: ...
     @property
+    def gives_logits(self) -> bool:
+        """
+        Whether its outputs are logits, each of a label of its own.
+        """
+    @property
     def outputs(self) -> int: ...
     @property
     def parameters(self) -> list[ParameterBlock]: ...
+    @property
+    def values(self) -> int:
+        """
+        Of 0 classes: how many numbers a row gives.
+        """
 
 class Read:
     def __enter__(self) -> numpy.typing.NDArray[numpy.float32]:
@@ -491,9 +501,19 @@ class Graph(GradientSource):
     @property
     def flops_per_example(self) -> float: ...
     @property
+    def gives_logits(self) -> bool:
+        """
+        Whether its outputs are logits, each of a label of its own.
+        """
+    @property
     def outputs(self) -> int: ...
     @property
     def parameters(self) -> list[ParameterBlock]: ...
+    @property
+    def values(self) -> int:
+        """
+        Of 0 classes: how many numbers a row gives.
+        """
 
 class TrackedSource(GradientSource):
     def __init__(

@@ -8,7 +8,8 @@ grow; and ``progressive``, which has a training count them on what it is about t
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from leashed import _core
 from leashed.base import checks
+from leashed.base.target import check_heads
 
 __all__ = [
     "Classified",
     "ClickMetrics",
     "Errors",
+    "HeadMetrics",
     "NumberMetrics",
     "Progressive",
     "Scored",
@@ -348,6 +351,8 @@ class Values:
         gauc_error: That of all users is no further from it, with 95%: 0 where all are kept.
         users: How many ``gauc`` is of: those kept that have clicks and others.
         user_share: Of all users, the share that is kept.
+        heads: Of several labels those of each, by name; the others are then means over the labels of
+            which they can be told, and the largest numbers of rows and users. Else empty.
     """
 
     rows: int
@@ -360,6 +365,32 @@ class Values:
     gauc_error: float = math.nan
     users: int = 0
     user_share: float = 0.0
+    heads: dict[str, Values] = field(default_factory=dict, hash=False)
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any], heads: Sequence[str] = ()) -> Values:
+        """Of what the core tells, of several labels of these names, or a file."""
+        several = told.get("heads")
+        if not several:
+            return cls(**{name: value for name, value in told.items() if name != "heads"})
+        named = several if isinstance(several, Mapping) else dict(zip(heads, several, strict=True))
+        return cls.mean({name: cls.of(one) for name, one in named.items()})
+
+    @classmethod
+    def mean(cls, heads: dict[str, Values]) -> Values:
+        """Of several labels."""
+        means: dict[str, Any] = {}
+        for name in _MEANS:
+            known = [v for one in heads.values() if not math.isnan(v := getattr(one, name))]
+            means[name] = sum(known) / len(known) if known else math.nan
+        largest = {name: max(getattr(one, name) for one in heads.values()) for name in _LARGEST}
+        return cls(**means, **largest, heads=heads)
+
+
+_LARGEST = ("rows", "users")
+_MEANS = tuple(
+    one.name for one in fields(Values) if one.name != "heads" and one.name not in _LARGEST
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -413,13 +444,13 @@ class Scored:
     total: tuple[Values, ...]
 
     @classmethod
-    def of(cls, windows: list[dict[str, Any]]) -> Scored:
-        """From what the core, or a file, has of each window."""
+    def of(cls, windows: list[dict[str, Any]], heads: Sequence[str] = ()) -> Scored:
+        """From what the core, of several labels of these names, or a file, has of each window."""
         return cls(
             np.array([one["seconds"] for one in windows], np.float64),
             np.array([one["updates"] for one in windows], np.int64),
-            tuple(Values(**one["window"]) for one in windows),
-            tuple(Values(**one["total"]) for one in windows),
+            tuple(Values.of(one["window"], heads) for one in windows),
+            tuple(Values.of(one["total"], heads) for one in windows),
         )
 
     def windows(self) -> list[dict[str, Any]]:
@@ -514,6 +545,63 @@ class ClickMetrics:
     def values(self) -> Values:
         """The metrics of all rows so far."""
         return Values(**self._native.values())
+
+
+class HeadMetrics:
+    """``ClickMetrics`` of several labels a row, as of a click and a purchase. A label that is not known, NaN,
+    does not count.
+
+        metrics = lsh.metrics.HeadMetrics(["clicked", "bought"])
+        metrics.add(logits, labels)
+        metrics.values().heads["bought"].auc
+
+    Args:
+        heads: the names of the labels, two at least.
+        kept: as of ``ClickMetrics``, of each.
+
+    Raises:
+        TypeError, ValueError: ``heads`` are no such names, or ``kept`` is no whole number.
+    """
+
+    def __init__(self, heads: Sequence[str], kept: int = 0) -> None:
+        self._counted = {name: ClickMetrics(kept) for name in check_heads("heads", heads)}
+
+    def add(
+        self,
+        logits: ArrayLike,
+        labels: ArrayLike,
+        weights: ArrayLike | None = None,
+        users: ArrayLike | None = None,
+    ) -> None:
+        """Count rows in.
+
+        Args:
+            logits: [n, heads], ln(p / (1 − p)).
+            labels: [n, heads], each 0 or 1, or NaN where it is not known.
+            weights, users: as of ``ClickMetrics.add``.
+
+        Raises:
+            TypeError, ValueError: as of ``ClickMetrics.add``, or a shape is another.
+        """
+        said, true = checks.numeric("logits", logits), checks.numeric("labels", labels)
+        for name, given in (("logits", said), ("labels", true)):
+            if given.ndim != 2 or given.shape != (len(said), len(self._counted)):
+                raise ValueError(
+                    f"{name} must have shape [n, {len(self._counted)}], one for each of "
+                    f"{', '.join(self._counted)}, got {given.shape}"
+                )
+        for k, counted in enumerate(self._counted.values()):
+            known = ~np.isnan(true[:, k])
+            counted.add(
+                said[known, k],
+                true[known, k],
+                None if weights is None else np.asarray(weights)[known],
+                None if users is None else np.asarray(users)[known],
+            )
+
+    def values(self) -> Values:
+        """The metrics of all rows so far, of each label and in the mean."""
+        return Values.mean({name: one.values() for name, one in self._counted.items()})
 
 
 def users_of(users: ArrayLike, rows: int) -> NDArray[np.uint64]:

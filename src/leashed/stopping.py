@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -51,7 +51,7 @@ def _classifies(model: Any) -> bool:
 
 
 def _of_clicks(model: Any) -> bool:
-    return _loss("log_loss")(model) and model.outputs == 1
+    return (_loss("log_loss")(model) and model.outputs == 1) or bool(getattr(model, "heads", 0))
 
 
 METRICS = {
@@ -64,9 +64,22 @@ METRICS = {
 }
 
 
-def metrics_of(model: Any) -> tuple[str, ...]:
-    """The names of those that a model has."""
-    return tuple(name for name, one in METRICS.items() if one.has(model))
+_OF_HEADS = ("auc", "normalised_entropy")
+
+
+def metrics_of(model: Any, heads: Sequence[str] = ()) -> dict[str, Metric]:
+    """Those that a model has, by name; of several labels, whose names are given, each one's as
+    ``auc_NAME`` beside their mean.
+    """
+    found = {name: one for name, one in METRICS.items() if one.has(model)}
+    for name in _OF_HEADS:
+        for k, head in enumerate(heads):
+            found[f"{name}_{head}"] = replace(METRICS[name], value=_of_head(name, k))
+    return found
+
+
+def _of_head(name: str, head: int) -> Callable[[Mapping[str, Any]], float]:
+    return lambda now: float(now["heads"][f"validation_{name}"][head])
 
 
 @dataclass(frozen=True)
@@ -89,7 +102,9 @@ class Until:
             has to be given; so is what the run begins with, and what it ends with. The best state is
             what comes of the run (``TrainResult.best``), whichever rule ends it, after Ctrl-C too.
         metric: what tells which is better: ``"loss"`` (default), ``"log_loss"``, ``"accuracy"``,
-            ``"auc"``, ``"normalised_entropy"`` or ``"rmse"``, where the model has it.
+            ``"auc"``, ``"normalised_entropy"`` or ``"rmse"``, where the model has it. Of several labels
+            AUC and normalised entropy are means, and ``"auc_NAME"`` and ``"normalised_entropy_NAME"`` those
+            of one.
 
     Raises:
         TypeError: a rule is not a number.
@@ -139,7 +154,8 @@ class Until:
         if self.patience is not None:
             checks.whole("patience", self.patience)
             object.__setattr__(self, "metric", self.metric or "loss")
-            if self.metric not in METRICS:
+            of_head = str(self.metric).startswith(tuple(f"{name}_" for name in _OF_HEADS))
+            if self.metric not in METRICS and not of_head:
                 raise ValueError(f"metric must be one of {', '.join(METRICS)}, got {self.metric!r}")
 
     @property

@@ -55,6 +55,7 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "sh",
         "python",
         "python",
+        "python",
     ]
     write_parquet(tmp_path)
     known: dict[str, object] = {}

@@ -39,6 +39,8 @@ def draw(loss: str, outputs: int, features: int, rows: int, seed: int):
     classes = 2 if outputs == 1 else outputs
     y = rng.normal(size=rows) if loss in OF_VALUES else rng.integers(0, classes, rows)
     dtype = np.float32 if loss in OF_VALUES else np.int32
+    if loss == "binary_cross_entropy":  # of which some labels are not known
+        y, dtype = rng.choice([0.0, 1.0, np.nan], (rows, outputs), p=(0.4, 0.4, 0.2)), np.float32
     return x.astype(np.float32), theta.astype(np.float32), y.astype(dtype)
 
 
@@ -47,6 +49,8 @@ CASES = [
     ("softmax", 5),
     ("log_loss", 1),
     ("log_loss", 3),
+    ("binary_cross_entropy", 2),
+    ("binary_cross_entropy", 5),
     ("hinge", 1),
     ("hinge", 4),
     ("modified_huber", 1),
@@ -130,10 +134,10 @@ def test_hidden_layers_take_every_loss() -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(20, 3)).astype(np.float32)
     for loss in LOSSES:
-        model = Model(
-            (3, 1, 1), (Dense(5), ReLU(), Dense(1 if loss != "softmax" else 2)), loss=loss
-        )
+        outputs = 2 if loss in ("softmax", "binary_cross_entropy") else 1
+        model = Model((3, 1, 1), (Dense(5), ReLU(), Dense(outputs)), loss=loss)
         y = (x[:, 0] > 0).astype(np.int32) if model.classes else x[:, 0]
+        y = (x[:, :2] > 0).astype(np.float32) if model.heads else y
         theta = model.init(3)
         value, gradient = model.native.gradient(theta, x, np.ascontiguousarray(y))
         lower, _ = model.native.gradient(theta - 1e-2 * gradient, x, np.ascontiguousarray(y))
@@ -203,3 +207,36 @@ def test_losses_that_do_not_fit_are_refused() -> None:
         lsh.train(models.linear_regression(3), labelled, until=lsh.until(epochs=1))
     with pytest.raises(ValueError, match="y is NaN, infinite or beyond float32 at index 1"):
         lsh.Dataset.regression(np.ones((2, 3)), [1.0, np.nan])
+
+
+def test_a_label_that_is_not_known_is_left_out_of_its_output_alone() -> None:
+    x, theta, y = draw("binary_cross_entropy", 3, 6, 40, 1)
+    native = Model((6, 1, 1), (Dense(3),), loss="binary_cross_entropy").native
+    total, gradient = native.gradient(theta, x, y)
+    parts = []
+    for k in range(3):
+        known = ~np.isnan(y[:, k])
+        alone = Model((6, 1, 1), (Dense(1),), loss="log_loss").native
+        own = np.ascontiguousarray(np.append(theta[k:18:3], theta[18 + k]))
+        label = y[known, k].astype(np.int32)
+        loss, part = alone.gradient(own, np.ascontiguousarray(x[known]), label)
+        share = known.mean()
+        parts.append(loss * share)
+        np.testing.assert_allclose(gradient[k:18:3], part[:-1] * share, atol=1e-6)
+        np.testing.assert_allclose(gradient[18 + k], part[-1] * share, atol=1e-6)
+    assert total == pytest.approx(sum(parts), rel=1e-5)
+
+
+def test_binary_cross_entropy_says_the_same_as_pytorch() -> None:
+    torch = pytest.importorskip("torch")
+    x, theta, y = draw("binary_cross_entropy", 4, 6, 50, 2)
+    y = np.nan_to_num(y)
+    outputs = torch.tensor(x @ theta[:24].reshape(6, 4) + theta[24:], dtype=torch.float64)
+    mean = torch.nn.BCEWithLogitsLoss()(outputs, torch.tensor(y, dtype=torch.float64))
+    native = Model((6, 1, 1), (Dense(4),), loss="binary_cross_entropy").native
+    assert native.evaluate(theta, x, y)[0] == pytest.approx(4 * float(mean), rel=1e-5)
+
+
+def test_a_head_alone_is_log_loss() -> None:
+    with pytest.raises(ValueError, match=r"takes a last layer with 2 outputs or more.*log_loss"):
+        Model((3, 1, 1), (Dense(1),), loss="binary_cross_entropy")

@@ -41,6 +41,7 @@ SparseModel::SparseModel(const char* what, const Form& form, std::string_view lo
   describe({.dimension = dimension,
             .features = features_,
             .classes = loss_.classes(outputs_),
+            .values = loss_.values(outputs_),
             .gives_logits = leashed::gives_logits(loss_, outputs_),
             .block_ends = {intercepts_first_ ? columns() : intercepts(), dimension},
             .l2 = l2_,

@@ -82,9 +82,9 @@ class SparseModel : public GradientSource {
   // finite where an output is not.
   float residuals(float* outputs, std::size_t count, const Targets& targets, double* loss) const;
   // To where the batch asks for the logits of its rows from `first` on; before they are residuals.
-  static void tell_logits(const BatchView& batch, std::size_t first, std::size_t count,
-                          const float* outputs) {
-    if (batch.logits) std::copy_n(outputs, count, batch.logits + first);
+  void tell_logits(const BatchView& batch, std::size_t first, std::size_t count,
+                   const float* outputs) const {
+    if (batch.logits) std::copy_n(outputs, count * outputs_, batch.logits + first * outputs_);
   }
   // sums [n] += scale · the sums of the residuals [rows][n].
   static void add_residuals(float* sums, std::size_t n, const float* residuals, std::size_t rows,

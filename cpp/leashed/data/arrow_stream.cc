@@ -400,6 +400,15 @@ class ColumnReader {
       }
     });
   }
+  void heads(float* to, std::size_t stride) {
+    each([&](std::int64_t i, const Cell& cell) {
+      const double x = cell.as_number();
+      const bool nan = cell.kind == Cell::Kind::real && std::isnan(x);
+      const bool known = cell.kind != Cell::Kind::null && !nan;
+      to[static_cast<std::size_t>(i) * stride] = known ? static_cast<float>(x) : std::nanf("");
+      if (known && !is_label(x, 2)) reject(i, cell, ", not 0 or 1");
+    });
+  }
   void ids(std::uint64_t* to, std::size_t stride) {
     each([&](std::int64_t i, const Cell& cell) {
       const auto id = id_of(column_.encoder, cell);
@@ -476,7 +485,7 @@ struct ArrowOrigin::Slice final : RowOrigin::Part {
     for (std::int64_t i = 0; i < rows; ++i) {
       if (is_null(*columns->schema.get(), array, begin + i)) bad.emplace(i, "the row is null");
     }
-    std::size_t number = 0, single = 0, bag = 0;
+    std::size_t number = 0, single = 0, bag = 0, head = 0;
     for (std::size_t c = 0; c < settings.columns.size(); ++c) {
       const DelimitedColumn& column = settings.columns[c];
       const std::size_t place = columns->places[c];
@@ -485,6 +494,9 @@ struct ArrowOrigin::Slice final : RowOrigin::Part {
       switch (column.kind) {
         case Kind::label:
           reader.labels(block.labels.data());
+          break;
+        case Kind::head:
+          reader.heads(block.values.data() + head++, columns->layout.values);
           break;
         case Kind::target:
           reader.numbers(block.values.data(), 1);

@@ -20,8 +20,8 @@ struct BatchView {
   // those of its table.
   std::span<const TableRows> tables = {};
   const std::uint32_t* const* places = nullptr;
-  // Where a source that gives logits writes each row's, as it evaluates them and before it updates
-  // anything by them (one from outside only as it evaluates); null: nowhere.
+  // Where a source that gives logits writes each row's, [size][targets.width], as it evaluates them
+  // and before it updates anything by them (one from outside only as it evaluates); null: nowhere.
   float* logits = nullptr;
   // What a source that has statistics normalises by; null: what the batch itself comes to, which
   // its gradient writes to own_statistics unless that is null.

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <utility>
 
@@ -16,6 +17,7 @@ namespace leashed {
 namespace {
 
 using Kind = DelimitedColumn::Kind;
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 std::string apart_by(char separator) {
   switch (separator) {
@@ -122,12 +124,13 @@ class DelimitedParser final : public LineParser {
         separator_(separator),
         fields_(fields),
         column_of_(fields) {
-    std::size_t number = 0, single = 0, bag = 0;
+    std::size_t number = 0, single = 0, bag = 0, head = 0;
     for (std::size_t c = 0; c < settings_->columns.size(); ++c) {
       const DelimitedColumn& column = settings_->columns[c];
       std::size_t place = 0;
       if (column.kind == Kind::number) place = number++;
       if (column.kind == Kind::id) place = single++;
+      if (column.kind == Kind::head) place = head++;
       if (column.kind == Kind::ids) place = bag++;
       column_of_[places[c]] = {&column, place};
     }
@@ -277,6 +280,12 @@ bool DelimitedParser::read(const Read& field, std::string_view text, RowBlock& b
       block.labels[row] = static_cast<std::int32_t>(x);
       return true;
     }
+    case Kind::head: {
+      double x = kUnknown;
+      if (!text.empty() && (!parse_value(text, x) || !is_label(x, 2))) return false;
+      block.values[row * layout_.values + field.place] = static_cast<float>(x);
+      return true;
+    }
     case Kind::target:
     case Kind::weight: {
       double x = 0;
@@ -310,6 +319,8 @@ std::string DelimitedParser::reason(const Read& field, std::string_view text) co
       return is + (settings_->classes == 2
                        ? ", not 0 or 1"
                        : ", no whole number from 0 to " + std::to_string(settings_->classes - 1));
+    case Kind::head:
+      return is + ", not 0 or 1, nor empty, which is: not known";
     case Kind::target:
     case Kind::number:
       return is + ", no finite number";
@@ -453,6 +464,8 @@ std::string quoted(std::string_view text) {
 RowLayout layout_of(const DelimitedSettings& settings) {
   RowLayout layout;
   layout.classes = settings.classes > 0;
+  const auto heads = std::ranges::count(settings.columns, Kind::head, &DelimitedColumn::kind);
+  layout.values = heads > 0 ? static_cast<std::size_t>(heads) : 1;
   for (const DelimitedColumn& column : settings.columns) {
     layout.numbers += column.kind == Kind::number;
     layout.weights |= column.kind == Kind::weight;

@@ -12,9 +12,11 @@
 
 namespace leashed {
 
-// A column that is read, and what it becomes. Numbers and ids come in the order of the columns.
+// A column that is read, and what it becomes. Numbers, heads and ids come in the order of the
+// columns. A head is one label of several, 0 or 1, or nothing where it is not known: a value of
+// NaN.
 struct DelimitedColumn {
-  enum class Kind { label, target, weight, number, id, ids };
+  enum class Kind { label, head, target, weight, number, id, ids };
   std::string name;
   Kind kind;
   bool log = false;                   // number: ln(1 + max(x, 0)) of it
@@ -30,7 +32,7 @@ struct DelimitedSettings {
   Header header = Header::present;
   std::vector<std::string> names;  // of all fields of a line, where there is no header
   bool quotes = true;
-  std::int32_t classes = 2;  // labels are below; 0: there is a target
+  std::int32_t classes = 2;  // labels are below; 0: there is a target, or heads
   // Where rows are read without what they are to give, which may not be there: what it is called
   // among `names`. A file without a header whose first line has one field fewer lacks it.
   std::string target = {};

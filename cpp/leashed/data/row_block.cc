@@ -30,7 +30,7 @@ void RowBlock::resize(std::size_t rows) {
   if (layout_.classes) {
     labels.resize(rows);
   } else {
-    values.resize(rows);
+    values.resize(rows * layout_.values);
   }
   if (layout_.weights) weights.resize(rows);
 }
@@ -50,7 +50,7 @@ void RowBlock::append(const RowBlock& from, std::size_t begin, std::size_t end) 
   if (layout_.classes) {
     copy_rows(from.labels, labels, begin, end, 1);
   } else {
-    copy_rows(from.values, values, begin, end, 1);
+    copy_rows(from.values, values, begin, end, layout_.values);
   }
   if (layout_.weights) copy_rows(from.weights, weights, begin, end, 1);
   for (std::size_t b = 0; b < bags.size(); ++b) {
@@ -83,7 +83,8 @@ void RowBlock::features(std::vector<IdFeature>& to) const {
 }
 
 Targets RowBlock::targets() const {
-  Targets targets = layout_.classes ? Targets(labels.data()) : Targets(values.data());
+  Targets targets =
+      layout_.classes ? Targets(labels.data()) : Targets(values.data(), layout_.values);
   if (layout_.weights) targets.weights = weights.data();
   return targets;
 }

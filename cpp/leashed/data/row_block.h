@@ -13,7 +13,8 @@ namespace leashed {
 struct RowLayout {
   std::size_t numbers = 0;
   std::vector<bool> bags = {};  // of each feature that is ids: whether a row has any number of them
-  bool classes = true;          // labels; else values
+  bool classes = true;          // labels; else values,
+  std::size_t values = 1;       // so many
   bool weights = false;
   bool id_weights = false;  // whether each id of a bag has a weight
   // Of sparse rows, whose one bag has their columns, and these for weights their values: how many

@@ -27,7 +27,7 @@ void RunBatches::fill_span(std::uint64_t first, std::size_t count, Batch& batch)
     const Targets targets = data_.targets.from(part.first);
     batch.sparse.add(data_.sparse.from(part.first), part.count);
     copy(targets.labels, part.count, batch.labels);
-    copy(targets.values, part.count, batch.values);
+    copy(targets.values, part.count * targets.width, batch.values);
     copy(targets.weights, part.count, batch.weights);
     copy(targets.users, part.count, batch.users);
     done += part.count;

@@ -43,9 +43,11 @@ Evaluation Evaluator::evaluate_chunk(const Job& job, std::size_t chunk, std::siz
   fill_in_order(data, begin, size, scratch.batch);
   if (rows_) rows_->read(reader, batch, *scratch.rows);
   batch.statistics = job.statistics;
-  if (scratch.metrics) batch.logits = job.logits ? job.logits + begin : scratch.logits.data();
+  if (scratch.metrics) {
+    batch.logits = job.logits ? job.logits + begin * source_.values() : scratch.logits.data();
+  }
   const Evaluation found = source_.evaluate(job.theta, batch, *scratch.workspace);
-  if (scratch.metrics) scratch.metrics->add({batch.logits, size}, batch.targets);
+  if (scratch.metrics) scratch.metrics->add(batch.logits, size, batch.targets);
   return found;
 }
 
@@ -71,20 +73,20 @@ void Evaluator::work(Job& job, std::size_t reader, const std::function<bool()>& 
 void Evaluator::prepare(Scratch& scratch) const {
   if (scratch.workspace) return;
   if (source_.gives_logits()) {
-    scratch.logits.resize(kChunk);
-    scratch.metrics.emplace();
+    scratch.logits.resize(kChunk * source_.values());
+    scratch.metrics.emplace(source_.values());
   }
   if (rows_) scratch.rows = rows_->make_batch();
   scratch.workspace = source_.make_workspace();
 }
 
 // Of the evaluation that has ended; the next begins anew.
-std::optional<ClickMetrics> Evaluator::gather_metrics() {
+std::optional<ScoredHeads> Evaluator::gather_metrics() {
   if (!source_.gives_logits()) return std::nullopt;
-  std::optional<ClickMetrics> all;
+  std::optional<ScoredHeads> all;
   for (Scratch& scratch : scratch_) {
     if (!scratch.metrics) continue;
-    if (!all) all.emplace();
+    if (!all) all.emplace(source_.values());
     all->merge(*scratch.metrics);
     scratch.metrics->clear();
   }
@@ -147,7 +149,7 @@ std::optional<Evaluation> Evaluator::operator()(const float* theta, const Datase
       throw;
     }
   }
-  std::optional<ClickMetrics> metrics = gather_metrics();
+  std::optional<ScoredHeads> metrics = gather_metrics();
   if (job.failure) std::rethrow_exception(job.failure);
   if (job.ended.load(std::memory_order_relaxed)) return std::nullopt;
   Evaluation total;
@@ -157,8 +159,9 @@ std::optional<Evaluation> Evaluator::operator()(const float* theta, const Datase
     total.rows += part.rows;
   }
   if (metrics) {
-    total.auc = metrics->area_under_curve().value;
-    total.normalised_entropy = metrics->normalised_entropy();
+    for (const Scores& head : metrics->scores()) {
+      total.heads.push_back({head.auc, head.normalised_entropy});
+    }
   }
   return total;
 }

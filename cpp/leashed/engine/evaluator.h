@@ -12,7 +12,7 @@
 
 #include "leashed/base/team.h"
 #include "leashed/data/batch_source.h"
-#include "leashed/data/click_metrics.h"
+#include "leashed/data/scored_heads.h"
 #include "leashed/model/gradient_source.h"
 #include "leashed/row_store/row_store.h"
 
@@ -27,7 +27,7 @@ class Evaluator {
 
   // Nothing where it ended early. On at most `threads`, and no more than there are processors; the
   // loss and what is right have the same bits whatever their number. Of every `every`-th chunk of
-  // the rows alone. `logits`: null, or where each row's goes, of a source that gives any. All rows
+  // the rows alone. `logits`: null, or where each row's go, of a source that gives any. All rows
   // are normalised by `statistics`, of a source that has any; nothing: by what these run to when
   // it is called.
   std::optional<Evaluation> operator()(const float* theta, const DatasetView& data,
@@ -46,14 +46,14 @@ class Evaluator {
     Batch batch;
     std::unique_ptr<BatchRows> rows;
     std::vector<float> logits;
-    std::optional<ClickMetrics> metrics;
+    std::optional<ScoredHeads> metrics;
   };
   // Of one evaluation.
   struct Job;
   void work(Job& job, std::size_t reader, const std::function<bool()>& keep_on, std::size_t most);
   Evaluation evaluate_chunk(const Job& job, std::size_t chunk, std::size_t reader);
   void prepare(Scratch& scratch) const;
-  std::optional<ClickMetrics> gather_metrics();
+  std::optional<ScoredHeads> gather_metrics();
   // How many threads beside the caller's are worth waking for so many chunks.
   std::size_t helpers(std::size_t threads, std::size_t chunks) const;
 

@@ -86,12 +86,11 @@ bool History::measure(Evaluated& e, const float* theta, std::span<const float> s
   const bool classes = run_.data.targets.labels && run_.source.classifies();
   e.accuracy = classes ? share(*train) : std::nan("");
   e.validation_accuracy = validate && classes ? share(*validate) : std::nan("");
-  e.auc = train->auc;
-  e.normalised_entropy = train->normalised_entropy;
-  const Evaluation validated = validate.value_or(Evaluation());
-  if (validate) e.validation_loss = validate->loss_sum / static_cast<double>(validate->rows);
-  e.validation_auc = validated.auc;
-  e.validation_normalised_entropy = validated.normalised_entropy;
+  e.heads = train->heads;
+  if (validate) {
+    e.validation_loss = validate->loss_sum / static_cast<double>(validate->rows);
+    e.validation_heads = validate->heads;
+  }
   return true;
 }
 
@@ -109,12 +108,13 @@ bool History::measure_streaming(Evaluated& e, const float* theta, std::span<cons
     evaluation_seconds_ = (thread_seconds() - begin) * static_cast<double>(threads);
   }
   e.loss = mean_of_stream(workers_);
-  e.accuracy = e.auc = e.normalised_entropy = kNone;
+  e.accuracy = kNone;
   const bool classes = validate && validation_->targets.labels && run_.source.classifies();
   e.validation_accuracy = classes ? share(*validate) : kNone;
-  if (validate) e.validation_loss = validate->loss_sum / static_cast<double>(validate->rows);
-  e.validation_auc = validate ? validate->auc : kNone;
-  e.validation_normalised_entropy = validate ? validate->normalised_entropy : kNone;
+  if (validate) {
+    e.validation_loss = validate->loss_sum / static_cast<double>(validate->rows);
+    e.validation_heads = validate->heads;
+  }
   return true;
 }
 

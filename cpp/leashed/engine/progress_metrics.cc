@@ -4,18 +4,19 @@
 
 namespace leashed {
 
-ProgressMetrics::ProgressMetrics(std::size_t workers, std::size_t kept)
-    : limit_(kept), window_(kept), total_(kept) {
+ProgressMetrics::ProgressMetrics(std::size_t workers, std::size_t kept, std::size_t heads)
+    : window_(heads, kept), total_(heads, kept) {
+  for (std::size_t k = 0; k < heads; ++k) limits_.emplace_back(kept);
   // Both parts of all workers have no more uncounted than an eighth of what is kept.
   const std::size_t at_once = std::max<std::size_t>(1, kept / (16 * workers));
   for (std::size_t i = 0; i < workers; ++i) {
-    workers_.push_back(std::make_unique<Worker>(kept, &limit_, at_once));
+    workers_.push_back(std::make_unique<Worker>(heads, kept, &limits_, at_once));
   }
 }
 
 void ProgressMetrics::add(std::size_t worker, const BatchView& batch) {
   Worker& own = *workers_[worker];
-  own.parts[own.counting].add({batch.logits, batch.size}, batch.targets);
+  own.parts[own.counting].add(batch.logits, batch.size, batch.targets);
   // Acquire: pairs with ask()'s release, so that the other part is seen cleared.
   if (own.turn.load(std::memory_order_acquire) != Turn::asked) return;
   own.counting = 1 - own.counting;
@@ -32,7 +33,7 @@ void ProgressMetrics::ask() {
   }
 }
 
-void ProgressMetrics::collect(ScoredRows& part) {
+void ProgressMetrics::collect(ScoredHeads& part) {
   window_.merge(part);
   part.clear(&total_);
 }

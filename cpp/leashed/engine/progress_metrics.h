@@ -17,12 +17,13 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <vector>
 
 #include "leashed/base/aligned.h"
 #include "leashed/data/batch_view.h"
-#include "leashed/data/scored_rows.h"
+#include "leashed/data/scored_heads.h"
 #include "leashed/engine/step_observer.h"
 #include "leashed/engine/telemetry.h"
 
@@ -32,8 +33,9 @@ class ProgressMetrics final : public StepObserver {
  public:
   // GAUC of so many rows at most, by the targets' users, and as many again of the window. Of rows
   // that have not been collected workers have about as many in the parts that they count in, and in
-  // those that they have handed over; one that stands still has what it had. 0: none.
-  ProgressMetrics(std::size_t workers, std::size_t kept);
+  // those that they have handed over; one that stands still has what it had. 0: none. Of each label
+  // of rows, so many.
+  ProgressMetrics(std::size_t workers, std::size_t kept, std::size_t heads = 1);
 
   bool needs_logits() const override { return true; }
   void used(const WorkerStep& step) override {
@@ -53,20 +55,21 @@ class ProgressMetrics final : public StepObserver {
  private:
   enum class Turn : std::uint8_t { counting, asked, handed };
   struct alignas(kCacheLine) Worker {
-    Worker(std::size_t kept, UserLimit* limit, std::size_t at_once)
-        : parts{ScoredRows(kept, limit, at_once), ScoredRows(kept, limit, at_once)} {}
+    Worker(std::size_t heads, std::size_t kept, std::deque<UserLimit>* limits, std::size_t at_once)
+        : parts{ScoredHeads(heads, kept, limits, at_once),
+                ScoredHeads(heads, kept, limits, at_once)} {}
 
     std::atomic<Turn> turn{Turn::counting};
     std::size_t counting = 0;                    // the part, the worker's
     alignas(kCacheLine) std::size_t handed = 0;  // the part that is next, the monitor's
-    ScoredRows parts[2];
+    ScoredHeads parts[2];
   };
 
-  void collect(ScoredRows& part);
+  void collect(ScoredHeads& part);
 
-  UserLimit limit_;
+  std::deque<UserLimit> limits_;  // of each head
   std::vector<std::unique_ptr<Worker>> workers_;
-  ScoredRows window_, total_;
+  ScoredHeads window_, total_;
   bool ended_ = false;
   std::vector<std::shared_ptr<const ScoredWindow>> windows_;
 };

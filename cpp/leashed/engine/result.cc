@@ -38,7 +38,7 @@ void TrainResult::add(const WorkerTelemetry& worker) {
 
 Evaluated nothing_evaluated() {
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-  return {0, 0, kNone, kNone, 0, kNone, kNone, kNone, kNone, kNone, 0, 0, 0, {}, {}};
+  return {0, 0, kNone, kNone, 0, kNone, 0, 0, 0, {}, {}};
 }
 
 // Where a training was cut short after the last update or batch had been claimed, it did not end by

@@ -96,7 +96,8 @@ class Observers {
   void place_logits(const WorkerStep& step) {
     if (logits_.empty()) return;
     std::vector<float>& logits = logits_[step.worker];
-    if (logits.size() < step.batch->size) logits.resize(step.batch->size);
+    const std::size_t size = step.batch->size * step.batch->targets.width;
+    if (logits.size() < size) logits.resize(size);
     step.batch->logits = logits.data();
   }
   void claimed(const WorkerStep& step) { each(&StepObserver::claimed, step); }

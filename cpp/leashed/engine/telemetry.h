@@ -11,6 +11,7 @@
 
 #include "leashed/base/aligned.h"
 #include "leashed/base/relaxed.h"
+#include "leashed/data/head_score.h"
 #include "leashed/data/scored_rows.h"
 #include "leashed/engine/histogram.h"
 #include "leashed/engine/step_observer.h"
@@ -112,28 +113,28 @@ struct alignas(kCacheLine) WorkerTelemetry {
 // What progressive validation (progress_metrics.h) counted in between two looks, and in all up to
 // the second.
 struct ScoredWindow {
-  double seconds;         // on the training clock, at the second
-  std::uint64_t updates;  // version then
-  Scores window, total;
+  double seconds;                     // on the training clock, at the second
+  std::uint64_t updates;              // version then
+  std::vector<Scores> window, total;  // of each label
 };
 
 // One look at the run by the monitor.
 struct Evaluated {
-  double seconds;              // on the training clock, when the snapshot was taken
-  std::uint64_t updates;       // its version
-  double loss, accuracy;       // on the training set
-  std::uint64_t rows;          // of it, that these are of; 0 of a stream
-  double validation_accuracy;  // NaN without a validation set
-  // Of clicks (click_metrics.h), of either set; NaN of everything else.
-  double auc, normalised_entropy, validation_auc, validation_normalised_entropy;
-  std::uint64_t gradients;                               // computed so far
-  std::uint64_t memory_bytes;                            // resident set
-  std::uint64_t live_vectors;                            // parameter vectors and gradients in use
-  std::vector<std::uint64_t> staleness;                  // counts so far
-  Found observed;                                        // by the run's observers
+  double seconds;                        // on the training clock, when the snapshot was taken
+  std::uint64_t updates;                 // its version
+  double loss, accuracy;                 // on the training set
+  std::uint64_t rows;                    // of it, that these are of; 0 of a stream
+  double validation_accuracy;            // NaN without a validation set
+  std::uint64_t gradients;               // computed so far
+  std::uint64_t memory_bytes;            // resident set
+  std::uint64_t live_vectors;            // parameter vectors and gradients in use
+  std::vector<std::uint64_t> staleness;  // counts so far
+  Found observed;                        // by the run's observers
   std::shared_ptr<const ScoredWindow> scored = nullptr;  // up to then; null: nothing is
   // NaN without a validation set.
   double validation_loss = std::numeric_limits<double>::quiet_NaN();
+  // Of either set, where rows have logits: of each label.
+  std::vector<HeadScore> heads = {}, validation_heads = {};
 };
 
 }  // namespace leashed

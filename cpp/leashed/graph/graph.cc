@@ -104,6 +104,7 @@ Graph::Graph(const std::vector<Node>& nodes, std::vector<TableShape> tables, Isa
   describe({.dimension = plan_->dimension,
             .features = plan_->features,
             .classes = plan_->judge.classes(plan_->outputs),
+            .values = plan_->judge.values(plan_->outputs),
             .gives_logits = leashed::gives_logits(plan_->judge, plan_->outputs),
             .block_ends = ends_of(plan_->parameters, plan_->dimension),
             .tables = plan_->tables,
@@ -138,7 +139,7 @@ float Graph::gradient(const float* theta, const BatchView& batch, float* gradien
     if (plan_->features > 0) ahead = rows_after(batch, first + count, plan_->features);
     const MicroBatch step = {theta, batch, first, count, ahead, true};
     own.forward(step);
-    if (batch.logits) own.head.logits(own.outputs, count, batch.logits + first);
+    if (batch.logits) own.head.logits(own.outputs, count, batch.logits + first * plan_->outputs);
     loss += own.head.loss(own.outputs, count, batch.targets.from(first), scale);
     for (std::size_t b = own.blocks.size(); b-- > 0;) {
       own.blocks[b]->backward(step, gradient, first > 0);
@@ -161,7 +162,7 @@ Evaluation Graph::evaluate(const float* theta, const BatchView& batch, Workspace
     own.forward({theta, batch, first, count, none});
     sums.loss_sum += own.head.loss(own.outputs, count, targets, 1);
     sums.correct += own.head.correct(own.outputs, count, targets);
-    if (batch.logits) own.head.logits(own.outputs, count, batch.logits + first);
+    if (batch.logits) own.head.logits(own.outputs, count, batch.logits + first * plan_->outputs);
     return true;
   });
   return sums;

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "leashed/data/batch_view.h"
+#include "leashed/data/head_score.h"
 
 namespace leashed {
 
@@ -39,9 +39,8 @@ struct Evaluation {
   double loss_sum = 0;
   std::uint64_t correct = 0;
   std::uint64_t rows = 0;
-  // Of the rows together, where they have logits (click_metrics.h).
-  double auc = std::numeric_limits<double>::quiet_NaN();
-  double normalised_entropy = std::numeric_limits<double>::quiet_NaN();
+  // Of the rows together, where they have logits: of each label.
+  std::vector<HeadScore> heads = {};
 };
 
 // A table that a source reads rows of.
@@ -73,9 +72,10 @@ struct ModelDescription {
   std::size_t dimension = 0;        // d, the length of the parameter vector
   std::size_t features = 0;         // the length of a row
   std::size_t classes = kAnyLabel;  // what rows are to give: labels below this; 0: values
+  std::size_t values = 1;           // so many, where they give any
   bool classifies = true;           // whether rows are classified, so that there is an accuracy
   bool takes_weights = true;        // whether rows may have weights
-  // Whether it has one output, the logit of label 1 among two labels.
+  // Whether its outputs, one or as many as rows give values, are logits, each of label 1 of two.
   bool gives_logits = false;
   // Where the variables that theta is made of end, in order; empty: it is one.
   std::vector<std::size_t> block_ends = {};
@@ -113,6 +113,7 @@ class GradientSource {
   std::size_t dimension() const { return described_.dimension; }
   std::size_t features() const { return described_.features; }
   std::size_t classes() const { return described_.classes; }
+  std::size_t values() const { return described_.values; }
   bool classifies() const { return described_.classifies; }
   bool takes_weights() const { return described_.takes_weights; }
   bool gives_logits() const { return described_.gives_logits; }

@@ -9,7 +9,9 @@ double HeadPass::loss(const float* outputs, std::size_t rows, const Targets& tar
 }
 
 void HeadPass::logits(const float* outputs, std::size_t rows, float* out) const {
-  for (std::size_t i = 0; i < rows; ++i) out[i] = outputs[i * stride()];
+  for (std::size_t i = 0; i < rows; ++i) {
+    std::copy_n(outputs + i * stride(), outputs_, out + i * outputs_);
+  }
 }
 
 std::uint64_t HeadPass::correct(const float* outputs, std::size_t rows,

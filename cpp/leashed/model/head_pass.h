@@ -23,7 +23,7 @@ class HeadPass {
   // gradient, and may be written to.
   double loss(const float* outputs, std::size_t rows, const Targets& targets, float scale);
   float* residuals() { return judged_.data(); }
-  // Of one output a row: the outputs alone, without padding.
+  // The outputs without padding.
   void logits(const float* outputs, std::size_t rows, float* out) const;
   // How many rows are classified right.
   std::uint64_t correct(const float* outputs, std::size_t rows, const Targets& targets) const;

@@ -13,12 +13,14 @@
 
 namespace leashed {
 
-enum class Classes { none, one_each, two_of_one };  // none: rows are to give values
+// none, two_of_each: rows are to give values.
+enum class Classes { none, one_each, two_of_one, two_of_each };
 
 struct Loss {
   const char* name;
   // How many an output stands for; of `two_of_one`, one output tells two by its sign, and several
-  // stand for one each.
+  // stand for one each; of `two_of_each`, each output tells the two of a label of its own, which is
+  // a value of 0 or 1, or NaN where it is not known.
   Classes kind;
   std::size_t outputs = 0;  // that it takes; 0: any number
   // The largest second derivative of a row's loss with respect to an output; where there is none,
@@ -43,14 +45,18 @@ struct Loss {
 
   // Of so many outputs; 0: rows give values.
   std::size_t classes(std::size_t n) const {
-    if (kind == Classes::none) return 0;
+    if (kind == Classes::none || kind == Classes::two_of_each) return 0;
     return kind == Classes::two_of_one && n == 1 ? 2 : n;
   }
+  // How many values rows are to give, where they give any.
+  std::size_t values(std::size_t n) const { return classes(n) == 0 ? n : 1; }
 };
 
-// Whether so many outputs of a model with that loss are one, the logit of label 1 among two labels.
+// Whether each of so many outputs of a model with that loss is the logit of label 1 of two, a label
+// of its own.
 inline bool gives_logits(const Loss& loss, std::size_t outputs) {
-  return outputs == 1 && loss.name == std::string_view("log_loss");
+  return loss.kind == Classes::two_of_each ||
+         (outputs == 1 && loss.name == std::string_view("log_loss"));
 }
 // That loss, for a model of so many outputs. Throws Error where there is none of that name, or it
 // takes another number of outputs.

@@ -10,6 +10,7 @@
   X(bpr)                  \
   X(in_batch)             \
   X(log_loss)             \
+  X(binary_cross_entropy) \
   X(hinge)                \
   X(modified_huber)       \
   X(squared_error)        \
@@ -31,6 +32,10 @@ const Loss& find_loss(std::string_view name, std::size_t outputs, Isa isa) {
   for (const auto& loss_of : kLosses) {
     const Loss& loss = loss_of(isa);
     if (name != loss.name) continue;
+    if (loss.kind == Classes::two_of_each && outputs < 2) {
+      throw Error("the loss " + std::string(name) +
+                  " takes a last layer with 2 outputs or more, this one has 1; log_loss is of one");
+    }
     if (loss.outputs != 0 && outputs != loss.outputs) {
       throw Error("the loss " + std::string(name) + " takes a last layer with " +
                   std::to_string(loss.outputs) + (loss.outputs == 1 ? " output" : " outputs") +

@@ -77,6 +77,7 @@ Network::Network(Shape input, const std::vector<Layer>& layers, Isa isa, std::st
   describe({.dimension = plan_->dimension,
             .features = plan_->features,
             .classes = plan_->judge.classes(plan_->classes),
+            .values = plan_->judge.values(plan_->classes),
             .gives_logits = leashed::gives_logits(plan_->judge, plan_->classes),
             .block_ends = ends_of(plan_->parameters, plan_->dimension)});
 }
@@ -108,7 +109,7 @@ float Network::gradient(const float* theta, const BatchView& batch, float* gradi
     if (cancel.load(std::memory_order_relaxed)) return false;
     RowsAhead ahead = rows_after(batch, first + count, features());
     plan_->forward(theta, batch.rows + first, count, own, ahead);
-    if (batch.logits) own.head.logits(own.outputs(), count, batch.logits + first);
+    if (batch.logits) own.head.logits(own.outputs(), count, batch.logits + first * plan_->classes);
     loss += own.head.loss(own.outputs(), count, batch.targets.from(first), scale);
     float* d_flat = own.head.residuals();
     if (own.dense) {
@@ -144,7 +145,7 @@ Evaluation Network::evaluate(const float* theta, const BatchView& batch,
   for_each_micro_batch(batch.size, plan_->multiple(own), [&](std::size_t first, std::size_t count) {
     const Targets targets = batch.targets.from(first);
     plan_->forward(theta, batch.rows + first, count, own, none);
-    if (batch.logits) own.head.logits(own.outputs(), count, batch.logits + first);
+    if (batch.logits) own.head.logits(own.outputs(), count, batch.logits + first * plan_->classes);
     sums.loss_sum += own.head.loss(own.outputs(), count, targets, 1);
     sums.correct += own.head.correct(own.outputs(), count, targets);
     return true;

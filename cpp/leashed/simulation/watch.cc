@@ -55,13 +55,11 @@ bool Watch::measure(Evaluated& e, const float* theta) {
   e.rows = train->rows;
   e.accuracy = share(*train, &data_);
   e.validation_accuracy = share(*validate, validation_);
-  e.auc = train->auc;
-  e.normalised_entropy = train->normalised_entropy;
+  e.heads = train->heads;
   if (validate->rows > 0) {
     e.validation_loss = validate->loss_sum / static_cast<double>(validate->rows);
   }
-  e.validation_auc = validate->auc;
-  e.validation_normalised_entropy = validate->normalised_entropy;
+  e.validation_heads = validate->heads;
   return true;
 }
 

@@ -35,11 +35,14 @@ class OrderedRows {
   // Of each active column, the mean square of its values over all rows; null where there are none.
   const float* mean_squares() const { return rows() > 0 ? mean_squares_.data() : nullptr; }
 
-  // What belongs to the rows, in their order.
+  // What belongs to the rows, so many to each, in their order.
   template <class T>
-  std::vector<T> shuffled(const T* given) const {
-    std::vector<T> result(rows());
-    for (std::size_t i = 0; i < result.size(); ++i) result[i] = given[from_.empty() ? i : from_[i]];
+  std::vector<T> shuffled(const T* given, std::size_t width = 1) const {
+    std::vector<T> result(rows() * width);
+    for (std::size_t i = 0; i < rows(); ++i) {
+      const auto from = static_cast<std::size_t>(from_.empty() ? i : from_[i]);
+      for (std::size_t k = 0; k < width; ++k) result[i * width + k] = given[from * width + k];
+    }
     return result;
   }
   // What belongs to the columns, by their new numbers.

@@ -66,20 +66,21 @@ class Order {
 // Sparse rows in the order of a training, with what they are to give.
 struct OrderedData {
   OrderedData(std::shared_ptr<const OrderedRows> given, const Targets& targets)
-      : rows(std::move(given)) {
+      : rows(std::move(given)), width(targets.width) {
     if (targets.labels) labels = rows->shuffled(targets.labels);
-    if (targets.values) values = rows->shuffled(targets.values);
+    if (targets.values) values = rows->shuffled(targets.values, width);
     if (targets.weights) weights = rows->shuffled(targets.weights);
     if (targets.users) users = rows->shuffled(targets.users);
   }
   DatasetView view() const {
-    Targets targets = labels.empty() ? Targets(values.data()) : Targets(labels.data());
+    Targets targets = labels.empty() ? Targets(values.data(), width) : Targets(labels.data());
     if (!weights.empty()) targets.weights = weights.data();
     if (!users.empty()) targets.users = users.data();
     return {nullptr, targets, rows->rows(), rows->features(), rows->view()};
   }
 
   std::shared_ptr<const OrderedRows> rows;
+  const std::size_t width;
   std::vector<std::int32_t> labels;
   std::vector<float> values, weights;
   std::vector<std::uint64_t> users;

@@ -15,8 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from leashed import _core, metrics
 from leashed.base import checks
-from leashed.base.target import REMEDY, TargetWord, check_target, classes_of
-from leashed.datasets.columns import Columns, check_names, frame_names, places
+from leashed.base.target import REMEDY, Asked, TargetWord, check_target, classes_of
+from leashed.datasets.columns import Columns, check_names, frame_names, heads_at, places
 from leashed.datasets.dataset import (
     _check_finite,
     _numeric_array,
@@ -26,6 +26,7 @@ from leashed.datasets.dataset import (
     number_of_classes,
 )
 from leashed.datasets.fields import Schema
+from leashed.datasets.heads import heads_of, table_of
 from leashed.datasets.moments import Moments
 
 __all__ = ["Bags", "ClickDataset", "ClickSplit"]
@@ -96,7 +97,8 @@ class ClickDataset:
         ids: One id a feature: uint64 [n, features], read-only. Otherwise a tuple that has for each
             feature uint64 [n], or ``Bags`` of n rows.
         y: int32 [n], read-only: 1 where it was clicked, else 0; or each in [0, classes). Of numbers
-            float32 [n], finite.
+            float32 [n], finite. Of several ``heads``, as a click and a purchase, float32 [n, heads], each
+            0 or 1, or NaN where it is not known.
         names: Of the features that are ids.
         name: What plots and reports call this set.
         weights: float32 [n] or None, as of a ``Dataset``.
@@ -106,7 +108,8 @@ class ClickDataset:
         number_names: Of the numbers, one for each, or None: they have none.
         named: Whether ``names`` are the data's own; else they are C1, C2, … for want of any.
         schema: What the columns of the file or table that it is of became; None: it is of arrays.
-        classes: Number of classes, at least 2, of clicks 2; 0 of numbers.
+        classes: Number of classes, at least 2, of clicks 2; 0 of numbers, and of several heads.
+        heads: The names of the labels where an example has several; else none.
 
     Raises:
         TypeError: An argument is not of the type above.
@@ -125,15 +128,17 @@ class ClickDataset:
     named: bool = True
     schema: Schema | None = None
     classes: int = 2
+    heads: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        n = np.size(self.y)
-        _check_array("y", self.y, np.float32 if self.classes == 0 else np.int32, (n,))
+        n = len(self.y) if np.ndim(self.y) else 0
+        shape = (n, len(self.heads)) if self.heads else (n,)
+        _check_array("y", self.y, np.float32 if self.classes == 0 else np.int32, shape)
         if not isinstance(self.name, str):
             raise TypeError(f"name must be a str, got {type(self.name).__name__}")
         if n == 0:
             raise ValueError("y is empty; pass at least one example")
-        object.__setattr__(self, "classes", check_y(self.y, self.classes))
+        object.__setattr__(self, "classes", check_y(self.y, self.classes, self.heads))
         columns = self.x.shape[1] if getattr(self.x, "ndim", 0) == 2 else 0
         _check_array("x", self.x, np.float32, (n, columns))
         if columns:
@@ -191,7 +196,7 @@ class ClickDataset:
         weights: ArrayLike | None = None,
         number_names: Sequence[str] | None = None,
         *,
-        target: TargetWord = "click",
+        target: Asked = "click",
     ) -> ClickDataset:
         """Build a data set from arrays of any boolean, integer or floating-point dtype.
 
@@ -202,7 +207,9 @@ class ClickDataset:
             x: Numbers [n, numbers]; None: there are none.
             ids: Whole numbers [n, features], or for each feature by its name whole numbers [n], or
                 ``Bags``. Negative ones are taken by their bits.
-            y: [n], what each example is to give, as ``target`` says.
+            y: [n], what each example is to give, as ``target`` says. Or of several labels that do not
+                exclude each other [n, heads], from 2 on: each 0 or 1, or NaN where it is not known, as a
+                purchase that is told of clicks alone.
             names: Of the features, where ``ids`` is an array. Default: those of a data frame's
                 columns, else ``C1``, ``C2``, …, which are not taken for the data's own.
             name: What plots and reports call this set.
@@ -210,14 +217,17 @@ class ClickDataset:
             number_names: Of the numbers. Default: those of a data frame's columns, else none.
             target: ``"click"``: ``y`` is 1 where the example was clicked, else 0. ``"number"``: finite
                 numbers. So many classes, at least 2: whole numbers from 0 below; ``"classes"``: of so
-                many as the largest label tells.
+                many as the largest label tells. Of several labels their names. Default: those of a data
+                frame's columns, else ``y1``, ``y2``, ….
 
         Raises:
             TypeError: A dtype is not numeric, or an argument is of the wrong type.
             ValueError: Lengths differ, an id or a label is not whole, a click is neither 0 nor 1, a
                 label is no class, or a number or a weight is not finite.
         """
-        labels, classes = _targets(_numeric_array("y", y), check_target(target))
+        labels, classes, heads = _targets(
+            _numeric_array("y", y), check_target(target), frame_names(y)
+        )
         numbers = np.zeros((len(labels), 0)) if x is None else _numeric_array("x", x)
         with np.errstate(over="ignore"):
             x32 = np.ascontiguousarray(numbers, np.float32)
@@ -247,6 +257,7 @@ class ClickDataset:
             number_names=called,
             named=named,
             classes=classes,
+            heads=heads,
         )
 
     @property
@@ -266,7 +277,9 @@ class ClickDataset:
         bags = {f: column for f, column in enumerate(ids) if isinstance(column, Bags)}
         weighed = tuple(f for f, column in bags.items() if column.weights is not None)
         names = self.names if self.named else None
-        return Columns(self.number_names, names, tuple(bags), weighed, schema=self.schema)
+        return Columns(
+            self.number_names, names, tuple(bags), weighed, schema=self.schema, heads=self.heads
+        )
 
     def arranged(self, known: Columns, name: str = "data") -> ClickDataset:
         """Its columns in the order in which a model knows them by name, others left out; itself where
@@ -288,6 +301,9 @@ class ClickDataset:
                 f"(not read: {f})" if of is None else of for f, of in enumerate(known.ids or ())
             )
             made = dataclasses.replace(made, ids=ids, names=called)
+        if (of_heads := heads_at(known.heads, self.heads, name)) is not None:
+            y: Any = np.ascontiguousarray(self.y[:, of_heads])
+            made = dataclasses.replace(made, y=y, heads=known.heads)
         return made
 
     def standardised(self, moments: Moments) -> ClickDataset:
@@ -414,9 +430,10 @@ class ClickDataset:
         )
 
     def __repr__(self) -> str:
+        heads = f", heads={list(self.heads)}" if self.heads else ""
         return (
             f"ClickDataset(name={self.name!r}, n={len(self)}, numbers={self.numbers}, "
-            f"features={self.features})"
+            f"features={self.features}{heads})"
         )
 
 
@@ -427,13 +444,24 @@ class ClickSplit(NamedTuple):
     test: ClickDataset
 
 
-def _targets(y: NDArray[Any], target: TargetWord) -> tuple[NDArray[Any], int]:
-    """What examples are to give, and how many classes there are, 0 of numbers."""
+def _targets(
+    y: NDArray[Any], target: TargetWord, names: tuple[str, ...] | None
+) -> tuple[NDArray[Any], int, tuple[str, ...]]:
+    """What examples are to give, how many classes there are, 0 of numbers, and the names of several
+    labels.
+    """
+    if y.ndim == 2 and y.shape[1] > 1 and (target == "click" or isinstance(target, tuple)):
+        heads = heads_of(target if isinstance(target, tuple) else names, y.shape[1])
+        return table_of(y, heads), 0, heads
+    if named := len(target) if isinstance(target, tuple) else 0:
+        raise ValueError(
+            f"y must be of shape [n, {named}] where target is {target!r}, got {y.shape}"
+        )
     if y.ndim != 1:
         raise ValueError(f"y must be one label per example, shape [n], got {y.shape}")
     if (classes := classes_of(target)) == 0:
         with np.errstate(over="ignore"):
-            return np.array(y, np.float32), 0
+            return np.array(y, np.float32), 0, ()
     if target == "click" and len(y):
         wrong = ~((y == 0) | (y == 1))
         if wrong.any():
@@ -442,7 +470,7 @@ def _targets(y: NDArray[Any], target: TargetWord) -> tuple[NDArray[Any], int]:
     labels = _whole_labels(y)
     if not len(labels):
         raise ValueError("y is empty; pass at least one example")
-    return labels.astype(np.int32), number_of_classes(labels, classes)
+    return labels.astype(np.int32), number_of_classes(labels, classes), ()
 
 
 def names_of(features: int) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ __all__ = [
     "arrange",
     "check_names",
     "frame_names",
+    "heads_at",
     "image_shape",
     "places",
     "same_image",
@@ -44,6 +45,7 @@ class Columns:
         divided: whether they are known to be bytes that were divided by 255.
         schema: what columns of a file or a table became; None: they came as arrays.
         moments: what the numbers came to by which they are standardised; None: they are not.
+        heads: names of the labels that a row is to give, where these are several.
     """
 
     numbers: tuple[str, ...] | None = None
@@ -55,6 +57,7 @@ class Columns:
     divided: bool = False
     schema: Schema | None = None
     moments: Moments | None = None
+    heads: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, data: object) -> Columns:
@@ -103,6 +106,11 @@ class Columns:
                 f"{name} has values up to {now.peak:g}, and the images {of} up to {self.peak:g}; scale "
                 "both alike: images of dtype uint8 are divided by 255, others taken as they are"
             )
+        if self.heads and now.heads and self.heads != now.heads:
+            raise ValueError(
+                f"{name}'s labels are {', '.join(now.heads)}, and {', '.join(self.heads)} in those {of}; give "
+                "the same ones"
+            )
         if self.schema is not None and now.schema is not None:
             _check_made_alike(self.schema, now.schema, name, of, self.ids)
         return Columns(
@@ -114,6 +122,7 @@ class Columns:
             max((peak for peak in (self.peak, now.peak) if peak is not None), default=None),
             schema=now.schema if self.schema is None else self.schema,
             moments=self.moments if now.moments is None else now.moments,
+            heads=self.heads or now.heads,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -215,6 +224,20 @@ def places(
             f"the name that it had then (there are {_listed(now)})"
         )
     return [-1 if column is None else at[column] for column in was]
+
+
+def heads_at(was: Sequence[str], now: Sequence[str], name: str) -> list[int] | None:
+    """Where the labels that a model knows are among those of data, which may have more; None: they are as
+    they were, or either have none. ValueError where one is not there.
+    """
+    if not was or not now or tuple(was) == tuple(now):
+        return None
+    if missing := [head for head in was if head not in now]:
+        raise ValueError(
+            f"{name} has the labels {_listed(now)}, without {_listed(missing)}, which the parameters were "
+            "trained on; give each label under the name that it had then"
+        )
+    return [list(now).index(head) for head in was]
 
 
 def _listed(names: Sequence[str]) -> str:

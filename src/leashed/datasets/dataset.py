@@ -14,9 +14,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from leashed.base import checks
-from leashed.datasets.columns import Columns, check_names, frame_names, places
+from leashed.base.target import check_heads
+from leashed.datasets.columns import Columns, check_names, frame_names, heads_at, places
 from leashed.datasets.columns import image_shape as shape_of
 from leashed.datasets.fields import Schema
+from leashed.datasets.heads import check_labels, heads_of, table_of
 from leashed.datasets.moments import Moments
 
 _INT32_MAX = 2**31 - 1
@@ -29,8 +31,9 @@ class Dataset:
 
     Attributes:
         x: float32 [n, features], C-contiguous, read-only, finite.
-        y: int32 [n], read-only, each in [0, classes); for regression float32 [n], finite.
-        classes: Number of classes, at least 2; 0 for regression.
+        y: int32 [n], read-only, each in [0, classes); for regression float32 [n], finite; of several
+            ``heads`` float32 [n, heads], each 0 or 1, or NaN where it is not known.
+        classes: Number of classes, at least 2; 0 for regression, and of several heads.
         name: What plots and reports call this set.
         image_shape: (channels, height, width) whose product is ``features``, or None when the
             features are no image.
@@ -40,6 +43,7 @@ class Dataset:
         names: Of the features, one for each, or None: they have none.
         divided: Whether ``x`` is known to be bytes that were divided by 255.
         schema: What the columns of the file or table that it is of became; None: it is of arrays.
+        heads: The names of the labels where an example has several; else none.
 
     Raises:
         TypeError: An argument is not of the type above.
@@ -55,14 +59,16 @@ class Dataset:
     names: tuple[str, ...] | None = None
     divided: bool = False
     schema: Schema | None = None
+    heads: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        _check_storage("x", self.x, np.float32)
-        _check_storage("y", self.y, np.float32 if self.classes == 0 else np.int32)
+        _check_storage("x", self.x, np.float32, 2)
+        values = np.float32 if self.classes == 0 else np.int32
+        _check_storage("y", self.y, values, 2 if self.heads else 1)
         if not isinstance(self.name, str):
             raise TypeError(f"name must be a str, got {type(self.name).__name__}")
-        _check_shapes(self.x, self.y)
-        classes = check_y(self.y, self.classes)
+        _check_shapes(self.x, self.y, heads=bool(self.heads))
+        classes = check_y(self.y, self.classes, self.heads)
         _check_finite(self.x)
         x = self.x.view()
         x.flags.writeable = False
@@ -97,7 +103,9 @@ class Dataset:
 
         Args:
             x: Examples: [n, features], images [n, height, width] or [n, channels, height, width].
-            y: Labels [n]: whole numbers from 0, of any numeric dtype.
+            y: Labels [n]: whole numbers from 0, of any numeric dtype. Or of several labels that do
+                not exclude each other [n, heads], from 2 on: each 0 or 1, or NaN where it is not known;
+                a data frame's columns name them, else they are ``y1``, ``y2``, ….
             classes: Number of classes, at least 2. Default: the largest label + 1.
             name: What plots and reports call this set.
             image_shape: (channels, height, width) of the rows of a two-dimensional ``x``. Images
@@ -112,27 +120,32 @@ class Dataset:
                 too large or not whole.
         """
         examples = _numeric_array("x", x)
-        labels = _whole_labels(_numeric_array("y", y))
+        labels, heads = labels_of(_numeric_array("y", y), frame_names(y))
+        if heads and classes is not None:
+            raise ValueError(
+                f"y must be one label per example where classes are given, shape [n], got {labels.shape}; "
+                "pass y.argmax(axis=1) for one-hot labels"
+            )
         if examples.ndim not in (2, 3, 4):
             raise ValueError(
                 "x must be [n, features], [n, height, width] or [n, channels, height, width], "
                 f"got {examples.ndim} dimension(s) {examples.shape}; reshape it, e.g. "
                 "x.reshape(len(y), -1)"
             )
-        _check_shapes(examples, labels)
+        _check_shapes(examples, labels, heads=bool(heads))
         if (own_shape := shape_of(examples.shape)) is not None:
             if image_shape not in (None, own_shape):
                 raise ValueError(
                     f"image_shape is {image_shape}, but x already says {own_shape}; leave it out"
                 )
             image_shape = own_shape
-        classes = number_of_classes(labels, classes)
+        classes = 0 if heads else number_of_classes(labels, classes)
         image = image_shape is not None
         x32, divided = float_rows(examples, image=image), image and examples.dtype == np.uint8
         checked = check_weights(weights, len(labels))
         named = frame_names(x) if names is None else check_names("names", names, x32.shape[1])
-        y32 = labels.astype(np.int32)
-        return cls(x32, y32, classes, name, image_shape, checked, named, divided)
+        y32: Any = labels.astype(np.float32 if heads else np.int32)
+        return cls(x32, y32, classes, name, image_shape, checked, named, divided, heads=heads)
 
     @classmethod
     def regression(
@@ -177,17 +190,21 @@ class Dataset:
             peak=peak,
             divided=self.divided,
             schema=self.schema,
+            heads=self.heads,
         )
 
     def arranged(self, known: Columns, name: str = "data") -> Dataset:
         """Its columns in the order in which a model knows them by name, others left out; itself where
         they are so. ValueError where one is not there.
         """
-        found = places(known.numbers, self.names, name)
-        if found is None:
-            return self
-        x = np.ascontiguousarray(self.x[:, found])
-        return dataclasses.replace(self, x=x, names=known.numbers, image_shape=None)
+        found, made = places(known.numbers, self.names, name), self
+        if found is not None:
+            x = np.ascontiguousarray(self.x[:, found])
+            made = dataclasses.replace(made, x=x, names=known.numbers, image_shape=None)
+        if (of_heads := heads_at(known.heads, self.heads, name)) is not None:
+            y: Any = np.ascontiguousarray(self.y[:, of_heads])
+            made = dataclasses.replace(made, y=y, heads=known.heads)
+        return made
 
     def standardised(self, moments: Moments) -> Dataset:
         """The same with numbers standardised by what they came to."""
@@ -208,9 +225,9 @@ class Dataset:
 
     def __repr__(self) -> str:
         image = "" if self.image_shape is None else f", image_shape={self.image_shape}"
+        judged = f"heads={list(self.heads)}" if self.heads else f"classes={self.classes}"
         return (
-            f"Dataset(name={self.name!r}, n={len(self)}, features={self.features}, "
-            f"classes={self.classes}{image})"
+            f"Dataset(name={self.name!r}, n={len(self)}, features={self.features}, {judged}{image})"
         )
 
 
@@ -262,14 +279,13 @@ def _whole_labels(labels: NDArray[Any]) -> NDArray[Any]:
     return labels
 
 
-def _check_storage(name: str, array: object, dtype: type[np.generic]) -> None:
+def _check_storage(name: str, array: object, dtype: type[np.generic], ndim: int) -> None:
     if not isinstance(array, np.ndarray) or array.dtype != dtype or not array.dtype.isnative:
         got = f"{array.dtype} array" if isinstance(array, np.ndarray) else type(array).__name__
         raise TypeError(
             f"{name} must be a {dtype.__name__} array, got {got}; "
             "Dataset.from_arrays(x, y) converts it"
         )
-    ndim = 2 if name == "x" else 1
     if array.ndim != ndim or not array.flags.c_contiguous:
         raise ValueError(
             f"{name} must be C-contiguous with {ndim} dimension(s), got shape {array.shape} and "
@@ -293,8 +309,24 @@ def number_of_classes(labels: NDArray[Any], classes: int | None) -> int:
     return classes
 
 
-def check_y(y: NDArray[Any], classes: int) -> int:
-    """Checks what the examples are to give: labels, or numbers where ``classes`` is 0."""
+def labels_of(y: NDArray[Any], names: Sequence[str] | None) -> tuple[NDArray[Any], tuple[str, ...]]:
+    """Labels as whole numbers, and the names of several; [n, 1] is one that is a column."""
+    if y.ndim != 2 or y.shape[1] < 2:
+        return _whole_labels(y), ()
+    heads = heads_of(names, y.shape[1])
+    return table_of(y, heads), heads
+
+
+def check_y(y: NDArray[Any], classes: int, heads: Sequence[str] = ()) -> int:
+    """Checks what the examples are to give: labels, or numbers where ``classes`` is 0, or those of
+    several heads.
+    """
+    if heads:
+        if classes != 0:
+            raise ValueError(f"classes must be 0 where there are several heads, got {classes!r}")
+        check_heads("heads", heads, y.shape[1])
+        check_labels(y, heads)
+        return 0
     if isinstance(classes, int) and not isinstance(classes, bool) and classes == 0:
         if not np.isfinite(y).all():
             first = int(np.argmin(np.isfinite(y)))
@@ -329,8 +361,8 @@ def check_weights(weights: ArrayLike | None, rows: int) -> NDArray[np.float32] |
     return checked
 
 
-def _check_shapes(x: NDArray[Any], y: NDArray[Any]) -> None:
-    if y.ndim != 1:
+def _check_shapes(x: NDArray[Any], y: NDArray[Any], *, heads: bool = False) -> None:
+    if y.ndim != 1 + heads:
         raise ValueError(
             f"y must be one label per example, shape [n], got {y.shape}; pass y.ravel() for a "
             "column, y.argmax(axis=1) for one-hot labels"

@@ -28,7 +28,9 @@ _MOST = (2 - 2**-23) * 2.0**127  # of float32
 
 @dataclass(frozen=True)
 class Label:
-    """The class of a row: a whole number from 0 below ``classes``, of which 1.0 is one too.
+    """The class of a row: a whole number from 0 below ``classes``, of which 1.0 is one too. Several columns
+    may be labels of 2 classes, as a click and a purchase: heads of one model. What is missing of one
+    of them is not known, and left out of its head's loss.
 
     Args:
         classes: at least 2.
@@ -232,8 +234,11 @@ _KINDS: dict[str, Any] = {
 
 
 class Schema:
-    """Columns by name, checked: one of them is a label or a target, and one a number or an id. Two are
-    the same that have the same columns in the same order.
+    """Columns by name, checked: one of them is a label or a target, or several are labels of 2 classes, and
+    one is a number or an id. Two are the same that have the same columns in the same order.
+
+    Attributes:
+        heads: the names of the labels where these are several; else none.
     """
 
     def __init__(self, columns: Mapping[str, Column]) -> None:
@@ -250,13 +255,22 @@ class Schema:
                     f"got {column!r}"
                 )
         self.columns = dict(columns)
-        targets = [c for c in self.columns.values() if isinstance(c, (Label, Target))]
-        if len(targets) != 1:
-            raise ValueError(f"columns must have one Label() or Target(), got {len(targets)}")
+        targets = {n: c for n, c in self.columns.items() if isinstance(c, (Label, Target))}
+        if not targets:
+            raise ValueError(
+                "columns must have one Label() or Target(), or several Label(), got none"
+            )
+        self.heads = tuple(targets) if len(targets) > 1 else ()
+        if other := [n for n in self.heads if targets[n] != Label()]:
+            raise ValueError(
+                f"columns must have one Label() or Target(), or several Label() of 2 classes, got "
+                f"{len(targets)}, of which {other[0]!r} is {targets[other[0]]}"
+            )
         weights = sum(isinstance(c, Weight) for c in self.columns.values())
         if weights > 1:
             raise ValueError(f"columns must have one Weight() at most, got {weights}")
-        self.classes = targets[0].classes if isinstance(targets[0], Label) else 0
+        first = next(iter(targets.values()))
+        self.classes = first.classes if isinstance(first, Label) and not self.heads else 0
         self.numbers = tuple(n for n, c in self.columns.items() if isinstance(c, Number))
         ids = {n: c for n, c in self.columns.items() if isinstance(c, (Id, Hashed, Vocabulary))}
         self.ids: dict[str, IdColumn] = ids
@@ -286,9 +300,10 @@ class Schema:
         return [isinstance(one, Number) and one.scale == "standard" for one in made]
 
     @property
-    def target(self) -> str:
-        """What rows are to give."""
-        return next(n for n, c in self.columns.items() if isinstance(c, (Label, Target)))
+    def target(self) -> str | list[str]:
+        """What rows are to give: the name of a column, or those of several."""
+        one = (n for n, c in self.columns.items() if isinstance(c, (Label, Target)))
+        return list(self.heads) or next(one)
 
     @property
     def parts(self) -> dict[str, Number | Id]:
@@ -307,7 +322,11 @@ class Schema:
 
     def native(self, *, labelled: bool = True) -> list[tuple[Any, ...]]:
         """Those of ``read``, as the core takes them."""
-        return [_native(name, column) for name, column in self.read(labelled=labelled).items()]
+        kind = dict.fromkeys(self.heads, "head")
+        return [
+            _native(name, column, kind.get(name))
+            for name, column in self.read(labelled=labelled).items()
+        ]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Schema) and list(self.columns.items()) == list(
@@ -337,11 +356,11 @@ def _told(column: Column) -> dict[str, Any]:
     return told
 
 
-def _native(name: str, column: Column) -> tuple[Any, ...]:
+def _native(name: str, column: Column, kind: str | None) -> tuple[Any, ...]:
     if isinstance(column, Number):
         return (name, "number", column.log, column.missing, None, "")
     if isinstance(column, (Label, Target, Weight)):
-        return (name, type(column).__name__.lower(), False, None, None, "")
+        return (name, kind or type(column).__name__.lower(), False, None, None, "")
     kind = "id" if column.between is None else "ids"
     return (name, kind, False, None, column.native(), column.between or "")
 

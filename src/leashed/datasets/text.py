@@ -73,7 +73,7 @@ class Text(NamedTuple):
             skip_bad=skip,
             window=shuffle,
             seed=seed,
-            target="" if labelled else self.schema.target,
+            target="" if labelled or self.schema.heads else str(self.schema.target),
         )
 
 

@@ -482,5 +482,6 @@ def of_factors(net: Net, model: FactorisationMachine, parts: Mapping[str, Floats
 # By loss, what a prediction is of the outputs; others: the outputs themselves.
 PREDICTIONS: dict[str, Callable[[Net, str], str]] = {
     "log_loss": lambda net, x: net.op("Sigmoid", x),
+    "binary_cross_entropy": lambda net, x: net.op("Sigmoid", x),
     "softmax": lambda net, x: net.op("Softmax", x, axis=1),
 }

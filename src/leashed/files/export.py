@@ -71,6 +71,7 @@ def onnx(
 
     Its one output is ``prediction`` [n, outputs], as ``predict`` gives it; of a model whose output is
     ``SampledLogits`` or ``InBatchSoftmax`` it is ``user``, the users' vectors [n, dim], and ``tables`` writes the items.
+    Of several labels there is beside ``prediction`` an output [n] of each, under its name.
 
     A table of a fixed size is read by number; of one that grows the ids that have rows now are in
     the model, and what has none reads the value that rows begin with, or 0 where that is drawn at
@@ -123,7 +124,13 @@ def onnx(
     sampled = isinstance(model, Graph) and isinstance(model.output, Choosing)
     if model.loss in _onnx_graph.PREDICTIONS:
         found = _onnx_graph.PREDICTIONS[model.loss](net, found)
-    _write(to, library, net, found, "user" if sampled else "prediction", model.name)
+    outputs = {"user" if sampled else "prediction": (found, ["n", None])}
+    heads = columns.heads or kept(parameters).heads
+    for k, head in enumerate(heads):
+        outputs[head] = (net.op("Gather", found, net.whole(k), axis=1), ["n"])
+    if len(outputs) != 1 + len(heads):
+        raise ValueError("a label is called 'prediction', as the model's output is; rename it")
+    _write(to, library, net, outputs, model.name)
 
 
 def _inputs(model: BuiltIn, columns: Columns) -> Columns:
@@ -199,19 +206,24 @@ def _graph(
     return GraphOperations(net, model, parts, by_name, rows, bags).output()
 
 
-def _write(path: Path, library: Any, net: Net, found: str, name: str, model: str) -> None:
-    if name in net.inputs:
-        raise ValueError(f"a column is called {name!r}, as the model's output is; rename it")
+def _write(
+    path: Path, library: Any, net: Net, found: Mapping[str, tuple[str, list[Any]]], model: str
+) -> None:
+    """``found``: by the outputs' names what they are of, and their shapes."""
     helper, proto = library.helper, library.TensorProto
-    net.nodes.append(helper.make_node("Identity", [found], [name]))
-    output = helper.make_tensor_value_info(name, proto.FLOAT, ["n", None])
+    outputs = []
+    for name, (of, shape) in found.items():
+        if name in net.inputs:
+            raise ValueError(f"a column is called {name!r}, as the model's output is; rename it")
+        net.nodes.append(helper.make_node("Identity", [of], [name]))
+        outputs.append(helper.make_tensor_value_info(name, proto.FLOAT, shape))
     size = sum(array.nbytes for array in net.constants.values())
     size += sum(node.ByteSize() for node in net.nodes)  # ids are in these
     beside = _Beside(path, library, net.constants) if size > _ASIDE else None
     make = library.numpy_helper.from_array if beside is None else beside.tensor
     constants = [make(array, constant) for constant, array in net.constants.items()]
     made = helper.make_model(
-        helper.make_graph(net.nodes, model, list(net.inputs.values()), [output], constants),
+        helper.make_graph(net.nodes, model, list(net.inputs.values()), outputs, constants),
         producer_name="leashed",
         ir_version=_onnx_graph.IR,
         opset_imports=[

@@ -60,8 +60,13 @@ def check_image(model: Any, shape: tuple[int, int, int] | None, name: str) -> No
     )
 
 
-def check_labels(model: Judged, data: Dataset | SparseDataset | ClickDataset, name: str) -> None:
-    """ValueError where the data has too many classes, or numbers for a model of classes."""
+def check_labels(model: Judged, data: Any, name: str) -> None:
+    """ValueError where the data has too many classes, numbers for a model of classes, or another number of
+    labels.
+    """
+    if getattr(model, "heads", 0) or getattr(data, "heads", ()):
+        _check_heads(model, data, name)
+        return
     if model.classes == 0 or data.classes == 0:
         if model.classes != data.classes:
             remedy = (
@@ -80,6 +85,26 @@ def check_labels(model: Judged, data: Dataset | SparseDataset | ClickDataset, na
             f"{name} has labels up to {largest}, first in row {int(np.argmax(data.y >= model.classes))}, "
             f"but the model knows {model.classes} classes"
         )
+
+
+def _check_heads(model: Judged, data: Any, name: str) -> None:
+    takes, has = getattr(model, "heads", 0), getattr(data, "heads", ())
+    if takes == len(has):
+        return
+    if not has:
+        raise ValueError(
+            f"{name} has one {'label' if data.classes else 'number'} a row, but the model has {takes} heads, "
+            f"each of a label of its own; give y of shape [n, {takes}], or name {takes} columns by label="
+        )
+    told = f"{name} has {len(has)} labels a row, {', '.join(has)}"
+    if not takes:
+        raise ValueError(
+            f"{told}, but the loss {model.loss} takes one; models of clicks take them by target={has}, networks "
+            f"by loss='binary_cross_entropy' and {len(has)} outputs; y.argmax(axis=1) makes one of one-hot rows"
+        )
+    raise ValueError(
+        f"{told}, but the model has {takes} heads; give as many labels as it has heads"
+    )
 
 
 def examples(x: Any, model: Judged) -> NDArray[np.float32]:

@@ -23,6 +23,22 @@ class Blocks(Protocol):
     def parameters(self) -> list[_core.ParameterBlock]: ...
 
 
+class Judged(Protocol):
+    """What a native model tells of what rows are to give."""
+
+    @property
+    def classes(self) -> int: ...
+    @property
+    def values(self) -> int: ...
+    @property
+    def gives_logits(self) -> bool: ...
+
+
+def heads(native: Judged) -> int:
+    """Labels of a row, where each output is of one of its own; else 0."""
+    return native.values if native.gives_logits and not native.classes else 0
+
+
 def unflatten(native: Blocks, parameters: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
     """Views of the blocks of ``parameters`` [d], by name."""
     if parameters.shape != (native.dimension,):

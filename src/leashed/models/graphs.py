@@ -20,9 +20,10 @@ from leashed.base import checks
 from leashed.base.choice import Choice
 from leashed.base.target import TargetWord
 from leashed.datasets import ClickDataset, Dataset
+from leashed.datasets.heads import heads_of
 from leashed.models import _parameters
 from leashed.models._columns import arranged, check_columns, standardised
-from leashed.models._fits import check_fits, examples
+from leashed.models._fits import check_fits, check_labels, examples
 from leashed.models._reads import TableSpec, click_rows, distinct
 from leashed.models.layers import ACTIVATIONS, NORMS, OF_GRAPHS, BatchNorm, Dense, Layer
 from leashed.models.tables import Table
@@ -65,7 +66,8 @@ class Evaluated(NamedTuple):
         loss: mean.
         accuracy: share of examples that are classified right.
         auc: the area under the ROC curve, as near as ``metrics.ClickMetrics`` tells; NaN where the
-            model's outputs are no logits of one label, or all labels are the same.
+            model's outputs are no logits of one label, or all labels are the same. Of several labels the
+            mean over those that have one (``Trained.evaluate`` has each).
         normalised_entropy: the mean log loss over the entropy of the share of label 1 (He et al.,
             2014); NaN likewise.
     """
@@ -507,7 +509,9 @@ def _ordered(output: Node) -> tuple[Node, ...]:
     return tuple(found)
 
 
-MadeBy: TypeAlias = "Callable[[int, Sequence[int | None], int, Mapping[int, int]], Graph]"
+MadeBy: TypeAlias = (
+    "Callable[[int, Sequence[int | None], int | tuple[str, ...], Mapping[int, int]], Graph]"
+)
 
 
 def _histories(names: Sequence[str], known: Mapping[str, Any]) -> dict[int, int]:
@@ -529,7 +533,7 @@ class Graph:
         l2: λ of the penalty λ/2 |w|² over all weights in the parameters that are no biases. It is
             part of what is minimised, not of the losses that are reported.
         made_by: what makes it for so many dense features, for ids below such bounds (None: any), for
-            so many classes (0: numbers), and for features that are histories of others, where its shape
+            so many classes (0: numbers) or labels of these names, and for features that are histories of others, where its shape
             follows from the data. Default: it is as it is.
 
     Raises:
@@ -641,6 +645,7 @@ class Graph:
             return self
         bounds: Sequence[int | None]
         histories: Mapping[int, int] = {}
+        told: int | tuple[str, ...] = getattr(data, "heads", ()) or getattr(data, "classes", 0)
         if isinstance(data, Dataset):
             numbers, bounds = data.features, ()
         elif isinstance(data, ClickDataset):
@@ -653,11 +658,11 @@ class Graph:
             histories = _histories(data.names, data.schema)  # type: ignore[attr-defined]
         else:
             return self
-        made = self.made_by(numbers, bounds, data.classes, histories)  # type: ignore[attr-defined]
+        made = self.made_by(numbers, bounds, told, histories)
         shape = (self.features, self.tables, self.outputs)
         if (made.features, made.tables, made.outputs) == shape:
             return self
-        loss = made.loss if self.target == "classes" else self.loss
+        loss = made.loss if self.target == "classes" or made.heads != self.heads else self.loss
         return replace(made, loss=loss, name=self.name, l2=self.l2, made_by=self.made_by)
 
     @property
@@ -677,12 +682,15 @@ class Graph:
     @property
     def target(self) -> TargetWord | None:
         """What rows are to give: ``"click"``, ``"number"``, or one of so many classes; ``"classes"``: of as
-        many as the data have. None: what was chosen, among others.
+        many as the data have; the names of several labels. None: what was chosen, among others.
         """
-        if getattr(self.made_by, "target", None) == "classes":
-            return "classes"
+        asked: TargetWord | None = getattr(self.made_by, "target", None)
+        if asked == "classes":
+            return asked
         if isinstance(self.output, Choosing):
             return None
+        if self.heads:
+            return asked if isinstance(asked, tuple) else heads_of(None, self.heads)
         if self.classes == 0:
             return "number"
         return "click" if self.outputs == 1 else self.classes
@@ -699,8 +707,13 @@ class Graph:
 
     @property
     def classes(self) -> int:
-        """Number of classes; 0 with a loss of values, such as ``"squared_error"``."""
+        """Number of classes; 0 with a loss of values, such as ``"squared_error"``, or several heads."""
         return self.native.classes
+
+    @property
+    def heads(self) -> int:
+        """Labels of a row, where each output is of one of its own; else 0."""
+        return _parameters.heads(self.native)
 
     @property
     def outputs(self) -> int:
@@ -785,7 +798,7 @@ class Graph:
         statistics: ArrayLike | None = None,
     ) -> NDArray[np.float32]:
         """ln(p / (1 − p)) of each example, float32 [n], of a model of one output with the loss
-        ``"log_loss"``: what ``leashed.metrics.ClickMetrics`` takes.
+        ``"log_loss"``: what ``leashed.metrics.ClickMetrics`` takes. Of several heads [n, heads].
 
         Args:
             parameters, data, tables, threads, statistics: as for ``evaluate``.
@@ -793,12 +806,12 @@ class Graph:
         Raises:
             TypeError, ValueError: as ``evaluate``; or the model gives no such logits.
         """
-        if self.loss != "log_loss" or self.outputs != 1:
+        if not self.native.gives_logits:
             raise ValueError(
-                f"logits are of models of one output with the loss log_loss, which {self.name} is "
-                "not; predict() gives what it says"
+                f"logits are of models of one output with the loss log_loss, or of several heads, which "
+                f"{self.name} is not; predict() gives what it says"
             )
-        found = np.empty(len(data), np.float32)
+        found = np.empty((len(data), self.heads) if self.heads else len(data), np.float32)
         self._evaluate(parameters, data, tables, threads, statistics, found)
         return found
 
@@ -822,11 +835,12 @@ class Graph:
             rows = data.x
         else:
             rows = self.rows(data)
+            if self.heads or data.heads:
+                check_labels(self, data, "data")
         check_columns(parameters, self, data, "data")
         by = self.running(statistics)
-        return self.native.evaluate_rows(
-            theta, rows, data.y, native, data.weights, threads, by, logits
-        )
+        to = None if logits is None else logits.reshape(-1)
+        return self.native.evaluate_rows(theta, rows, data.y, native, data.weights, threads, by, to)
 
     def predict(
         self,

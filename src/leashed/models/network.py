@@ -58,6 +58,9 @@ class Model:
     - ``"softmax"``: −log softmax(o)_c, cross-entropy.
     - ``"log_loss"``: Σ_k log(1 + e^o_k) − z_k o_k: logistic regression, with several outputs each
       class against the rest.
+    - ``"binary_cross_entropy"``: Σ_k log(1 + e^o_k) − v_k o_k, for an example of labels v_k of its
+      own for each output, 0 or 1, that do not exclude each other (a click and a purchase). Their sum, so
+      that each is learned as fast as alone. Of NaN, a label that is not known, nothing is added.
     - ``"hinge"``: Σ_k max(0, 1 − (2 z_k − 1) o_k), of support vector machines.
     - ``"modified_huber"``: of m = (2 z_k − 1) o_k, Σ_k max(0, 1 − m)² where m ≥ −1, and −4 m below.
     - ``"squared_error"``: ½ (o − v)², with one output, for an example of value v.
@@ -69,7 +72,7 @@ class Model:
 
     Args:
         input_shape: (channels, height, width) of an example; (features, 1, 1) for a flat one.
-        layers: the layers, the last giving one output per class.
+        layers: the layers, the last giving one output per class, or label.
         name: what plots and reports call it.
         loss: one of the above.
         l2: λ of the penalty λ/2 |w|² over all weights that are no biases. It is part of what is
@@ -148,8 +151,13 @@ class Model:
 
     @property
     def classes(self) -> int:
-        """Number of classes; 0 with a loss of values, such as ``"squared_error"``."""
+        """Number of classes; 0 with a loss of values, such as ``"squared_error"``, or several heads."""
         return self.native.classes
+
+    @property
+    def heads(self) -> int:
+        """Labels of an example, where each output is of one of its own; else 0."""
+        return _parameters.heads(self.native)
 
     @property
     def outputs(self) -> int:
@@ -193,7 +201,7 @@ class Model:
     ) -> NDArray[np.float32]:
         """What the model says of examples ``x``, float32 [n, outputs]: the classes' probabilities
         with the losses ``"softmax"`` and ``"log_loss"`` (one output: that of class 1; several: each
-        against the rest), the outputs themselves with the others.
+        against the rest), each label's with ``"binary_cross_entropy"``, the outputs themselves with the others.
 
         Args:
             parameters: float32 [d].

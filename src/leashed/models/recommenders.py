@@ -10,7 +10,7 @@ from functools import partial
 from typing import Literal, NamedTuple
 
 from leashed.base import checks
-from leashed.base.target import TargetWord, check_target, classes_of
+from leashed.base.target import Asked, TargetWord, check_target, classes_of
 from leashed.models.graphs import (
     AUGRU,
     FM,
@@ -72,12 +72,24 @@ class _Head(NamedTuple):
     loss: str
 
     @classmethod
-    def of(cls, target: TargetWord) -> _Head:
+    def of(cls, target: Asked) -> _Head:
         """Of classes that the data are to tell two, until they do."""
-        if check_target(target) == "click":
+        target = check_target(target)
+        if target == "click":
             return cls(1, "log_loss")
+        if isinstance(target, tuple):
+            return cls(len(target), "binary_cross_entropy")
         classes = classes_of(target)
         return cls(1, "squared_error") if classes == 0 else cls(classes or 2, "softmax")
+
+
+def _told(asked: TargetWord, by_data: int | tuple[str, ...]) -> TargetWord:
+    """What rows are to give, of what was left to the data: how many classes, and whether a click is one
+    label of several.
+    """
+    if isinstance(by_data, tuple):
+        return by_data if asked == "click" else asked
+    return (by_data or 2) if asked == "classes" else asked
 
 
 @dataclass(frozen=True)
@@ -99,11 +111,11 @@ class _Open:
         self,
         numbers: int,
         bounds: Sequence[int | None],
-        classes: int,
+        told: int | tuple[str, ...],
         histories: Mapping[int, int],  # noqa: ARG002  which are bags as others
     ) -> Graph:
         rows, dense = self.rows, numbers if self.dense is None else self.dense
-        target = (classes or 2) if self.target == "classes" else self.target
+        target = _told(self.target, told)
         if self.categories is None and (rows is None or not isinstance(rows, Iterable)):
             rows = [bound if rows is None else rows for bound in bounds]
             return self.build(rows or None, dense=dense, categories=len(bounds), target=target)
@@ -118,11 +130,12 @@ def _graph(
     rows: Rows,
     dense: int | None,
     categories: int | None,
-    target: TargetWord,
+    target: Asked,
 ) -> Graph:
+    checked = check_target(target)
     told = categories is not None or (rows is not None and isinstance(rows, Iterable))
-    told = told and dense is not None and target != "classes"
-    made_by = None if told else _Open(build, rows, dense, categories, target)
+    told = told and dense is not None and checked != "classes"
+    made_by = None if told else _Open(build, rows, dense, categories, checked)
     return Graph(output, loss=head.loss, name=name, made_by=made_by)
 
 
@@ -160,7 +173,7 @@ def dlrm(
     top: Sequence[int] = (64, 32),
     *,
     categories: int | None = None,
-    target: TargetWord = "click",
+    target: Asked = "click",
     norm: Norm | None = None,
     dropout: float = 0.0,
     name: str = "dlrm",
@@ -181,7 +194,10 @@ def dlrm(
         categories: features that are ids, where ``rows`` does not tell. Default: as of ``dense``, 26.
         target: what rows are to give: a ``"click"``, 0 or 1, by one output with the loss ``log_loss``;
             a ``"number"``, by one with ``squared_error``; or one of so many classes, from 2, by a
-            ``softmax`` over as many outputs. ``"classes"``: as many as the data have.
+            ``softmax`` over as many outputs. ``"classes"``: as many as the data have. The names of several
+            labels, such as ``("clicked", "bought")``: each 0 or 1, by as many outputs (heads) with the
+            loss ``binary_cross_entropy``; so is a click of data that have several labels, where the shape
+            follows from data.
         norm: between each dense layer of the MLPs and its ReLU (extreme-scale-asgd, Algorithm 1).
             Default: nothing.
         dropout: share of values behind each ReLU of the MLPs that are 0 in training, as ``Dropout``
@@ -216,7 +232,7 @@ def deepfm(
     hidden: Sequence[int] = (64, 32),
     *,
     categories: int | None = None,
-    target: TargetWord = "click",
+    target: Asked = "click",
     norm: Norm | None = None,
     dropout: float = 0.0,
     name: str = "deepfm",
@@ -264,7 +280,7 @@ def wide_deep(
     hidden: Sequence[int] = (64, 32),
     *,
     categories: int | None = None,
-    target: TargetWord = "click",
+    target: Asked = "click",
     norm: Norm | None = None,
     dropout: float = 0.0,
     name: str = "wide_deep",
@@ -292,7 +308,7 @@ def dcn(
     *,
     weights: Literal["vector", "matrix"] = "vector",
     categories: int | None = None,
-    target: TargetWord = "click",
+    target: Asked = "click",
     norm: Norm | None = None,
     dropout: float = 0.0,
     name: str = "dcn",
@@ -460,11 +476,11 @@ class _Attending:
         self,
         numbers: int,
         bounds: Sequence[int | None],
-        classes: int,
+        told: int | tuple[str, ...],
         histories: Mapping[int, int],
     ) -> Graph:
         dense = numbers if self.dense is None else self.dense
-        target = (classes or 2) if self.target == "classes" else self.target
+        target = _told(self.target, told)
         if histories:
             tables = {i: (f"c{i}", rows) for i, rows in enumerate(bounds) if i not in histories}
             return self.build(_Shown.of(tables, histories, self.dim, self.longest), dense, target)
@@ -515,7 +531,7 @@ def din(
     *,
     longest: int = 20,
     softmax: bool = False,
-    target: TargetWord = "click",
+    target: Asked = "click",
     norm: Norm | None = None,
     dropout: float = 0.0,
     name: str = "din",
@@ -555,7 +571,7 @@ def din(
         dropout=dropout,
         name=name,
     )
-    make = _Attending(build, dim, longest, dense, target, name)
+    make = _Attending(build, dim, longest, dense, check_target(target), name)
     return _attending(make, users, items, categories)
 
 
@@ -590,7 +606,7 @@ def dien(
     hidden: Sequence[int] = (200, 80),
     *,
     longest: int = 20,
-    target: TargetWord = "click",
+    target: Asked = "click",
     norm: Norm | None = None,
     dropout: float = 0.0,
     name: str = "dien",
@@ -611,7 +627,7 @@ def dien(
     """
     units = 2 * dim if units is None else units
     build = partial(_dien, units=units, hidden=hidden, norm=norm, dropout=dropout, name=name)
-    make = _Attending(build, dim, longest, dense, target, name)
+    make = _Attending(build, dim, longest, dense, check_target(target), name)
     return _attending(make, users, items, categories)
 
 
@@ -645,7 +661,7 @@ def ecommerce(
     hidden: Sequence[int] = (200, 80),
     *,
     longest: int = 20,
-    target: TargetWord = "click",
+    target: Asked = "click",
     norm: Norm | None = None,
     dropout: float = 0.0,
     name: str = "ecommerce",
@@ -659,7 +675,7 @@ def ecommerce(
     build = partial(
         _ecommerce, attention=attention, hidden=hidden, norm=norm, dropout=dropout, name=name
     )
-    make = _Attending(build, dim, longest, dense, target, name)
+    make = _Attending(build, dim, longest, dense, check_target(target), name)
     return _attending(make, users, items, categories)
 
 

@@ -18,7 +18,8 @@ NOTE = (
     "of files the mean over the rows, in the batches as progressive has them; of days in memory of all "
     "rows at the day's end. EPS: examples per second of training. table rows: that ids have at the "
     "day's end. Of numbers and classes RMSE, MAE, R², accuracy and log loss stand in place of AUC and what "
-    "goes with it, of those rows too. ids refused: of the distinct ids of batches those that got no row, for want of room. "
+    "goes with it, of those rows too; of several labels AUC and what goes with it are means, and the AUC of "
+    "each stands behind. ids refused: of the distinct ids of batches those that got no row, for want of room. "
     "What follows is what observers have found."
 )
 
@@ -45,6 +46,8 @@ def table(days: Sequence[Day]) -> Table:
     users = any(_gauc(day.yesterday) != MISSING for day in days)
     if users:
         header.insert(header.index("calibration") + 1, "GAUC")
+    heads = list(dict.fromkeys(head for day in days for head in _heads(day.yesterday)))
+    header += [f"AUC of {head}" for head in heads]
     refused = any(day.refused for day in days)
     if refused:
         header.append("ids refused")
@@ -60,6 +63,7 @@ def table(days: Sequence[Day]) -> Table:
         if of_clicks:
             row += [_of(day.progressive, "auc"), _of(day.progressive, "normalised_entropy")]
         row += [MISSING if math.isnan(day.eps) else f"{day.eps:,.0f}", f"{day.rows:,}"]
+        row += [_of(_heads(day.yesterday).get(head), "auc") for head in heads]
         row += [f"{day.refused:.2%}"] if refused else []
         rows.append([*row, *(found(day.observed.get(name, math.nan)) for name in observed)])
     return Table(header, rows)
@@ -74,10 +78,10 @@ def line(day: Day) -> str:
         name, value = first_of(day.yesterday)
         told = f"{name} {value:.4f}"
         if isinstance(day.yesterday, Values):
-            told += f"  NE {day.yesterday.normalised_entropy:.4f}"
+            told += f"{_each(day.yesterday)}  NE {day.yesterday.normalised_entropy:.4f}"
         parts.append(f"{told} by the day before's model")
     if day.progressive is not None:
-        parts.append(f"progressive AUC {day.progressive.auc:.4f}")
+        parts.append(f"progressive AUC {day.progressive.auc:.4f}{_each(day.progressive)}")
     if day.refused:
         parts.append(f"{day.refused:.2%} of ids refused a row")
     if not math.isnan(day.eps):
@@ -94,6 +98,15 @@ def _scores(days: Sequence[Day]) -> dict[str, str]:
     """What the rows of days were judged by, and what it is called."""
     found: set[type] = {type(day.yesterday) for day in days}
     return _NUMBERS if Errors in found else _CLASSES if Classified in found else _CLICKS
+
+
+def _heads(scores: Scores | None) -> dict[str, Values]:
+    return scores.heads if isinstance(scores, Values) else {}
+
+
+def _each(values: Values) -> str:
+    told = [f"{head} {one.auc:.4f}" for head, one in values.heads.items()]
+    return f" ({', '.join(told)})" if told else ""
 
 
 def _gauc(values: Scores | None) -> str:

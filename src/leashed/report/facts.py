@@ -136,10 +136,19 @@ def _clicks(result: TrainResult) -> list[tuple[str, str]]:
         f"{number(result.normalised_entropy[result.at])} of the training set, "
         f"{number(result.validation_normalised_entropy[result.at])} of the test set"
     )
-    return [
+    told = [
         ("AUC", f"{number(result.auc[result.at])} of the training set, {test}"),
         ("norm. entropy", entropy),
     ]
+    for head, one in result.heads.items():
+        at = {name: number(series[result.at]) for name, series in one.items()}
+        told.append(
+            (
+                f"AUC of {head}",
+                f"{at['auc']} of the training set, {at['validation_auc']} of the test set",
+            )
+        )
+    return told
 
 
 def _scored(result: TrainResult) -> list[tuple[str, str]]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from leashed.base import atomic, checks
-from leashed.base.target import REMEDY, TargetWord, check_target
+from leashed.base.target import REMEDY, Labels, TargetWord, check_heads, check_target
 from leashed.base.warning import warn
 from leashed.datasets.fields import Column, Hashed, Id, Label, Number, Schema, Target, Vocabulary
 from leashed.datasets.files import paths_of, unpacked
@@ -102,7 +102,7 @@ class Inferred(Mapping[str, Column]):
 def infer(
     source: Any,
     *,
-    label: str,
+    label: Labels,
     rows: int = _ROWS,
     ids: bool = True,
     target: TargetWord | None = None,
@@ -135,12 +135,15 @@ def infer(
         source: a DataFrame of pandas or polars, a table of pyarrow, anything with
             ``__arrow_c_stream__``, or a function that makes it; a path, a pattern, several, or a folder
             of Parquet; or of CSV, with a header.
-        label: the column that tells what is to be predicted.
+        label: the column that tells what is to be predicted; or several, each 0 or 1, as
+            ``["clicked", "bought"]``: heads of one model. What is missing of one of them is not known, and
+            left out of its head's loss.
         rows: so many are looked at, the first ones.
         ids: False: for a model of numbers alone. Whole numbers and parts of moments are numbers then,
             and what is none is left out.
         target: what is to be predicted: a ``"click"``, 0 or 1; a ``"number"``; one of so many classes, or
-            ``"classes"``: as many as the largest label in those rows tells.
+            ``"classes"``: as many as the largest label in those rows tells. Of several labels ``"click"``, or
+            their names.
 
     Raises:
         ImportError: pyarrow is not installed.
@@ -148,35 +151,54 @@ def infer(
         TypeError, ValueError: an argument is wrong, there is no such column, nothing beside it can be
             used, or what the label has is no such target; the message tells the remedy.
     """
-    if not isinstance(label, str):
-        raise TypeError(f"label must be the name of a column, got {label!r}")
+    labels = labels_of(label, target)
     table, separator = _sample(source, checks.size("rows", rows))
     names = table.column_names
-    if label not in names:
-        raise ValueError(f"label must be a column, got {label!r}; there are {', '.join(names)}")
+    if lacking := [name for name in labels if name not in names]:
+        raise ValueError(
+            f"label must be a column, got {lacking[0]!r}; there are {', '.join(names)}"
+        )
     if table.num_rows == 0:
         raise ValueError("source has no row; give one that has")
-    found: dict[str, Column] = {}
+    # Several in the order in which they are named.
+    found: dict[str, Column] = dict.fromkeys(labels, Label()) if len(labels) > 1 else {}
     left_out: dict[str, str] = {}
     for name in dict.fromkeys(names):
         if names.count(name) > 1:
             raise ValueError(f"source has column {name!r} more than once; rename one")
         values = _Values(name, table.column(name))
-        if name == label:
-            found[name] = _label(values, target)
+        if name in labels:
+            found[name] = _label(values, target if len(labels) == 1 else "click")
             continue
         made = "is the table's index" if _INDEX.fullmatch(name) else _column(values, ids=ids)
         if isinstance(made, str):
             left_out[name] = made
         else:
             found |= {n: c for n, c in made.items() if n == name or n not in names}
-    if len(found) < 2:
+    if len(found) == len(labels):
         reasons = "; ".join(f"{name} {why}" for name, why in left_out.items())
-        raise ValueError(f"source has no column to learn from beside {label!r}: {reasons}")
+        beside = ", ".join(map(repr, labels))
+        raise ValueError(f"source has no column to learn from beside {beside}: {reasons}")
     if left_out:
         reasons = "; ".join(f"{name} {why}" for name, why in left_out.items())
         warn(f"columns that are not read: {reasons}. columns= says otherwise")
     return Inferred(found, left_out, separator)
+
+
+def labels_of(label: object, target: TargetWord | None = None) -> tuple[str, ...]:
+    """The columns that tell what is to be predicted. TypeError or ValueError where they are none, or not
+    what ``target`` says.
+    """
+    if not isinstance(label, (str, list, tuple)):
+        raise TypeError(f"label must be the name of a column, or of several, got {label!r}")
+    labels = (label,) if isinstance(label, str) else check_heads("label", label)
+    several = len(labels) > 1
+    if target not in (None, "click", labels) if several else isinstance(target, tuple):
+        raise ValueError(
+            f"label names {', '.join(labels)}, and target is {target!r}; of several labels each is a click, "
+            "0 or 1: leave target out, or name them in the same order"
+        )
+    return labels
 
 
 def _sample(source: Any, rows: int) -> tuple[Any, str | None]:
@@ -292,6 +314,7 @@ def _label(values: _Values, target: TargetWord | None) -> Column:
         return Label() if clicks.all() else Target()
     if check_target(target) == "number":
         return Target()
+    assert not isinstance(target, tuple)  # whose labels are clicks
     if target == "click":
         if not clicks.all():
             other = numbers[np.argmin(clicks)]

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from leashed.base.target import TargetWord
+from leashed.base.target import Labels, TargetWord
 from leashed.datasets.fields import Column, Schema
 from leashed.datasets.files import Paths, check_readable, paths_of
 from leashed.datasets.text import CRITEO
@@ -34,7 +34,7 @@ def parquet(
     path: Paths,
     columns: Given = None,
     *,
-    label: str | None = None,
+    label: Labels | None = None,
     target: TargetWord | None = None,
     bad: str = "fail",
     threads: int | None = None,
@@ -53,7 +53,8 @@ def parquet(
         path: a file, a pattern, a folder, with those in it, or several of them in order.
         columns: as of :func:`csv`, or the path of a file that :func:`schema` reads. Default: as
             :func:`infer` finds of the first rows; for days give all the same ones.
-        label: what is to be told of a row, where ``columns`` does not say.
+        label: the column that is to be predicted of a row, or several, as of :func:`infer`, where
+            ``columns`` does not say.
         target: as of :func:`infer`, of the label.
         bad, threads, shuffle, seed: as of :func:`arrow`.
 
@@ -71,7 +72,7 @@ def table(
     source: Any,
     columns: Given = None,
     *,
-    label: str | None = None,
+    label: Labels | None = None,
     ids: bool = True,
     target: TargetWord | None = None,
     bad: str = "fail",
@@ -117,7 +118,7 @@ def table(
 def _known(
     source: Any,
     columns: Given,
-    label: str | None,
+    label: Labels | None,
     *,
     ids: bool = True,
     target: TargetWord | None = None,
@@ -132,7 +133,8 @@ def _known(
             "target goes with label; columns say by Label(classes) and Target() what is to be predicted"
         )
     if columns is None:
-        return infer(source, label=str(label), ids=ids, target=target)
+        assert label is not None
+        return infer(source, label=label, ids=ids, target=target)
     found: Mapping[str, Column] = (
         schema(columns)["columns"] if isinstance(columns, (str, os.PathLike)) else columns
     )

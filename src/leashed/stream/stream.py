@@ -17,7 +17,7 @@ from leashed import _core
 from leashed.base import checks
 from leashed.base.machine import cores
 from leashed.datasets import Bags, ClickDataset, Dataset, text
-from leashed.datasets.columns import Columns, places
+from leashed.datasets.columns import Columns, heads_at, places
 from leashed.datasets.fields import Column, Schema
 
 __all__ = ["BadLine", "Opened", "Options", "Parts", "ReadCounts", "Stream"]
@@ -134,7 +134,8 @@ class Stream(ABC):
         number_names: what they are called.
         names: of the features that are ids.
         bounds: of each of these what its ids are below; None: there is no such bound.
-        classes: of the labels; 0: there are numbers in their place.
+        classes: of the labels; 0: there are numbers in their place, or several ``heads``.
+        heads: the names of the labels where a row has several; else none.
         repeatable: whether it can be read more than once.
         files: that it reads, in order; empty where it is of no files.
         order: ``shuffle``, and where there is any its ``seed``.
@@ -147,7 +148,7 @@ class Stream(ABC):
         self.number_names = schema.numbers
         self.names = tuple(schema.ids)
         self.bounds = tuple(column.bound for column in schema.ids.values())
-        self.classes = schema.classes
+        self.classes, self.heads = schema.classes, schema.heads
         self._schema, self._options = schema, options
         self.labelled = True
         self._many = tuple(column.between is not None for column in schema.ids.values())
@@ -186,7 +187,8 @@ class Stream(ABC):
     def columns(self) -> Columns:
         """What models keep of the columns that they were trained on."""
         bags = tuple(f for f, many in enumerate(self._many) if many)
-        return Columns(self.number_names, self.names, bags, schema=self._schema)
+        heads = self.heads if self.labelled else ()
+        return Columns(self.number_names, self.names, bags, schema=self._schema, heads=heads)
 
     @property
     def schema(self) -> dict[str, Column]:
@@ -195,7 +197,7 @@ class Stream(ABC):
 
     def unlabelled(self) -> Stream:
         """The same rows without what they are to give, and how much they count: these columns need not
-        be there, and are not read. Labels are 0 then.
+        be there, and are not read. Labels are 0 then, of several heads NaN.
 
             model.predict(result.parameters, rows.unlabelled().read(), result.tables)
         """
@@ -213,7 +215,8 @@ class Stream(ABC):
         """
         of_numbers = places(known.numbers, self.number_names, name, self.names)
         of_ids = places(known.ids, self.names, name, self.number_names)
-        if of_numbers is None and of_ids is None:
+        of_heads = heads_at(known.heads, self.heads if self.labelled else (), name)
+        if of_numbers is None and of_ids is None and of_heads is None:
             return self
         numbers = known.numbers if of_numbers is not None else self.number_names
         ids = known.ids if of_ids is not None else self.names
@@ -226,6 +229,9 @@ class Stream(ABC):
             )
         columns = self._schema.columns
         kept = {n: c for n, c in columns.items() if n not in (*self.number_names, *self.names)}
+        if of_heads is not None:
+            kept = {n: c for n, c in kept.items() if n not in self.heads}
+            order = [*known.heads, *order]
         return self._of(Schema({**kept, **{one: columns[one] for one in order}}))
 
     def _of(self, schema: Schema) -> Stream:
@@ -282,6 +288,8 @@ class Stream(ABC):
 
     def _dataset(self, taken: Any, skipped: int = 0) -> ClickDataset | Dataset:
         x, ids, bags, y, weights = taken
+        if self.heads and not self.labelled:
+            y = np.full((len(y), len(self.heads)), np.nan, np.float32)
         if not self.names:
             return Dataset(
                 x,
@@ -291,6 +299,7 @@ class Stream(ABC):
                 weights=weights,
                 names=self.number_names,
                 schema=self._schema,
+                heads=self.heads,
             )
         columns: Any = ids
         if bags:
@@ -310,6 +319,7 @@ class Stream(ABC):
             number_names=self.number_names,
             schema=self._schema,
             classes=self.classes,
+            heads=self.heads,
         )
 
     def __repr__(self) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ from leashed.datasets.moments import Moments
 from leashed.files import folders, resuming
 from leashed.models._running import Running, averaged
 from leashed.models.tables import Table
-from leashed.stopping import METRICS, Until, metrics_of
+from leashed.stopping import Until, metrics_of
 
 __all__ = ["Best", "Keeper", "check"]
 
@@ -55,7 +55,7 @@ class Best:
         return f"{self.metric.replace('_', ' ')} {number(self.value)} {after}"
 
 
-def check(until: Until, model: Any, validates: bool) -> None:
+def check(until: Until, model: Any, heads: Sequence[str], validates: bool) -> None:
     """ValueError where it cannot be judged."""
     if until.patience is None:
         return
@@ -64,7 +64,7 @@ def check(until: Until, model: Any, validates: bool) -> None:
             "until.patience judges by validation, which is not given; give validation=, a set like data "
             "that is not trained on"
         )
-    known = metrics_of(model)
+    known = metrics_of(model, heads)
     if until.metric not in known:
         raise ValueError(
             f"metric {until.metric} is none of {model.name}'s, which are {', '.join(known)}; give one of "
@@ -94,6 +94,7 @@ class Keeper:
             there are none.
         stack: what is left in the end.
         at: what numbers of a stream come to when so many batches have been used; None: there is none.
+        heads: the names of the model's labels, where these are several.
 
     Attributes:
         best: None before the first evaluation.
@@ -109,9 +110,10 @@ class Keeper:
         writer: resuming.Checkpointer | resuming.Kept | None,
         stack: ExitStack,
         at: Callable[[int], Moments | None] | None,
+        heads: Sequence[str] = (),
     ) -> None:
         assert until.metric is not None
-        self._name, self._metric = until.metric, METRICS[until.metric]
+        self._name, self._metric = until.metric, metrics_of(model, heads)[until.metric]
         self._patience = until.patience
         self._tables = tables
         if self._tables and writer is None:

@@ -29,17 +29,19 @@ from leashed import staleness as policies
 from leashed.base import checks
 from leashed.base.warning import warn
 from leashed.datasets import ClickDataset, Dataset
-from leashed.datasets.columns import UNKNOWN
+from leashed.datasets.columns import UNKNOWN, arrange
 from leashed.disciplines import Discipline
 from leashed.files import checkpoint, folders, resuming
 from leashed.metrics import (
     Classified,
     ClickMetrics,
     Errors,
+    HeadMetrics,
     NumberMetrics,
     Progressive,
+    Values,
 )
-from leashed.models._columns import columns_of
+from leashed.models._columns import columns_of, kept
 from leashed.models.graphs import Graph
 from leashed.models.tables import Refusals, Table, in_run
 from leashed.modes import Mode
@@ -573,6 +575,8 @@ class _Run:
         if predicts and self._parameters is None:
             self._load()
         predicts = predicts and self._statistics.size >= self.model.statistics
+        if self.model.heads:
+            return self._of_heads(data) if predicts else None, math.nan
         if self.model.target != "click":
             return self._judged(data) if predicts else None, math.nan
         counted = ClickMetrics(self._kept)
@@ -587,13 +591,28 @@ class _Run:
             logits = self.model.logits(
                 self._parameters, part, self.tables or None, None, self._statistics
             )
-            users = None
-            if self._users is not None:
-                assert isinstance(part, ClickDataset)
-                assert isinstance(self._users, str)
-                users = part.users_by(self._users)
-            counted.add(logits, part.y, part.weights, users)
+            counted.add(logits, part.y, part.weights, self._users_in(part))
         return counted.values() if predicts else None, clicks / rows if rows else math.nan
+
+    def _users_in(self, part: Any) -> NDArray[np.uint64] | None:
+        if self._users is None:
+            return None
+        assert isinstance(part, ClickDataset)
+        assert isinstance(self._users, str)
+        return part.users_by(self._users)
+
+    def _of_heads(self, data: Stream | ClickDataset | Dataset) -> Values:
+        """How well the day before predicts several labels."""
+        assert self._parameters is not None
+        known = kept(self._parameters)
+        counted = HeadMetrics(known.heads or data.heads, self._kept)
+        arranged = arrange(known.read(self.model.id_features), data)
+        for part in arranged.parts(_SCORED) if isinstance(arranged, Stream) else (arranged,):
+            logits = self.model.logits(
+                self._parameters, part, self.tables or None, None, self._statistics
+            )
+            counted.add(logits, part.y, part.weights, self._users_in(part))
+        return counted.values()
 
     def _judged(self, data: Stream | ClickDataset | Dataset) -> Errors | Classified:
         """How well the day before predicts numbers, or classes."""
@@ -641,8 +660,11 @@ def _shaped(
         if isinstance(saved, Graph):
             rows = dict(zip(saved.id_features, saved.embeddings, strict=True))
             bounds = [rows[f].table.rows for f in sorted(rows)]
-            made = model.made_by(saved.features, bounds, saved.classes, saved.histories)
-            return replace(made, name=model.name, loss=model.loss, l2=model.l2), days
+            target = saved.target if saved.heads else saved.classes
+            assert isinstance(target, (int, tuple))
+            made = model.made_by(saved.features, bounds, target, saved.histories)
+            loss = made.loss if saved.heads else model.loss
+            return replace(made, name=model.name, loss=loss, l2=model.l2), days
     if isinstance(days, (Stream, ClickDataset, Dataset, str)) or not isinstance(days, Iterable):
         return model, days  # which is refused
     rest = iter(days.values() if isinstance(days, Mapping) else days)

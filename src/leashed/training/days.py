@@ -230,6 +230,15 @@ def _from_json(told: dict[str, Any]) -> dict[str, Any]:
 def _values(told: dict[str, Any] | None) -> Scores | None:
     if told is None:
         return None
-    values: dict[str, Any] = {k: math.nan if v is None else v for k, v in told.items()}
-    kind: Any = Errors if "mse" in told else Classified if "accuracy" in told else Values
+    values = _with_nan(told)
+    if "auc" in told:
+        return Values.of(values)
+    kind: Any = Errors if "mse" in told else Classified
     return cast("Scores", kind(**values))
+
+
+def _with_nan(told: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: _with_nan(value) if isinstance(value, dict) else math.nan if value is None else value
+        for name, value in told.items()
+    }

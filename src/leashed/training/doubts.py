@@ -101,12 +101,21 @@ def _is_new(result: TrainResult) -> bool:
     return result.config["init"] != "array" and "resumed_at" not in result.config
 
 
+# Of an output.
+_OF_EACH = {
+    "log_loss": math.log(2),
+    "binary_cross_entropy": math.log(2),
+    "hinge": 1.0,
+    "modified_huber": 1.0,
+}
+
+
 def _chance(model: Any, weights: NDArray[np.float32] | None) -> float:
     """The loss of a model that knows nothing; 0 where it is not known."""
     if model.loss == "softmax":
         loss = math.log(model.classes)
-    elif model.loss in ("log_loss", "hinge", "modified_huber"):
-        loss = model.outputs * (math.log(2) if model.loss == "log_loss" else 1.0)
+    elif model.loss in _OF_EACH:
+        loss = model.outputs * _OF_EACH[model.loss]
     else:
         return 0.0
     return loss if weights is None else loss * float(weights.mean(dtype=np.float64))

@@ -92,6 +92,8 @@ def _in_memory(found: Loaded[Any], data: Any, *, labels: bool) -> Any:
 
 
 def _with_targets(model: Any, x: Any, y: Any) -> Dataset | SparseDataset:
+    if getattr(model, "heads", 0) and not is_csr(x):
+        return Dataset.from_arrays(x, y)
     if model.classes == 0:
         return (SparseDataset if is_csr(x) else Dataset).regression(x, y)
     made = SparseDataset.from_csr if is_csr(x) else Dataset.from_arrays

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,7 @@ from leashed.models.tables import Table
 from leashed.modes import ModeCounts
 from leashed.training.best import Best
 from leashed.training.histogram import Histogram, TimeDistribution
-from leashed.training.result import QUALITY, TrainResult
+from leashed.training.result import OF_HEADS, QUALITY, TrainResult
 from leashed.training.sets import Streamed
 
 __all__ = ["Progress", "counted", "progress_of", "result_of", "told_by"]
@@ -42,6 +42,8 @@ class Progress:
         validation_auc: of the validation set; NaN likewise.
         validation_normalised_entropy: likewise.
         validation_loss: mean, of the validation set; NaN without one.
+        heads: of several labels, of which the four above are means, those of each, by its name and theirs;
+            else empty.
         window: of the rows counted by ``Observe.metrics`` since the evaluation before; None where
             there is none.
         total: of all rows counted so far; likewise.
@@ -64,19 +66,29 @@ class Progress:
     window: Values | None = None
     total: Values | None = None
     observed: dict[str, float] = field(default_factory=dict)
+    heads: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(
-            {"observed": {}, "validation_loss": math.nan, **state}
+            {"observed": {}, "heads": {}, "validation_loss": math.nan, **state}
         )  # which what was pickled before has not
 
 
-def _values(scored: dict[str, Any] | None, part: str) -> Values | None:
-    return None if scored is None else Values(**scored[part])
+def _values(scored: dict[str, Any] | None, part: str, heads: Sequence[str]) -> Values | None:
+    return None if scored is None else Values.of(scored[part], heads)
 
 
-def progress_of(now: dict[str, Any], initial_loss: float, batch_size: float) -> Progress:
-    """Of what the core tells after an evaluation."""
+def _of_heads(now: Mapping[str, Any], heads: Sequence[str]) -> dict[str, dict[str, float]]:
+    return {
+        head: {name: told[k] if told else math.nan for name, told in now["heads"].items()}
+        for k, head in enumerate(heads)
+    }
+
+
+def progress_of(
+    now: dict[str, Any], initial_loss: float, batch_size: float, heads: Sequence[str] = ()
+) -> Progress:
+    """Of what the core tells after an evaluation; ``heads``: the names of several labels."""
     seconds = now["seconds"]
     return Progress(
         seconds=seconds,
@@ -88,9 +100,10 @@ def progress_of(now: dict[str, Any], initial_loss: float, batch_size: float) -> 
         mean_staleness=Histogram(now["staleness"]).mean(),
         initial_loss=initial_loss,
         **{name: now[name] for name in QUALITY},
-        window=_values(now["scored"], "window"),
-        total=_values(now["scored"], "total"),
+        window=_values(now["scored"], "window", heads),
+        total=_values(now["scored"], "total", heads),
         observed=now["observed"],
+        heads=_of_heads(now, heads),
     )
 
 
@@ -160,6 +173,8 @@ def result_of(
     not the last one.
     """
     evaluations = outcome["evaluations"]
+    heads = config.get("columns", {}).get("heads", ())
+    of_heads = [_of_heads(now, heads) for now in evaluations]
     if statistics is not None:
         config["statistics"] = statistics.config()
     if streamed is None:
@@ -204,6 +219,10 @@ def result_of(
         validation_accuracy=series("validation_accuracy", np.float64),
         eps=eps,
         **{name: series(name, np.float64) for name in QUALITY},
+        heads={
+            head: {name: np.array([now[head][name] for now in of_heads]) for name in OF_HEADS}
+            for head in heads
+        },
         tables=tables,
         rows={name: int(n) for name, n in rows.items()} if tables else {},
         row_staleness=row_staleness,
@@ -229,7 +248,7 @@ def result_of(
         peak_memory_bytes=outcome["peak_memory_bytes"],
         config=config,
         mode=mode,
-        metrics=Scored.of(outcome["scored"]) if scored else None,
+        metrics=Scored.of(outcome["scored"], heads) if scored else None,
         observed=outcome["observed"],
         architecture=architecture,
         best=best,

@@ -13,6 +13,7 @@ from typing import Any, TextIO
 
 from leashed.base.closing import Closing
 from leashed.base.table import found, number
+from leashed.metrics import Values
 from leashed.stopping import Until
 from leashed.training.outcome import Progress
 
@@ -202,10 +203,21 @@ def _quality(now: Progress) -> list[str]:
     if not math.isnan(now.validation_accuracy):
         told.append(f"val {100.0 * now.validation_accuracy:.1f}%")
     if not math.isnan(now.validation_auc):
-        told.append(f"val AUC {now.validation_auc:.4f}")
+        told.append(f"val AUC {now.validation_auc:.4f}{_each(now, 'validation_auc')}")
     elif not math.isnan(now.auc):
-        told.append(f"AUC {now.auc:.4f}")
+        told.append(f"AUC {now.auc:.4f}{_each(now, 'auc')}")
     return told
+
+
+def _each(now: Progress, name: str) -> str:
+    """Of several labels."""
+    told = [f"{head} {one[name]:.4f}" for head, one in now.heads.items()]
+    return f" ({', '.join(told)})" if told else ""
+
+
+def _scored(values: Values) -> str:
+    told = [f"{head} {one.auc:.4f}" for head, one in values.heads.items()]
+    return f"AUC {values.auc:.4f}" + (f" ({', '.join(told)})" if told else "")
 
 
 def _rate(now: Progress) -> str:
@@ -216,7 +228,7 @@ def brief(now: Progress) -> str:
     """Loss, EPS and AUC, or accuracy."""
     quality = _quality(now)[-1:]
     if now.total is not None and not quality:
-        quality = [f"AUC {now.total.auc:.4f}"]
+        quality = [_scored(now.total)]
     return "  ".join([f"loss {number(now.loss)}", _rate(now), *quality])
 
 
@@ -230,7 +242,7 @@ def describe(now: Progress) -> str:
         *_quality(now),
     ]
     if now.total is not None:
-        parts.append(f"scored AUC {now.total.auc:.4f} NE {now.total.normalised_entropy:.4f}")
+        parts.append(f"scored {_scored(now.total)} NE {now.total.normalised_entropy:.4f}")
         if not math.isnan(now.total.gauc):
             parts.append(f"GAUC {now.total.gauc:.4f}")
     parts += [f"{name} {found(value)}" for name, value in now.observed.items()]

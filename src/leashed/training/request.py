@@ -231,7 +231,7 @@ class Request:
             def report(now: dict[str, Any], initial_loss: float) -> None:
                 refusals.look()
                 if progress is not None:
-                    progress(progress_of(now, initial_loss, mean_batch))
+                    progress(progress_of(now, initial_loss, mean_batch, self.columns.heads))
 
             yield None if progress is None and refusals.told else report
 
@@ -313,7 +313,7 @@ def asked(
     until = defaults.end(model, until, rows)
     if not isinstance(until, Until):
         raise TypeError(f"until must be leashed.until(...), got {until!r}")
-    best.check(until, model, validates=test_set is not None)
+    best.check(until, model, columns.heads, validates=test_set is not None)
     if streamed:
         checks.size("batch_size", batch_size)  # no number of rows bounds it
         check_passes(until)
@@ -484,10 +484,12 @@ def _counting(
     """Whose each row is, and how many rows of users to keep, for the core."""
     if not isinstance(metrics, Progressive):
         raise TypeError(f"metrics must be leashed.metrics.progressive(...), got {metrics!r}")
-    if isinstance(model, External) or model.loss != "log_loss" or model.classes != 2:
+    known: Any = None if isinstance(model, External) else model
+    of_one = known is not None and known.loss == "log_loss" and known.classes == 2
+    if not of_one and not getattr(known, "heads", 0):
         raise ValueError(
-            f"metrics are of models of one output with the loss log_loss, which {model.name} is not; "
-            "leave them out"
+            f"metrics are of models of one output with the loss log_loss, and of several heads, which "
+            f"{model.name} is not; leave them out"
         )
     data = data.train if isinstance(data, (Split, ClickSplit)) else data
     if metrics.gauc is None:

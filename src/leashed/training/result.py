@@ -42,13 +42,8 @@ REASONS = (
 
 _FORMAT = "leashed.TrainResult"
 _VERSION = 1
-QUALITY = (
-    "auc",
-    "normalised_entropy",
-    "validation_auc",
-    "validation_normalised_entropy",
-    "validation_loss",
-)
+OF_HEADS = ("auc", "normalised_entropy", "validation_auc", "validation_normalised_entropy")
+QUALITY = (*OF_HEADS, "validation_loss")
 _FLOAT_SERIES = ("seconds", "loss", "accuracy", "validation_accuracy", "eps", *QUALITY)
 _INT_SERIES = ("updates", "memory_bytes", "live_vectors")
 _HISTOGRAMS = ("staleness", "staleness_compute", "staleness_schedule", "tries")
@@ -65,6 +60,7 @@ _LATER = (
     "metrics",
     "observed",
     "best",
+    "heads",
     *QUALITY,
 )
 _NOT_WRITTEN = ("tables", "architecture")
@@ -171,6 +167,8 @@ class TrainResult:
         validation_auc: float64 [E]; of the validation set, NaN without one.
         validation_normalised_entropy: float64 [E]; likewise.
         validation_loss: float64 [E]; mean loss over the validation set, NaN without one.
+        heads: of several labels, of which the four above are means over those that have one, by name the
+            same four of each, float64 [E]; else empty.
         rows: what became of the gradients of the rows of all tables in this run: of each distinct id
             of a batch and table one of ``applied``, ``folded``, ``late``, ``excluded``,
             ``unadmitted``, ``deferred`` and ``refused``, as ``Table.statistics`` has them;
@@ -241,6 +239,7 @@ class TrainResult:
     tables: dict[str, Table] = field(default_factory=dict)
     architecture: Any = None
     best: Best | None = None
+    heads: dict[str, dict[str, NDArray[np.float64]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._keep_columns()
@@ -262,7 +261,9 @@ class TrainResult:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # (What was pickled before has not all.)
-        vars(self).update({"observed": {}, "architecture": None, "best": None, **state})
+        vars(self).update(
+            {"observed": {}, "architecture": None, "best": None, "heads": {}, **state}
+        )
         self._keep_columns()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -311,6 +312,11 @@ class TrainResult:
         if self.best is None:
             return len(self.loss) - 1
         return int(np.searchsorted(self.seconds, self.best.seconds, side="right")) - 1
+
+    def _each(self, kind: str) -> str:
+        name = "auc" if kind == "AUC" else "validation_auc"
+        told = [f"{head} {one[name][self.at]:.4f}" for head, one in self.heads.items()]
+        return f" ({', '.join(told)})" if told else ""
 
     @property
     def mean_eps(self) -> float:
@@ -382,6 +388,11 @@ class TrainResult:
                 document[item.name] = value.to_dict()
             elif isinstance(value, Best):
                 document[item.name] = _encode(vars(value))
+            elif item.name == "heads":
+                document[item.name] = {
+                    head: {name: _encode(series.tolist()) for name, series in told.items()}
+                    for head, told in value.items()
+                }
             elif isinstance(value, Scored):
                 document[item.name] = _encode(value.windows())
             else:
@@ -467,7 +478,7 @@ class TrainResult:
         ]
         for kind, auc in (("AUC", self.auc), ("validation AUC", self.validation_auc)):
             if not math.isnan(auc[self.at]):
-                parts.append(f"{kind} {auc[self.at]:.4f}")
+                parts.append(f"{kind} {auc[self.at]:.4f}{self._each(kind)}")
         if self.best is not None:
             parts.append(f"best {self.best}")
         if self.metrics is not None and self.metrics.total:
@@ -531,7 +542,12 @@ def _decode_rows(value: Any) -> NDArray[np.int64]:
 def _decode_scored(windows: list[dict[str, Any]]) -> Scored:
     def numbers(one: dict[str, Any]) -> dict[str, Any]:
         return {
-            key: item if isinstance(item, int) else _decode_float(item) for key, item in one.items()
+            key: {head: numbers(told) for head, told in item.items()}
+            if isinstance(item, dict)
+            else item
+            if isinstance(item, int)
+            else _decode_float(item)
+            for key, item in one.items()
         }
 
     return Scored.of(
@@ -547,6 +563,11 @@ def _decode_field(name: str, value: Any) -> Any:
         return _decode_parameters(value)
     if name == "staleness_over_time":
         return _decode_rows(value)
+    if name == "heads":
+        return {
+            head: {key: _decode_field(key, series) for key, series in told.items()}
+            for head, told in value.items()
+        }
     if name in _FLOAT_SERIES:
         return np.array([_decode_float(item) for item in value], dtype=np.float64)
     if name in _INT_SERIES or name in {"worker_updates", "row_staleness"}:

@@ -77,7 +77,14 @@ def run(asked: ThreadRequest) -> TrainResult:
         keeper = None
         if asked.until.patience is not None:
             keeper = Keeper(
-                asked.until, model, told, asked.tables, checkpointer, stack, _moments(asked)
+                asked.until,
+                model,
+                told,
+                asked.tables,
+                checkpointer,
+                stack,
+                _moments(asked),
+                asked.columns.heads,
             )
             checkpointer = None
         kept = asked.checkpoint

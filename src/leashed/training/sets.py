@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from leashed import _core
 from leashed import stream as streams
+from leashed.base.target import Labels
 from leashed.base.warning import warn
 from leashed.datasets import Bags, ClickDataset, ClickSplit, Dataset, SparseDataset, Split
 from leashed.datasets.columns import UNKNOWN, Columns, arrange
@@ -241,6 +242,9 @@ def _check_columns(
 def _check_classes(
     model: Model | Graph | FactorisationMachine, stream: streams.Stream | streams.SparseStream
 ) -> None:
+    if getattr(model, "heads", 0) or getattr(stream, "heads", ()):
+        check_labels(model, stream, "data")
+        return
     if (model.classes == 0) != (stream.classes == 0):
         made = (
             "the stream's classes=0 and classes=2"
@@ -304,7 +308,7 @@ def rows_of(
     data: Any,
     validation: Any,
     *,
-    label: str | None,
+    label: Labels | None,
     columns: Any,
     bad: str | None,
     shuffle: int | None,
@@ -338,7 +342,11 @@ def rows_of(
             f"data must be read for model {getattr(model, 'name', model)}, which takes no table: "
             "leashed.stream.table(data, label=...).read()"
         )
-    target = model.target if isinstance(model, Graph) and columns is None else None
+    target = None
+    if isinstance(model, Graph) and columns is None:
+        # Of heads without names labels of any name.
+        named = isinstance(getattr(model.made_by, "target", None), tuple)
+        target = "click" if model.heads and not named else model.target
     streamed = of_ids and isinstance(data, (str, os.PathLike))
     if shuffle is not None and not streamed:
         raise ValueError(

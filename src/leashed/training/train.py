@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
+from leashed.base.target import Labels
 from leashed.disciplines import Discipline
 from leashed.disciplines import of as check_discipline  # noqa: F401
 from leashed.files import resuming
@@ -44,7 +45,7 @@ def train(
     model: AnyModel,
     data: AnyData,
     *,
-    label: str | None = None,
+    label: Labels | None = None,
     columns: Any = None,
     bad: str | None = None,
     shuffle: int | None = None,
@@ -80,7 +81,7 @@ def train(
         model: from :mod:`leashed.models`; ``models.external`` takes a gradient of your own.
         data: a set of :mod:`leashed.datasets`, a pair of arrays, a DataFrame (what has
             ``__arrow_c_stream__``), the path of Parquet or CSV, or a ``leashed.stream``, read meanwhile.
-        label: of a DataFrame or files, the column that is to be predicted.
+        label: of a DataFrame or files, the column that is to be predicted, or several, each 0 or 1.
         columns: of these, what each becomes, as of ``stream.table``. Default: as ``stream.infer`` finds.
         bad: of these, ``"skip"`` leaves out rows that are none, and says how many. Default: ``"fail"``.
         shuffle: of a path whose rows are read meanwhile, so many in an order drawn from the seed.

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -47,10 +47,12 @@ class Evaluation:
         loss: mean, by weight; NaN where a prediction was no number.
         accuracy: share that is classified correctly, without weights; None of numbers.
         auc, normalised_entropy, calibration: as of ``leashed.metrics``, of models of one output with
-            the loss ``log_loss``; else None.
+            the loss ``log_loss``; else None. Of several labels the means over those that have one.
         mse, rmse, mae, r2: as of ``leashed.metrics``, of models of numbers; else None.
         auc_error: how far ``auc`` may be off, where there are more than 2²² rows; else None.
         hidden_auc: of the probabilities from which generated labels were drawn; else None.
+        heads: of several labels, of which ``loss`` is the sum, each one's, by its name; else empty. Its
+            ``examples`` are those of which it is known.
     """
 
     examples: int
@@ -65,11 +67,17 @@ class Evaluation:
     rmse: float | None = None
     mae: float | None = None
     r2: float | None = None
+    heads: dict[str, Evaluation] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, float | None]:
-        """What there is, as JSON's own types: NaN and infinities are None."""
-        told = {name: value for name, value in vars(self).items() if value is not None}
-        return {name: v if math.isfinite(v) else None for name, v in told.items()}
+        """What there is, as JSON's own types: NaN and infinities are None. Of several labels also each one's,
+        as ``auc_NAME``.
+        """
+        told = {n: v for n, v in vars(self).items() if n != "heads" and v is not None}
+        found = {name: v if math.isfinite(v) else None for name, v in told.items()}
+        for head, one in self.heads.items():
+            found |= {f"{name}_{head}": value for name, value in one.to_json().items()}
+        return found
 
     def __str__(self) -> str:
         words = {
@@ -87,8 +95,17 @@ class Evaluation:
                 f"{v:,}" if name == "examples" else number(v, 4),
             )
             for name, v in vars(self).items()
-            if v is not None
+            if name != "heads" and v is not None
         ]
+        for head, one in self.heads.items():
+            rows += [
+                (
+                    f"{words.get(name, name.replace('_', ' '))} of {head}",
+                    f"{v:,}" if name == "examples" else number(v, 4),
+                )
+                for name, v in vars(one).items()
+                if name != "heads" and v is not None
+            ]
         return pairs(rows)
 
 
@@ -147,7 +164,7 @@ class Trained(Loaded[Any]):
 
     def predict(self, data: Any) -> NDArray[np.float32]:
         """What the model says of each example: [n] where that is one number, such as the probability
-        of label 1, else [n, outputs].
+        of label 1, else [n, outputs], of several labels in the order of ``columns.heads``.
 
         Args:
             data: as above; labels need not be there.
@@ -258,7 +275,8 @@ class Trained(Loaded[Any]):
         if isinstance(model, Graph):
             model = replace(model, made_by=None)  # its shape is what it is
         if known is not None and is_table(data) and "columns" not in choices:
-            if (label := choices.pop("label", known.target)) != known.target:
+            label = choices.pop("label", known.target)
+            if (label if isinstance(label, str) else list(label)) != known.target:
                 raise ValueError(
                     f"label was {known.target!r} and is {label!r}; give columns= to say otherwise"
                 )
@@ -299,8 +317,11 @@ class Trained(Loaded[Any]):
 
     def __repr__(self) -> str:
         tables = f", tables={', '.join(self.tables)}" if self.tables else ""
+        heads = f", heads={', '.join(self.columns.heads)}" if self.columns.heads else ""
         updates = f", updates={self.updates:,}" if self.run else ""
-        return f"Trained(model={self.model.name}, d={len(self.parameters):,}{tables}{updates})"
+        return (
+            f"Trained(model={self.model.name}, d={len(self.parameters):,}{tables}{heads}{updates})"
+        )
 
 
 def load(
@@ -346,7 +367,8 @@ def judged(trained: Trained, parts: Iterator[Any]) -> Evaluation:
     given: dict[str, Any] = {"tables": trained.tables} if trained.tables else {}
     if isinstance(model, Graph):
         given["statistics"] = trained.statistics
-    found, scored, hidden = [], _Scored(), None
+    found, hidden = [], None
+    scored: dict[str, _Scored] = {}
     errors = metrics.NumberMetrics()
     classes = 0
     for data in parts:
@@ -355,12 +377,16 @@ def judged(trained: Trained, parts: Iterator[Any]) -> Evaluation:
         else:
             loss, accuracy, *_ = model.evaluate(trained.parameters, data, **given)
             classes = data.classes
+        heads = getattr(data, "heads", ())
         found.append((len(data), loss, accuracy))
-        of_numbers = not isinstance(model, External) and not classes
+        of_numbers = not isinstance(model, External) and not classes and not heads
         if of_numbers and math.isfinite(loss):
             errors.add(trained.predicted(data), data.y, data.weights)
-        if is_of_clicks(model) and math.isfinite(loss):
-            scored.add(_logits(trained, data), data.y, data.weights)
+        if (is_of_clicks(model) or heads) and math.isfinite(loss):
+            logits = _logits(trained, data)
+            of = (data.y,) if not heads else data.y.T
+            for name, said, labels in zip(heads or ("",), logits.T, of, strict=True):
+                scored.setdefault(name, _Scored()).add(said, labels, data.weights)
         if isinstance(data, ClickDataset) and data.hidden is not None:  # generated: in one part
             hidden = data.hidden_auc
     if not found:
@@ -374,7 +400,20 @@ def judged(trained: Trained, parts: Iterator[Any]) -> Evaluation:
         return made
     if (told := errors.values()).rows:
         made = replace(made, mse=told.mse, rmse=told.rmse, mae=told.mae, r2=told.r2)
-    return replace(made, **scored.values()) if scored.rows else made
+    if "" in scored:
+        return replace(made, **scored[""].values())
+    return replace(made, **_of_heads(scored)) if scored else made
+
+
+def _of_heads(scored: dict[str, _Scored]) -> dict[str, Any]:
+    """Of several labels: the means over those that have one, and each."""
+    told = {name: one.values() for name, one in scored.items()}
+    heads = {name: Evaluation(one.rows, one.log_loss, **told[name]) for name, one in scored.items()}
+    means = {}
+    for name in ("auc", "normalised_entropy", "calibration"):
+        known = [values[name] for values in told.values() if not math.isnan(values[name])]
+        means[name] = sum(known) / len(known) if known else math.nan
+    return {**means, "heads": heads}
 
 
 def is_of_clicks(model: Any) -> bool:
@@ -384,13 +423,15 @@ def is_of_clicks(model: Any) -> bool:
 
 
 def _logits(trained: Trained, data: Any) -> NDArray[np.float32]:
-    """They tell rows apart whose probabilities are all 1 in float32."""
+    """[n, 1], or of several labels [n, heads]. They tell rows apart whose probabilities are all 1 in float32."""
     model, theta = trained
     if isinstance(model, Graph):
-        return model.logits(theta, data, trained.tables or None, statistics=trained.statistics)
-    values = replace(model, loss="squared_error")  # which predicts the outputs themselves
+        said = model.logits(theta, data, trained.tables or None, statistics=trained.statistics)
+        return said.reshape(len(data), -1)
+    # Which predicts the outputs themselves.
+    values = replace(model, loss="hinge" if getattr(model, "heads", 0) else "squared_error")
     x, of = (data.x, values.native) if isinstance(data, Dataset) else (data.rows, values.sparse)
-    return cast("NDArray[np.float32]", of.predict(theta, x))[:, 0]
+    return cast("NDArray[np.float32]", of.predict(theta, x))
 
 
 class _Scored:
@@ -402,12 +443,19 @@ class _Scored:
         self._kept: list[tuple[NDArray[np.float32], Any, Any]] = []
 
     def add(self, logits: NDArray[np.float32], labels: Any, weights: Any) -> None:
+        if (unknown := np.isnan(labels)).any():
+            logits, labels = logits[~unknown], labels[~unknown]
+            weights = None if weights is None else weights[~unknown]
         self.rows += len(logits)
         self._counted.add(logits, labels, weights)
         if self.rows > _RANKED:
             self._kept.clear()
         else:
             self._kept.append((logits, labels, weights))
+
+    @property
+    def log_loss(self) -> float:
+        return self._counted.values().log_loss
 
     def values(self) -> dict[str, Any]:
         told = self._counted.values()

@@ -45,19 +45,19 @@ TEST_CASE("a worker hands over after its next batch, and at the end everything i
   add(0, 1);  // in its other part
   const auto first = metrics.take(1, 1);
   REQUIRE(first != nullptr);
-  CHECK(first->window.rows == kBatch);
+  CHECK(first->window.front().rows == kBatch);
   metrics.ask();
   add(1, 2);
-  CHECK(metrics.take(2, 2)->total.rows == 2 * kBatch);
+  CHECK(metrics.take(2, 2)->total.front().rows == 2 * kBatch);
   CHECK(metrics.take(2.5, 2) == nullptr);
   add(1, 2);
   metrics.workers_ended();
   const auto last = metrics.take(3, 4);
   REQUIRE(last != nullptr);
-  CHECK(last->window.rows == 2 * kBatch);
-  CHECK(last->total.rows == 4 * kBatch);
-  CHECK(last->total.users == 1);
-  CHECK(last->total.gauc == 0.5);
+  CHECK(last->window.front().rows == 2 * kBatch);
+  CHECK(last->total.front().rows == 4 * kBatch);
+  CHECK(last->total.front().users == 1);
+  CHECK(last->total.front().gauc == 0.5);
   CHECK(metrics.take(4, 4) == nullptr);
   CHECK(metrics.windows().size() == 3);
 }
@@ -80,7 +80,7 @@ TEST_CASE(
       if (i % 3 == 0) metrics.take(0, 0);
     }
     metrics.workers_ended();
-    return metrics.take(1, 1)->total;
+    return metrics.take(1, 1)->total.front();
   };
   const Scores alone = counted(
       1, [](std::size_t) { return 0; }, 0);
@@ -123,10 +123,10 @@ TEST_CASE("no batch is torn or lost while the monitor looks") {
   metrics.take(1, 1);
   std::uint64_t rows = 0;
   for (const auto& scored : metrics.windows()) {
-    rows += scored->window.rows;
-    CHECK(scored->total.rows == rows);
-    CHECK(scored->window.rows % kBatch == 0);
-    CHECK(scored->window.auc == 0.5);  // of whole batches alone
+    rows += scored->window.front().rows;
+    CHECK(scored->total.front().rows == rows);
+    CHECK(scored->window.front().rows % kBatch == 0);
+    CHECK(scored->window.front().auc == 0.5);  // of whole batches alone
   }
   CHECK(rows == kWorkers * kBatches * kBatch);
 }

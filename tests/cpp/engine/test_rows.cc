@@ -364,8 +364,9 @@ TEST_CASE("evaluation lets its rows go, however it ends") {
     // And the next begins anew.
     const auto again = early(theta, data.view(), threads);
     REQUIRE(again);
-    CHECK(again->auc == whole->auc);
-    CHECK(again->normalised_entropy == doctest::Approx(whole->normalised_entropy));
+    CHECK(again->heads.at(0).auc == whole->heads.at(0).auc);
+    CHECK(again->heads.at(0).normalised_entropy ==
+          doctest::Approx(whole->heads.at(0).normalised_entropy));
 
     asked = 0;
     Evaluator asks(
@@ -376,13 +377,13 @@ TEST_CASE("evaluation lets its rows go, however it ends") {
         },
         &store);
     CHECK_THROWS_AS(asks(theta, data.view(), threads), std::domain_error);
-    CHECK(asks(theta, data.view(), threads)->auc == whole->auc);
+    CHECK(asks(theta, data.view(), threads)->heads.at(0).auc == whole->heads.at(0).auc);
 
     source.evaluation_throws_at = source.evaluated + 10;
     Evaluator fails(
         source, [] { return true; }, &store);
     CHECK_THROWS_WITH_AS(fails(theta, data.view(), threads), "boom", std::runtime_error);
-    CHECK(fails(theta, data.view(), threads)->auc == whole->auc);
+    CHECK(fails(theta, data.view(), threads)->heads.at(0).auc == whole->heads.at(0).auc);
   }
 }
 
@@ -432,8 +433,9 @@ TEST_CASE("who stops waiting for another's part of an evaluation leaves nothing 
   const auto next = evaluator(theta, other.view(), 2);
   const auto expected = Evaluator(source, [] { return true; })(theta, other.view(), 1);
   REQUIRE(next);
-  CHECK(next->auc == expected->auc);
-  CHECK(next->normalised_entropy == doctest::Approx(expected->normalised_entropy).epsilon(1e-12));
+  CHECK(next->heads.at(0).auc == expected->heads.at(0).auc);
+  CHECK(next->heads.at(0).normalised_entropy ==
+        doctest::Approx(expected->heads.at(0).normalised_entropy).epsilon(1e-12));
 }
 
 namespace {

@@ -3,22 +3,11 @@
 #include <cmath>
 
 #include "leashed/kernels/exponential.h"
+#include "leashed/model/losses/logistic.h"
 #include "leashed/model/losses/rows.h"
 
 namespace leashed {
 namespace {
-
-// The probability's distance to z, and the loss.
-struct Judged {
-  float residual;
-  double loss;
-};
-LEASHED_INLINE Judged judge(float o, float z) {
-  const double m = o;
-  const double e = std::exp(-std::fabs(m));
-  return {static_cast<float>((m < 0 ? e / (1 + e) : 1 / (1 + e)) - z),
-          (m > 0 ? m : 0) + std::log1p(e) - z * m};
-}
 
 double residuals(const float* outputs, float* out, std::size_t rows, std::size_t n, std::size_t ld,
                  const Targets& targets, float scale) {
@@ -93,12 +82,6 @@ float residuals_alone(float* o, std::size_t rows, const Targets& targets, double
   return sum;
 }
 
-void predict(float* o, std::size_t rows, std::size_t n, std::size_t ld) {
-  for (std::size_t row = 0; row < rows; ++row, o += ld) {
-    for (std::size_t k = 0; k < n; ++k) o[k] = judge(o[k], 0).residual;
-  }
-}
-
 }  // namespace
 
 extern const Loss LEASHED_ISA_NAME(log_loss_loss);
@@ -108,7 +91,7 @@ constinit const Loss LEASHED_ISA_NAME(log_loss_loss) = {
     .curvature = 0.25,
     .residuals = residuals,
     .residuals_alone = residuals_alone,
-    .predict = predict,
+    .predict = predict_logistic,
     .correct = count_correct,
 };
 

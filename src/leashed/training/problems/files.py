@@ -61,10 +61,11 @@ class FileWords:
     )
     label: str | None = option(
         None,
-        "the column that is to be predicted, of Parquet or CSV files without --schema: what the others "
-        "become is found in the first rows (see leashed.stream.infer)",
+        "the column that is to be predicted, or several, clicked,bought, each 0 or 1, of Parquet or CSV "
+        "files without --schema: what the others become is found in the first rows (see "
+        "leashed.stream.infer)",
         group=FILES,
-        metavar="COLUMN",
+        metavar="COLUMN[,COLUMN]",
     )
     target: str | None = option(
         None,
@@ -147,8 +148,9 @@ def stream_of(
     parquet = is_parquet(paths)
     columns: Any = {} if words.schema is None else stream.schema(words.schema)
     if not columns and known is not None and known != CRITEO.schema:
-        if words.label not in (None, known.target):
-            raise ValueError(f"--label is {known.target} of the model, got {words.label}")
+        if words.label is not None and label_of(words.label) != known.target:
+            of_model = ",".join(known.heads) or known.target
+            raise ValueError(f"--label is {of_model} of the model, got {words.label}")
         columns = {"columns": known.columns}
         if not parquet:
             columns["separator"] = separator_of(paths_of(paths)[0])
@@ -167,6 +169,12 @@ def target_of(words: FileWords) -> TargetWord:
     return "click" if words.target is None else of_text(words.target)
 
 
+def label_of(text: str) -> str | list[str]:
+    """The column, or those apart by commas."""
+    names = text.split(",")
+    return names if len(names) > 1 else text
+
+
 def _hashable(paths: Any) -> str | tuple[str, ...]:
     return str(paths) if isinstance(paths, (str, Path)) else tuple(map(str, paths))
 
@@ -175,7 +183,7 @@ def _hashable(paths: Any) -> str | tuple[str, ...]:
 def _inferred(paths: str | tuple[str, ...], label: str, target: TargetWord) -> dict[str, Any]:
     """What the columns of files become, looked at once."""
     several = paths if isinstance(paths, str) else list(paths)
-    found = stream.infer(several, label=label, target=target)
+    found = stream.infer(several, label=label_of(label), target=target)
     return {
         "columns": found,
         **({} if found.separator is None else {"separator": found.separator}),
