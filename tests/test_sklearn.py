@@ -1198,6 +1198,22 @@ def test_steps_that_are_too_small_for_any_number_are_none(options: Any) -> None:
     np.testing.assert_allclose(first.parameters_, theta, atol=0.1)
 
 
+@pytest.mark.parametrize("kind", [SGDClassifier, SGDRegressor, MLPClassifier])
+def test_numbers_in_parts_are_their_sums(kind: Any) -> None:
+    sparse = pytest.importorskip("scipy.sparse", reason="SciPy is not installed")
+    x, names = blobs(60)
+    y = (names == names[0]).astype(np.float32)
+    whole = sparse.csr_array(x)
+    parts = sparse.csr_array(
+        (np.repeat(whole.data / 2, 2), np.repeat(whole.indices, 2), 2 * whole.indptr), whole.shape
+    )
+    fitted = kind(max_iter=20, tol=None, **STEPS).fit(whole, y)
+    again = kind(max_iter=20, tol=None, **STEPS).fit(parts, y)
+    assert parts.nnz == 2 * whole.nnz
+    np.testing.assert_array_equal(again.parameters_, fitted.parameters_)
+    np.testing.assert_allclose(again.predict(parts), fitted.predict(whole))
+
+
 def test_momentum_goes_on_at_another_kind_of_rates() -> None:
     x, y = blobs(60)
 

@@ -502,9 +502,13 @@ class _Estimator(_Settings, BaseEstimator):
             "dtype": (np.float32, np.float64),
             "reset": reset,
         }
-        if y:
-            return validate_data(self, x, *y, y_numeric=numeric, **options)
-        return validate_data(self, x, **options)
+        if not y:
+            return validate_data(self, x, **options)
+        x, *targets = validate_data(self, x, *y, y_numeric=numeric, **options)
+        if is_csr(x) and not x.has_canonical_format:
+            x = x.copy()
+            x.sum_duplicates()  # step sizes and warnings go by the sizes of numbers, not of their parts
+        return x, *targets
 
     def _data(self, x: Any, y: Any, weights: Any) -> Dataset | SparseDataset:
         raise NotImplementedError
