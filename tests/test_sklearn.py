@@ -1104,7 +1104,7 @@ STEPS: dict[str, Any] = {"batch_size": 60, "alpha": 0.3, "random_state": 0}
 def _theirs(kind: Any, ours: Any, x: Any, y: Any, classes: Any = None) -> Any:
     """scikit-learn's perceptron of the same parameters, and none that it has learned itself."""
     model = kind(
-        ours.hidden_layer_sizes,
+        hidden_layer_sizes=ours.hidden_layer_sizes,
         activation=ours.activation,
         solver="sgd",
         learning_rate_init=0.1,
@@ -1132,18 +1132,18 @@ def test_steps_of_perceptrons_are_those_of_scikit_learn(activation: str) -> None
     np.testing.assert_allclose(ours.predict_proba(x), theirs.predict_proba(x), atol=1e-5)
 
 
-def _begun_as(ours: MLPClassifier, x: Any, y: Any, **options: Any) -> Any:
+def _begun_as(ours: Any, x: Any, y: Any, **options: Any) -> Any:
     """scikit-learn's perceptron that begins with the same parameters."""
     first = clone(ours).set_params(lr=1e-30, max_iter=1, tol=None, learning_rate=None).fit(x, y)
     parts = [*zip(first.coefs_, first.intercepts_, strict=True)]
 
-    class Begun(neural_network.MLPClassifier):
+    class Begun(getattr(neural_network, type(ours).__name__)):  # type: ignore[misc]
         def _init_coef(self, fan_in: int, fan_out: int, dtype: Any) -> Any:
             w, b = parts.pop(0)
             assert w.shape == (fan_in, fan_out)
             return w.astype(dtype), b.astype(dtype)
 
-    return Begun(ours.hidden_layer_sizes, **options)
+    return Begun(hidden_layer_sizes=ours.hidden_layer_sizes, **options)
 
 
 @pytest.mark.parametrize("nesterovs", [True, False])
@@ -1246,6 +1246,82 @@ def test_rates_of_perceptrons_that_are_none_are_told(options: Any, message: str)
     x, y = blobs(60)
     with pytest.raises(ValueError, match=message):
         MLPClassifier((3,), **options).fit(x, y)
+
+
+def several(n: int = 200) -> tuple[np.ndarray, np.ndarray]:
+    x, y = blobs(n)
+    return x, np.column_stack([y == "a", y != "b", x[:, 4] > 0]).astype(int)
+
+
+@pytest.mark.parametrize("rate", ["constant", "invscaling"])
+def test_several_labels_are_learned_in_the_steps_of_scikit_learn(rate: str) -> None:
+    x, y = several(60)
+    options: dict[str, Any] = {
+        "solver": "sgd",
+        "learning_rate": rate,
+        "power_t": 0.2,
+        "max_iter": 30,
+        "tol": 0.0,
+        **STEPS,
+    }
+    ours = MLPClassifier((7,), lr=0.3, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        theirs = _begun_as(ours, x, y, learning_rate_init=0.3, **options).fit(x, y)
+        ours.fit(x, y)
+    np.testing.assert_array_equal(ours.classes_, theirs.classes_)
+    np.testing.assert_allclose(ours.loss_curve_, theirs.loss_curve_, rtol=1e-4)
+    np.testing.assert_allclose(ours.predict_proba(x), theirs.predict_proba(x), atol=1e-4)
+    np.testing.assert_array_equal(ours.predict(x), theirs.predict(x))
+    assert ours.predict(x).dtype == theirs.predict(x).dtype
+    assert ours.score(x, y) == theirs.score(x, y) > 0.4
+
+
+@SPARSE
+def test_several_targets_are_learned_in_the_steps_of_scikit_learn(sparse: bool) -> None:
+    x, _ = blobs(60)
+    y = np.column_stack([x[:, 0], x[:, 1] - x[:, 2], np.sin(x[:, 3])])
+    options: dict[str, Any] = {"solver": "sgd", "max_iter": 30, "tol": 0.0, **STEPS}
+    ours = MLPRegressor((7,), lr=0.02, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        theirs = _begun_as(ours, x, y, learning_rate_init=0.02, **options).fit(x, y)
+        ours.fit(rows(x, sparse), y)
+    np.testing.assert_allclose(ours.predict(x), theirs.predict(x), atol=1e-4)
+    assert ours.score(x, y) == pytest.approx(theirs.score(x, y), abs=1e-4)
+    # Theirs is of the mean over the targets, beside the same penalty.
+    assert ours.loss_curve_[-1] > theirs.loss_curve_[-1]
+    early = MLPRegressor((20,), early_stopping=True, random_state=0, max_iter=20, tol=1.0)
+    assert early.fit(rows(x, sparse), y).predict(rows(x, sparse)).shape == y.shape
+    with pytest.raises(ValueError, match="y has 1 numbers a row and had 3 in the last fit"):
+        early.partial_fit(x, y[:, 0])
+
+
+@SPARSE
+def test_several_labels_stop_early_and_go_on_to_the_same_bits(sparse: bool) -> None:
+    x, y = several()
+    x = rows(x, sparse)
+    early = MLPClassifier((20,), early_stopping=True, lr=0.02, threads=2, random_state=0)
+    early.fit(x, y)
+    assert early.best_validation_score_ > 0.8
+    assert early.predict_log_proba(x).shape == y.shape
+    options: dict[str, Any] = {"tol": None, "batch_size": 17, "random_state": 0}
+    whole = MLPClassifier((9,), max_iter=4, **options).fit(x, y)
+    parts = MLPClassifier((9,), **options)
+    for _ in range(4):
+        parts.partial_fit(x, y, [0, 1, 2])
+    np.testing.assert_array_equal(parts.parameters_, whole.parameters_)
+    with pytest.raises(ValueError, match="y must have the labels"):
+        parts.partial_fit(x, y[:, :2])
+    with pytest.raises(ValueError, match="y must have the labels"):
+        parts.partial_fit(x, y[:, 0])
+    with pytest.raises(ValueError, match="class_weight must be None where rows have several"):
+        MLPClassifier(class_weight="balanced").fit(x, y)
+    with pytest.raises(ValueError, match="y must be a label a row, or of several an indicator"):
+        MLPClassifier().fit(x, y + 1)
+    warm = MLPClassifier((3,), max_iter=1, tol=None, warm_start=True).fit(x, y)
+    with pytest.raises(ValueError, match="y must have as many labels a row as in the last fit"):
+        warm.fit(x, y[:, 0])
 
 
 @pytest.mark.parametrize("form", ["csr", "csc", "coo"])

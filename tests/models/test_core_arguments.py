@@ -147,7 +147,7 @@ def train(
         (lambda: _core.SparseLinear(1, 0, "log_loss"), "needs at least 1 feature and 1 output"),
         (lambda: _core.SparseLinear(2**40, 2**40, "softmax"), "too large for any memory"),
         (lambda: _core.SparseLinear(2**63, 2, "softmax"), "too large for any memory"),
-        (lambda: _core.SparseLinear(3, 2, "squared_error"), "takes a last layer with 1 output"),
+        (lambda: _core.SparseLinear(3, 2, "huber"), "takes a last layer with 1 output"),
         (lambda: _core.batch_rows(0, 0, 2, 0), "rows must be at least 1, got 0"),
         (lambda: _core.batch_rows(0, 4, 0, 0), "batch_size must be at least 1, got 0"),
         (lambda: _core.batch(NONE, 0, 2, 0), "rows of values must be at least 1, got 0"),

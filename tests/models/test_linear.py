@@ -192,14 +192,44 @@ def test_a_linear_model_learns_dense_and_sparse_data(model: Model, classes: int)
         assert any(has_learnt(train(data, 2)) for _ in range(3))
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+def test_several_numbers_a_row_are_learned_and_judged(sparse: bool) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 4)).astype(np.float32)
+    y = x @ rng.normal(size=(4, 3)) + 1
+    model = Model((4, 1, 1), (Dense(3),), loss="squared_error")
+    data: lsh.Dataset | lsh.SparseDataset = lsh.Dataset.regression(x, y)
+    if sparse:
+        data = lsh.SparseDataset(*csr(x), 4, y.astype(np.float32), 0)
+    trained = lsh.train(
+        model, data, rule=lsh.SGD(0.1), until=lsh.until(epochs=30), threads=1, batch_size=30
+    ).model
+    said = trained.predict(data)
+    assert said.shape == y.shape
+    np.testing.assert_allclose(said, y, atol=0.01)
+    scipy = pytest.importorskip("scipy.sparse", reason="SciPy is not installed")
+    np.testing.assert_allclose(trained.predict(scipy.csr_array(x)), said, atol=1e-5)
+    judged = trained.evaluate(data)
+    assert judged.mse == pytest.approx(np.square(said - y).mean(), rel=1e-3)
+    assert judged.loss == pytest.approx(1.5 * judged.mse, rel=1e-3)
+
+
 def test_losses_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="loss must be one of softmax"):
         Model((3, 1, 1), (Dense(1),), loss="absolute")
-    with pytest.raises(ValueError, match="squared_error takes a last layer with 1 output"):
-        Model((3, 1, 1), (Dense(2),), loss="squared_error")
+    with pytest.raises(ValueError, match="huber takes a last layer with 1 output"):
+        Model((3, 1, 1), (Dense(2),), loss="huber")
     with pytest.raises(ValueError, match="l2 must be at least 0"):
         models.logistic_regression(3, l2=-1.0)
     data = lsh.Dataset.regression(np.ones((4, 3)), np.ones(4))
+    two = lsh.Dataset.regression(np.ones((4, 3)), np.ones((4, 2)))
+    for outputs, numbers in ((2, data), (1, two), (3, two)):
+        with pytest.raises(ValueError, match=r"numbers a row, but the model, .* takes"):
+            lsh.train(
+                Model((3, 1, 1), (Dense(outputs),), loss="squared_error"),
+                numbers,
+                until=lsh.until(epochs=1),
+            )
     with pytest.raises(ValueError, match="data has numbers, but the loss log_loss takes labels"):
         lsh.train(models.logistic_regression(3), data, until=lsh.until(epochs=1))
     labelled = lsh.Dataset.from_arrays(np.ones((4, 3)), [0, 1, 0, 1])

@@ -31,7 +31,8 @@ class Dataset:
 
     Attributes:
         x: float32 [n, features], C-contiguous, read-only, finite.
-        y: int32 [n], read-only, each in [0, classes); for regression float32 [n], finite; of several
+        y: int32 [n], read-only, each in [0, classes); for regression float32 [n], or [n, k] of
+            several numbers, finite; of several
             ``heads`` float32 [n, heads], each 0 or 1, or NaN where it is not known.
         classes: Number of classes, at least 2; 0 for regression, and of several heads.
         name: What plots and reports call this set.
@@ -64,10 +65,11 @@ class Dataset:
     def __post_init__(self) -> None:
         _check_storage("x", self.x, np.float32, 2)
         values = np.float32 if self.classes == 0 else np.int32
-        _check_storage("y", self.y, values, 2 if self.heads else 1)
+        several = bool(self.heads) or (self.classes == 0 and np.ndim(self.y) > 1)
+        _check_storage("y", self.y, values, 1 + several)
         if not isinstance(self.name, str):
             raise TypeError(f"name must be a str, got {type(self.name).__name__}")
-        _check_shapes(self.x, self.y, heads=bool(self.heads))
+        _check_shapes(self.x, self.y, several=several)
         classes = check_y(self.y, self.classes, self.heads)
         _check_finite(self.x)
         x = self.x.view()
@@ -132,7 +134,7 @@ class Dataset:
                 f"got {examples.ndim} dimension(s) {examples.shape}; reshape it, e.g. "
                 "x.reshape(len(y), -1)"
             )
-        _check_shapes(examples, labels, heads=bool(heads))
+        _check_shapes(examples, labels, several=bool(heads))
         if (own_shape := shape_of(examples.shape)) is not None:
             if image_shape not in (None, own_shape):
                 raise ValueError(
@@ -161,7 +163,7 @@ class Dataset:
 
         Args:
             x: Examples [n, features]; shared, not copied, where it is float32 and C-contiguous.
-            y: Numbers [n], finite in float32.
+            y: Numbers [n], or several of each example, [n, k] with k ≥ 2; finite in float32.
             name: What plots and reports call this set.
             weights: How much each example counts, [n], not negative. Default: 1 each.
             names: As for ``from_arrays``.
@@ -172,7 +174,7 @@ class Dataset:
         examples, values = _numeric_array("x", x), _numeric_array("y", y)
         if examples.ndim != 2:
             raise ValueError(f"x must be [n, features], got shape {examples.shape}")
-        _check_shapes(examples, values)
+        _check_shapes(examples, values, several=values.ndim == 2 and values.shape[1] > 1)
         with np.errstate(over="ignore"):
             x32 = np.ascontiguousarray(examples, dtype=np.float32)
             y32 = np.ascontiguousarray(values, dtype=np.float32)
@@ -361,8 +363,8 @@ def check_weights(weights: ArrayLike | None, rows: int) -> NDArray[np.float32] |
     return checked
 
 
-def _check_shapes(x: NDArray[Any], y: NDArray[Any], *, heads: bool = False) -> None:
-    if y.ndim != 1 + heads:
+def _check_shapes(x: NDArray[Any], y: NDArray[Any], *, several: bool = False) -> None:
+    if y.ndim != 1 + several:
         raise ValueError(
             f"y must be one label per example, shape [n], got {y.shape}; pass y.ravel() for a "
             "column, y.argmax(axis=1) for one-hot labels"

@@ -78,7 +78,9 @@ class SparseDataset:
         }
         for name, dtype in dtypes.items():
             array = getattr(self, name)
-            if not isinstance(array, np.ndarray) or array.dtype != dtype or array.ndim != 1:
+            several = name == "y" and self.classes == 0 and np.ndim(array) == 2
+            shaped = isinstance(array, np.ndarray) and array.ndim == 1 + several
+            if not shaped or array.dtype != dtype:
                 got = getattr(array, "dtype", type(array).__name__)
                 raise TypeError(
                     f"{name} must be a one-dimensional {np.dtype(dtype).name} array, got {got}; "
@@ -140,12 +142,13 @@ class SparseDataset:
     def regression(
         cls, x: Any, y: ArrayLike, name: str = "rows", weights: ArrayLike | None = None
     ) -> SparseDataset:
-        """Build a data set whose rows are to give numbers: as ``from_csr``, with numbers ``y`` [n],
-        finite in float32.
+        """Build a data set whose rows are to give numbers: as ``from_csr``, with numbers ``y`` [n], or
+        several of each row, [n, k]; finite in float32.
         """
         parts = csr_parts(x)
         values = _numeric_array("y", y)
-        _check_length(parts[0], values)
+        several = values.ndim == 2 and values.shape[1] > 1
+        _check_length(parts[0], values, several=several)
         with np.errstate(over="ignore"):
             numbers = np.ascontiguousarray(values, np.float32)
         return cls(*parts, numbers, 0, name, check_weights(weights, len(numbers)))
@@ -229,11 +232,11 @@ def _whole_array(name: str, values: Any) -> NDArray[Any]:
     return array
 
 
-def _check_length(indptr: NDArray[np.int64], y: NDArray[Any]) -> None:
+def _check_length(indptr: NDArray[np.int64], y: NDArray[Any], *, several: bool = False) -> None:
     rows = len(indptr) - 1
     if rows == 0:
         raise ValueError("x has no row; pass at least one")
-    if y.ndim != 1 or y.size == 0 or rows != len(y):
+    if y.ndim != 1 + several or y.size == 0 or rows != len(y):
         raise ValueError(f"y must be one entry per row, shape ({rows},), got {y.shape}")
 
 

@@ -67,6 +67,13 @@ def check_labels(model: Judged, data: Any, name: str) -> None:
     if getattr(model, "heads", 0) or getattr(data, "heads", ()):
         _check_heads(model, data, name)
         return
+    given = data.y.shape[1] if np.ndim(data.y) == 2 else 1
+    takes = getattr(model, "outputs", 1) if model.classes == 0 else 1
+    if data.classes == 0 and given != takes:
+        raise ValueError(
+            f"{name} has {given} numbers a row, but the model, whose loss is {model.loss}, takes {takes}; "
+            "a network of loss='squared_error' takes as many as it has outputs"
+        )
     if model.classes == 0 or data.classes == 0:
         if model.classes != data.classes:
             remedy = (

@@ -63,7 +63,7 @@ class Model:
       that each is learned as fast as alone. Of NaN, a label that is not known, nothing is added.
     - ``"hinge"``: Σ_k max(0, 1 − (2 z_k − 1) o_k), of support vector machines.
     - ``"modified_huber"``: of m = (2 z_k − 1) o_k, Σ_k max(0, 1 − m)² where m ≥ −1, and −4 m below.
-    - ``"squared_error"``: ½ (o − v)², with one output, for an example of value v.
+    - ``"squared_error"``: Σ_k ½ (o_k − v_k)², for an example of a value v_k for each output.
     - ``"huber"``: ½ (o − v)² where |o − v| ≤ 1, and |o − v| − ½ beyond, likewise.
 
     A model of dense layers, with activations between them, takes a ``SparseDataset`` too. Where it is

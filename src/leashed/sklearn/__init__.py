@@ -39,7 +39,7 @@ sizes of two columns' numbers but zeros differ by 1,000 or more, and names the c
 estimator as it was before.
 
 What scikit-learn's own have and these have not: the losses not named below; with ``MLPClassifier`` and
-``MLPRegressor`` the solver L-BFGS, several outputs and labels per example.
+``MLPRegressor`` the solver L-BFGS.
 
 The only room of the package that imports scikit-learn (extra ``sklearn``); nothing else imports it.
 """

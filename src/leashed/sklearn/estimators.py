@@ -11,15 +11,21 @@ from typing import Any, ClassVar
 import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
+from scipy.sparse import issparse  # type: ignore[import-untyped]
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import r2_score
+from sklearn.metrics import accuracy_score, r2_score
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
 
 from leashed import disciplines, models
 from leashed.base import checks
@@ -136,6 +142,7 @@ class _Estimator(_Settings, BaseEstimator):
     # Epochs without improvement beyond n_iter_no_change, and whether early stopping goes back to the
     # parameters that scored best: as scikit-learn's estimators of the same names have it.
     MORE_PATIENCE: ClassVar[int] = 0
+    SEVERAL: ClassVar[bool] = False  # targets a row may have
     KEEPS_BEST: ClassVar[bool] = False
 
     def __sklearn_tags__(self) -> Any:
@@ -296,7 +303,7 @@ class _Estimator(_Settings, BaseEstimator):
                 rows,
                 test_size=share,
                 random_state=self._progress.seed,
-                stratify=y if is_classifier(self) else None,
+                stratify=y if is_classifier(self) and y.ndim == 1 else None,
             )
         except ValueError as error:
             raise ValueError(
@@ -504,6 +511,8 @@ class _Estimator(_Settings, BaseEstimator):
         }
         if not y:
             return validate_data(self, x, **options)
+        if self.SEVERAL:
+            options["multi_output"] = True
         x, *targets = validate_data(self, x, *y, y_numeric=numeric, **options)
         if is_csr(x) and not x.has_canonical_format:
             x = x.copy()
@@ -758,6 +767,8 @@ class _Linear(_Estimator):
 class _Classifier(ClassifierMixin, _Estimator):
     """What a classifier adds: labels of any kind."""
 
+    _several: bool
+
     class_weight: Any = None
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:  # noqa: N803
@@ -768,12 +779,16 @@ class _Classifier(ClassifierMixin, _Estimator):
         """
         warm = self._warm()
         with self._whole_or_not():
-            X, y = self._validated(X, y, reset=not warm)  # noqa: N806
-            check_classification_targets(y)
+            X, y = self._labelled(X, y, reset=not warm)  # noqa: N806
             weights = _weights_of(X, sample_weight)
-            classes = np.unique(y)
+            classes = np.arange(y.shape[1]) if y.ndim == 2 else np.unique(y)
             if not warm:
-                self._set_classes(classes)
+                self._set_classes(classes, several=y.ndim == 2)
+            elif (y.ndim == 2) != self._several:
+                raise ValueError(
+                    "with warm_start y must have as many labels a row as in the last fit; fit with "
+                    "warm_start=False"
+                )
             elif not np.array_equal(self.classes_, classes):
                 raise ValueError(
                     "with warm_start y must have the classes of the last fit, "
@@ -794,8 +809,7 @@ class _Classifier(ClassifierMixin, _Estimator):
         """
         first = not hasattr(self, "parameters_")
         with self._whole_or_not():
-            X, y = self._validated(X, y, reset=first)  # noqa: N806
-            check_classification_targets(y)
+            X, y = self._labelled(X, y, reset=first)  # noqa: N806
             weights = _weights_of(X, sample_weight)
             if isinstance(self.class_weight, str):
                 raise ValueError(  # noqa: TRY004 (what scikit-learn raises)
@@ -807,16 +821,37 @@ class _Classifier(ClassifierMixin, _Estimator):
                 if classes is None:
                     raise ValueError("classes must be passed on the first call to partial_fit.")
                 check_classification_targets(classes)
-                self._set_classes(np.unique(classes))
+                self._set_classes(np.unique(classes), several=y.ndim == 2)
             elif classes is not None and not np.array_equal(self.classes_, np.unique(classes)):
                 raise ValueError(
                     f"classes is not the same as on the last call to partial_fit: {self.classes_}"
                 )
+            labels = y.shape[1] if y.ndim == 2 else None
+            if labels != (len(self.classes_) if self._several else None):
+                raise ValueError(
+                    f"y must have the labels {self.classes_}, of which classes tells, as columns of an "
+                    f"indicator matrix or else as one label a row as in the first call, got {y.shape}"
+                )
             self._fit_part(X, y, weights, go_on=not first)
         return self
 
-    def _set_classes(self, classes: NDArray[Any]) -> None:
-        self.classes_ = classes
+    def _labelled(self, x: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
+        """Rows and their labels, [n], or of several a row whether each is there, [n, labels]."""
+        if self.SEVERAL and issparse(y):
+            y = y.toarray()
+        x, y = self._validated(x, y, reset=reset)
+        if y.ndim == 2 and y.shape[1] == 1:
+            y = column_or_1d(y, warn=True)
+        check_classification_targets(y)
+        if y.ndim == 2 and not np.isin(y, (0, 1)).all():
+            raise ValueError(
+                "y must be a label a row, or of several an indicator matrix of 0 and 1, [n, labels]; "
+                f"got {type_of_target(y)} of shape {y.shape}"
+            )
+        return x, y
+
+    def _set_classes(self, classes: NDArray[Any], *, several: bool) -> None:
+        self.classes_, self._several = classes, several
         if len(self.classes_) < 2:
             raise ValueError(
                 f"The number of classes has to be greater than one; got {len(self.classes_)} class"
@@ -826,6 +861,10 @@ class _Classifier(ClassifierMixin, _Estimator):
         given = self.class_weight
         if given is None:
             return weights
+        if self._several:
+            raise ValueError(
+                "class_weight must be None where rows have several labels; weigh them with sample_weight"
+            )
         if isinstance(given, dict):
             unknown = [label for label in given if label not in self.classes_]
             if unknown:
@@ -852,26 +891,37 @@ class _Classifier(ClassifierMixin, _Estimator):
         return labels
 
     def _data(self, x: Any, y: Any, weights: Any) -> Dataset | SparseDataset:
+        if self._several:
+            as_numbers = SparseDataset.regression if is_csr(x) else Dataset.regression
+            return as_numbers(x, y, weights=weights)
         make = SparseDataset.from_csr if is_csr(x) else Dataset.from_arrays
         return make(x, self._numbers(y), len(self.classes_), weights=weights)
 
-    def _found(self, x: Any) -> NDArray[Any]:
-        """The labels' numbers in ``classes_``, of rows that have been checked."""
+    def _told(self, x: Any) -> NDArray[Any]:
+        """What ``predict`` tells of rows that have been checked."""
         outputs = self._outputs(x)
+        if self._several:
+            return (outputs > 0.5).astype(int)
+        return np.asarray(self.classes_[self._found(outputs)])
+
+    @staticmethod
+    def _found(outputs: NDArray[Any]) -> NDArray[Any]:
+        """The labels' numbers in ``classes_``."""
         return (outputs[:, 0] > 0).astype(int) if outputs.shape[1] == 1 else outputs.argmax(axis=1)
 
     def _score(self, held: _Held) -> float:
-        right = self.classes_[self._found(held.x)] == held.y
-        return float(np.average(right, weights=held.weights))
+        return float(accuracy_score(held.y, self._told(held.x), sample_weight=held.weights))
 
     def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
-        """Labels [n]."""
+        """Labels [n]; of several labels a row 0 or 1, [n, labels]."""
         check_is_fitted(self)
-        return np.asarray(self.classes_[self._found(self._validated(X, reset=False))])
+        return self._told(self._validated(X, reset=False))
 
 
 class _Regressor(RegressorMixin, _Estimator):
     """What a regressor adds: numbers."""
+
+    _targets: int
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:  # noqa: N803
         """Fits to X [n, features] and numbers y [n].
@@ -881,7 +931,7 @@ class _Regressor(RegressorMixin, _Estimator):
         """
         warm = self._warm()
         with self._whole_or_not():
-            X, y = self._validated(X, y, reset=not warm, numeric=True)  # noqa: N806
+            X, y = self._targeted(X, y, go_on=warm)  # noqa: N806
             self._fit_all(X, y, _weights_of(X, sample_weight), go_on=warm)
         return self
 
@@ -889,21 +939,36 @@ class _Regressor(RegressorMixin, _Estimator):
         """Goes on for one epoch over X and y."""
         first = not hasattr(self, "parameters_")
         with self._whole_or_not():
-            X, y = self._validated(X, y, reset=first, numeric=True)  # noqa: N806
+            X, y = self._targeted(X, y, go_on=not first)  # noqa: N806
             self._fit_part(X, y, _weights_of(X, sample_weight), go_on=not first)
         return self
+
+    def _targeted(self, x: Any, y: Any, *, go_on: bool) -> tuple[Any, Any]:
+        """Rows and what they are to give, [n], or [n, targets] where there are several."""
+        x, y = self._validated(x, y, reset=not go_on, numeric=True)
+        if y.ndim == 2 and y.shape[1] == 1:
+            y = column_or_1d(y, warn=True)
+        targets = y.shape[1] if y.ndim == 2 else 1
+        if go_on and targets != self._targets:
+            raise ValueError(
+                f"y has {targets} numbers a row and had {self._targets} in the last fit; go on with as "
+                "many, or fit with warm_start=False"
+            )
+        self._targets = targets
+        return x, y
 
     def _data(self, x: Any, y: Any, weights: Any) -> Dataset | SparseDataset:
         make = SparseDataset.regression if is_csr(x) else Dataset.regression
         return make(x, y, weights=weights)
 
     def _score(self, held: _Held) -> float:
-        return float(r2_score(held.y, self._outputs(held.x)[:, 0], sample_weight=held.weights))
+        return float(r2_score(held.y, self._outputs(held.x), sample_weight=held.weights))
 
     def predict(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
-        """Numbers [n]."""
+        """Numbers [n], or [n, targets]."""
         check_is_fitted(self)
-        return self._outputs(self._validated(X, reset=False))[:, 0]
+        outputs = self._outputs(self._validated(X, reset=False))
+        return outputs[:, 0] if outputs.shape[1] == 1 else outputs
 
 
 def _flag(estimator: Any, name: str) -> bool:
@@ -1248,7 +1313,9 @@ class _Perceptron(_Estimator):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class MLPClassifier(_Perceptron, _Classifier):
-    """A multilayer perceptron with softmax.
+    """A multilayer perceptron with softmax. Of several labels a row, y [n, labels] of 0 and 1, each
+    has a probability of its own, what is minimised is the sum of their log losses, and ``score`` is the
+    share of rows all of whose labels are right.
 
     Args:
         hidden_layer_sizes: widths of the hidden layers.
@@ -1296,11 +1363,19 @@ class MLPClassifier(_Perceptron, _Classifier):
 
     class_weight: Any = None
 
+    SEVERAL = True
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags
+
     def _model(self, features: int, rows: int) -> Model:
-        return self._network(features, rows, len(self.classes_), "softmax")
+        loss = "binary_cross_entropy" if self._several else "softmax"
+        return self._network(features, rows, len(self.classes_), loss)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
-        """Probabilities [n, classes]."""
+        """Probabilities [n, classes]; of several labels a row each one's."""
         check_is_fitted(self)
         return self._outputs(self._validated(X, reset=False))
 
@@ -1312,9 +1387,20 @@ class MLPClassifier(_Perceptron, _Classifier):
 # (Fields come from the last base first: those of a perceptron are the newest.)
 @dataclass(eq=False, repr=False, kw_only=True)
 class MLPRegressor(_Perceptron, _Regressor):
-    """A multilayer perceptron with the squared error ½ (o − y)². Parameters and attributes as those
+    """A multilayer perceptron with the squared error ½ (o − y)², of several targets, y [n, targets],
+    the sum of theirs. Parameters and attributes as those
     of ``MLPClassifier``, but for ``class_weight`` and ``classes_``.
     """
 
+    SEVERAL = True
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
     def _model(self, features: int, rows: int) -> Model:
-        return self._network(features, rows, 1, "squared_error")
+        return self._network(features, rows, self._targets, "squared_error")
+
+    def _problems(self) -> int:
+        return self._targets

@@ -85,10 +85,16 @@ def _in_memory(found: Loaded[Any], data: Any, *, labels: bool) -> Any:
             )
         return _with_targets(model, *_arranged(found, data))
     return (
-        _with_targets(model, data, np.zeros(data.shape[0]))
+        _with_targets(model, data, np.zeros((data.shape[0], *_several(model))))
         if is_csr(data)
         else _arranged(found, data)
     )
+
+
+def _several(model: Any) -> tuple[int, ...]:
+    """(k,) of a model of k numbers a row, where that is not one."""
+    outputs = getattr(model, "outputs", 1)
+    return (outputs,) if model.classes == 0 and outputs > 1 else ()
 
 
 def _with_targets(model: Any, x: Any, y: Any) -> Dataset | SparseDataset:

@@ -48,7 +48,8 @@ class Evaluation:
         accuracy: share that is classified correctly, without weights; None of numbers.
         auc, normalised_entropy, calibration: as of ``leashed.metrics``, of models of one output with
             the loss ``log_loss``; else None. Of several labels the means over those that have one.
-        mse, rmse, mae, r2: as of ``leashed.metrics``, of models of numbers; else None.
+        mse, rmse, mae, r2: as of ``leashed.metrics``, of models of numbers, of several the
+            means over them; else None.
         auc_error: how far ``auc`` may be off, where there are more than 2²² rows; else None.
         hidden_auc: of the probabilities from which generated labels were drawn; else None.
         heads: of several labels, of which ``loss`` is the sum, each one's, by its name; else empty. Its
@@ -369,7 +370,7 @@ def judged(trained: Trained, parts: Iterator[Any]) -> Evaluation:
         given["statistics"] = trained.statistics
     found, hidden = [], None
     scored: dict[str, _Scored] = {}
-    errors = metrics.NumberMetrics()
+    errors: dict[int, metrics.NumberMetrics] = {}  # by target
     classes = 0
     for data in parts:
         if isinstance(model, External):
@@ -381,7 +382,9 @@ def judged(trained: Trained, parts: Iterator[Any]) -> Evaluation:
         found.append((len(data), loss, accuracy))
         of_numbers = not isinstance(model, External) and not classes and not heads
         if of_numbers and math.isfinite(loss):
-            errors.add(trained.predicted(data), data.y, data.weights)
+            said = trained.predicted(data).reshape(len(data), -1)
+            for k, numbers in enumerate(data.y.reshape(len(data), -1).T):
+                errors.setdefault(k, metrics.NumberMetrics()).add(said[:, k], numbers, data.weights)
         if (is_of_clicks(model) or heads) and math.isfinite(loss):
             logits = _logits(trained, data)
             of = (data.y,) if not heads else data.y.T
@@ -398,8 +401,10 @@ def judged(trained: Trained, parts: Iterator[Any]) -> Evaluation:
         made = replace(made, accuracy=float(rows @ accuracies / rows.sum()))
     if not math.isfinite(loss):
         return made
-    if (told := errors.values()).rows:
-        made = replace(made, mse=told.mse, rmse=told.rmse, mae=told.mae, r2=told.r2)
+    if told := [of.values() for of in errors.values()]:
+        names = ("mse", "rmse", "mae", "r2")
+        means = {name: float(np.mean([getattr(each, name) for each in told])) for name in names}
+        made = replace(made, **means)  # type: ignore[arg-type]
     if "" in scored:
         return replace(made, **scored[""].values())
     return replace(made, **_of_heads(scored)) if scored else made
