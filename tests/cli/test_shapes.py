@@ -80,7 +80,7 @@ def test_networks_have_the_hidden_layers_that_are_asked_for(
     model, _ = lsh.load(path)
     assert [layer.outputs for layer in model.layers[::2]] == [7, 5, 10]
     assert cli.main(["train", "--model", "lenet", "--hidden", "7"]) == 2
-    assert "--hidden goes with --model" in capsys.readouterr().err
+    assert "--hidden goes with --model mlp, dlrm" in capsys.readouterr().err
 
 
 def data_of(numbers: int, categories: int, rows: int = 64) -> lsh.datasets.ClickDataset:

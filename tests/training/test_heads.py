@@ -147,6 +147,14 @@ def test_networks_take_several_labels() -> None:
         lsh.train(lsh.models.mlp(2, [4], 3), data, until=lsh.until(epochs=1))
     with pytest.raises(ValueError, match="data has one label a row, but the model has 3 heads"):
         lsh.train(model, (X, y[:, 0]), until=lsh.until(epochs=1))
+    sparse = pytest.importorskip("scipy.sparse", reason="SciPy is not installed")
+    rows = lsh.SparseDataset.from_csr(sparse.csr_array(X), y[:, 0])
+    with pytest.raises(
+        ValueError, match=r"data has sparse rows, .* make them dense with x\.toarray"
+    ):
+        lsh.train(model, rows, until=lsh.until(epochs=1))
+    with pytest.raises(ValueError, match="x has sparse rows, whose labels have no names"):
+        result.model.predict(sparse.csr_array(X))
 
 
 @pytest.mark.parametrize("name", MODELS)

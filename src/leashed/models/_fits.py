@@ -98,6 +98,11 @@ def _check_heads(model: Judged, data: Any, name: str) -> None:
     takes, has = getattr(model, "heads", 0), getattr(data, "heads", ())
     if takes == len(has):
         return
+    if isinstance(data, SparseDataset):
+        raise ValueError(  # noqa: TRY004 (of two that do not go together)
+            f"{name} has sparse rows, whose labels have no names, and each of the model's {takes} heads is of "
+            "a named one; make them dense with x.toarray()"
+        )
     if not has:
         raise ValueError(
             f"{name} has one {'label' if data.classes else 'number'} a row, but the model has {takes} heads, "

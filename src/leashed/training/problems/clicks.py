@@ -260,7 +260,8 @@ def refuse(words: ClickWords, *, files: bool = False) -> None:
         if files and name in ("bad", "schema", "stream"):
             continue
         if getattr(words, name) not in (None, False, (), []):
-            raise ValueError(f"--{name.replace('_', '-')} goes with --model {', '.join(MODELS)}")
+            those = ("mlp", *MODELS) if name == "hidden" else MODELS
+            raise ValueError(f"--{name.replace('_', '-')} goes with --model {', '.join(those)}")
 
 
 def make_tables(
