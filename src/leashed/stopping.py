@@ -86,7 +86,8 @@ def _of_head(name: str, head: int) -> Callable[[Mapping[str, Any]], float]:
 class Until:
     """Stop rules, of which the first to hold ends the run; at least one must be given.
 
-    Losses are those of the training set, of its rows that ``Observe.rows`` has, evaluated from a snapshot while training runs.
+    Losses are those of the training set, of its rows that ``Observe.rows`` has, evaluated from a
+    snapshot while training runs.
 
     Args:
         loss_fraction: ε-convergence: the loss is at most this share of the initial loss (0 to 1).

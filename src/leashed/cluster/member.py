@@ -220,7 +220,8 @@ class Member(Closing):
     @property
     def state(self) -> State:
         """How it stands: "joined"; "away": the master is, for less than the grace given; "lost":
-        for longer; "over": the run is, or no longer there, or this member has finished; "failed": ``heard`` has raised.
+        for longer; "over": the run is, or no longer there, or this member has finished; "failed":
+        ``heard`` has raised.
         """
         return self._state
 

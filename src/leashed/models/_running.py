@@ -52,7 +52,9 @@ def running(source: _core.GradientSource) -> Running | None:
 
 
 def check_batch(model: Any, batch_size: int, examples: int) -> None:
-    """``examples``: of the data; 0: that is not known. ValueError where batches are too small for a model that normalises by them, or chooses within them."""
+    """``examples``: of the data; 0: that is not known. ValueError where batches are too small for a
+    model that normalises by them, or chooses within them.
+    """
     if batch_size >= 2:
         return
     if model.native.statistics:

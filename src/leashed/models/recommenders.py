@@ -542,7 +542,8 @@ def din(
     Reads what a schema says (``stream.Id(history_of="item")``): what is shown are the columns that
     have a history, and the user whatever else is an id. Of data that say nothing it reads the features
     of ``datasets.synthetic_histories``, in its order: user, item, category, the history's items and
-    their categories. A history shares its table with what is shown. (The paper's MLPs have PReLU or Dice where these have ReLU, and mini-batch aware regularisation.)
+    their categories. A history shares its table with what is shown. (The paper's MLPs have PReLU or
+    Dice where these have ReLU, and mini-batch aware regularisation.)
 
     Args:
         users: rows of the users' table, ids being below it; None: any id may come. Where one of the

@@ -13,8 +13,8 @@ by the values that there are, its updates are of all parameters. With
 the mean of what its gradients found on each row once (under ``Synchronous`` with several threads
 that of the parameters after it), on dense features with the penalty l2; with ``early_stopping``,
 when the score of a validation set has not risen by ``tol`` above its best for so long. Where a step
-of all threads takes more batches than an epoch has, an epoch that brings no step does not count. A fit that has
-to end after ``max_iter`` epochs before that warns with ``ConvergenceWarning``.
+of all threads takes more batches than an epoch has, an epoch that brings no step does not count. A
+fit that has to end after ``max_iter`` epochs before that warns with ``ConvergenceWarning``.
 
 **How it goes on.** ``partial_fit``, and ``fit`` with ``warm_start=True``, take up the parameters, the
 state of the rule (moments, accumulators), the number of updates t (learning rate schedules, Adam's

@@ -1029,8 +1029,8 @@ class SGDClassifier(_Classifier, _Linear):
             it, for an epoch has each once.
         threads: worker threads. Default: 1.
         n_jobs: scikit-learn's name of ``threads``; -1: all cores. One of them alone is given.
-        discipline: of ``leashed``, or a word. Default: ``Leashed()``, on sparse features ``Hogwild()``, with one
-            thread ``Sequential()``.
+        discipline: of ``leashed``, or a word. Default: ``Leashed()``, on sparse features
+            ``Hogwild()``, with one thread ``Sequential()``.
         rule: of ``leashed.rules``, or a word, in place of ``SGD(lr)``.
         random_state: of the order of the examples.
         warm_start: ``fit`` goes on from the parameters of the last ``fit`` or ``partial_fit``, on

@@ -84,8 +84,8 @@ def csv(
 
     A field may stand in double quotes, with quotes within it doubled; a line ends at every newline.
     Columns that are not named are passed over. Where one is a part of a date or a timestamp, which are
-    as ISO 8601 has them, pyarrow reads all of them, and ``bad`` is ``"fail"``. Numbers are read to the nearest float32 of the
-    nearest float64.
+    as ISO 8601 has them, pyarrow reads all of them, and ``bad`` is ``"fail"``. Numbers are read to
+    the nearest float32 of the nearest float64.
 
     Args:
         path: as of :func:`criteo`.

@@ -166,8 +166,8 @@ def fit(
         target: where batches are dicts, the name of y.
         validation: data of the same kinds, whose mean loss is found after each pass over the data,
             with ``module.eval()``.
-        progress: True: a line on standard error after each pass, where that is a terminal; or what is called with a
-            ``FitProgress``, whose exception ends training.
+        progress: True: a line on standard error after each pass, where that is a terminal; or what
+            is called with a ``FitProgress``, whose exception ends training.
         checkpoint: a file that takes, after each pass and at the end, parameters, buffers, tables,
             the rule's state, that of PyTorch's random numbers and how far training is.
         resume: such a file to go on from, with the same arguments, but that the rule's rate may be

@@ -265,7 +265,8 @@ class Optimizer(torch.optim.Optimizer):
     Args:
         params: parameters or param_groups, whose settings may differ but for those that another
             state belongs to (``amsgrad``, ``centered``), float32, CPU.
-        rule: from ``leashed.rules``, or a word. ``clip_norm`` is over each param_group. Default: ``SGD(0.05)``.
+        rule: from ``leashed.rules``, or a word. ``clip_norm`` is over each param_group. Default:
+            ``SGD(0.05)``.
         settings: those of the rule by ``torch.optim``'s names, such as ``betas`` of Adam, in place of
             the rule's.
 

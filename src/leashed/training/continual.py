@@ -136,8 +136,9 @@ def continual(
     click_share: tuple[float, float] | None = None,
     **old: Any,
 ) -> Continual:
-    """Train a model of clicks, or of another target over tables, day after day (gba, section 5): the model of the day before predicts a
-    day's rows, which tells how good it is on what comes next; then they are trained on, once.
+    """Train a model of clicks, or of another target over tables, day after day (gba, section 5):
+    the model of the day before predicts a day's rows, which tells how good it is on what comes
+    next; then they are trained on, once.
 
         days = {path.name: lsh.stream.criteo(path) for path in sorted(logs.glob("*.tsv.gz"))}
         result = lsh.continual(model, days, folder="run", rule=lsh.Adagrad(0.05))
@@ -164,8 +165,8 @@ def continual(
 
     Args:
         model: of ``leashed.models``, of clicks, numbers or classes (``target=`` of ``models.dlrm``). Where
-            its shape follows from the data, from the state in the folder or the first day; where that is a function, give
-            ``model.shaped(data)``.
+            its shape follows from the data, from the state in the folder or the first day; where
+            that is a function, give ``model.shaped(data)``.
         days: streams or data sets, in order, or functions without arguments that make them when
             their turn has come, and are looked at then; each is read twice. Days are known by their
             keys, or where there are none by their number: give the same ones again, and others

@@ -78,7 +78,8 @@ class Day:
             stream of which nothing was left to train on but to write this down, and of a day
             without a row.
         yesterday: of its rows, as the model of the day before predicts them: ``metrics.Values`` of clicks,
-            ``metrics.Errors`` of numbers, ``metrics.Classified`` of classes; None of the first day, and where no batch before has told a model what to normalise by.
+            ``metrics.Errors`` of numbers, ``metrics.Classified`` of classes; None of the first day,
+            and where no batch before has told a model what to normalise by.
         progressive: of its rows, each before it was trained on, where ``metrics`` were asked for; of
             a day that was begun again, of those since.
         seconds: of training, since the day was begun, or begun again.

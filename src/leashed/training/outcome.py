@@ -31,7 +31,8 @@ class Progress:
     Attributes:
         seconds: since the threads started.
         updates: updates published.
-        loss: mean loss over the training set, or its rows that ``Observe.rows`` has; of a stream as ``TrainResult.loss`` has it.
+        loss: mean loss over the training set, or its rows that ``Observe.rows`` has; of a stream as
+            ``TrainResult.loss`` has it.
         accuracy: on the training set.
         validation_accuracy: on the validation set; NaN without one.
         eps: examples per second since the start.

@@ -205,7 +205,8 @@ def replay(
     inspect: str | None = None,
     observe: Observe | None = None,
 ) -> Replay:
-    """Make a run again that ``leashed.train(..., observe=Observe(record=trace))`` has recorded, by one thread.
+    """Make a run again that ``leashed.train(..., observe=Observe(record=trace))`` has recorded, by
+    one thread.
 
     Every gradient is computed anew on the version of the parameters that it was computed on then,
     and applied in the recorded order, with the recorded factor where the staleness policy adapts.

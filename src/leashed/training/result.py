@@ -121,14 +121,15 @@ class TrainResult:
             (no loss rule given, or interrupted).
         reason: which rule ended the run: ``loss_fraction``, ``loss``, ``updates``, ``epochs``,
             ``seconds``, ``divergence``, ``patience``, ``not_finite`` or ``interrupted``.
-        parameters: float32 [d]; the final parameters, with ``until.patience`` those of ``best``. Empty if read from JSON without them.
+        parameters: float32 [d]; the final parameters, with ``until.patience`` those of ``best``.
+            Empty if read from JSON without them.
         seconds: float64 [E]; time since training began.
         updates: int64 [E]; updates published by then.
-        loss: float64 [E]; mean loss over the training set, or its rows that ``Observe.rows`` has. Of a stream, whose rows are gone, the
-            mean over the rows of its latest pass so far, each as its batch was found just before it
-            was trained on, so that the last is of a whole pass (of one that was resumed in its
-            middle, of the rows from there on); in a second pass the one before stands for the rows
-            that are still to come. NaN before the first.
+        loss: float64 [E]; mean loss over the training set, or its rows that ``Observe.rows`` has.
+            Of a stream, whose rows are gone, the mean over the rows of its latest pass so far, each
+            as its batch was found just before it was trained on, so that the last is of a whole
+            pass (of one that was resumed in its middle, of the rows from there on); in a second
+            pass the one before stands for the rows that are still to come. NaN before the first.
         accuracy: float64 [E]; share of the training set classified correctly.
         validation_accuracy: float64 [E]; the same of the validation set, NaN without one.
         eps: float64 [E]; examples per second since the previous evaluation.
@@ -301,8 +302,8 @@ class TrainResult:
 
     @property
     def final_loss(self) -> float:
-        """That of ``parameters``: the last of ``loss``, or that of ``best``; of a stream the mean over its rows, each
-        before it was trained on.
+        """That of ``parameters``: the last of ``loss``, or that of ``best``; of a stream the mean
+        over its rows, each before it was trained on.
         """
         return float(self.loss[self.at])
 

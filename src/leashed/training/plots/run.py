@@ -62,7 +62,8 @@ class Series:
 
 def draw_run(run: Series, title: str) -> Figure:
     """Loss, accuracy and examples per second of a run over time, and its staleness; of clicks AUC
-    and normalised entropy, also of progressive validation, and where tables were read the staleness of their rows' updates.
+    and normalised entropy, also of progressive validation, and where tables were read the staleness
+    of their rows' updates.
     """
     panels = [_loss, _accuracy]
     if run.auc:
