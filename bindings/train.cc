@@ -166,10 +166,12 @@ TrainCallbacks callbacks_of(const PyWatch& watch, bool& interrupted_in_callback)
   if (watch.checkpoint) callbacks.checkpoint = taking(*watch.checkpoint);
   if (watch.keep) callbacks.keep = taking(*watch.keep);
   if (watch.judge) {
-    callbacks.judge = [call, &judge = *watch.judge](const Evaluated& now) {
+    callbacks.judge = [call, &judge = *watch.judge](const Evaluated& now, bool passed) {
       const py::gil_scoped_acquire acquire;
       std::pair<bool, bool> told;
-      const auto ask = [&](const py::dict& of) { told = judge(of).cast<std::pair<bool, bool>>(); };
+      const auto ask = [&](const py::dict& of) {
+        told = judge(of, passed).cast<std::pair<bool, bool>>();
+      };
       if (!call(ask, to_dict(now))) return Verdict{};
       return Verdict{told.first, told.second};
     };

@@ -186,6 +186,16 @@ def test_a_line_that_is_no_row_is_told_with_the_remedy_of_the_command_line(
     assert "; --stream --bad skip leaves such lines out" in capsys.readouterr().err
 
 
+def test_a_day_may_be_trained_in_several_passes(logs: Path, tmp_path: Path) -> None:
+    updates = []
+    for epochs in (1, 2):
+        out = tmp_path / f"{epochs}.json"
+        days = ["--days", logs / "day-0.tsv.gz", "--checkpoint", tmp_path / str(epochs)]
+        assert train(*days, "--epochs", epochs, "--batch-size", 10, "--output", out) == 0
+        updates.append(json.loads(out.read_text())["days"][0]["updates"])
+    assert updates[1] == 2 * updates[0]
+
+
 def test_passes_over_days_are_judged_on_the_test_set(
     logs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -344,7 +354,7 @@ def test_a_stream_is_read_once_and_tells_of_its_lines(
 REFUSED: list[tuple[list[str], str]] = [
     (["--days", "{0}"], "--days takes --checkpoint FOLDER"),
     (["--days", "{0}", "--checkpoint", "x", "--data", "y"], "--data does not go with --days"),
-    (["--days", "{0}", "--checkpoint", "x", "--epochs", "2"], "each day is trained on once"),
+    (["--days", "{0}", "--checkpoint", "x", "--updates", "2"], "a day ends after so many --epochs"),
     (["--days", "{0}", "--checkpoint", "x", "--resume", "y"], "--checkpoint goes on by itself"),
     (["--days", "{0}", "--checkpoint", "x", "--stream"], "--stream goes with --data"),
     (["--days", "{0}", "--checkpoint", "x", "--model", "mlp"], "--days goes with --model dlrm"),

@@ -17,6 +17,7 @@ from leashed import stream
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
+pytest.importorskip("pyarrow.csv")
 
 # (Numbers are as large as they are.)
 pytestmark = pytest.mark.filterwarnings("ignore:the loss began at")
@@ -601,3 +602,51 @@ def test_shuffle_of_rows_in_memory_is_refused(folder: Path):
             lsh.train(model, data, label=label, shuffle=500)
     with pytest.raises(ValueError, match="shuffle must be"):
         lsh.train(MODEL, folder, label="clicked", shuffle=-1)
+
+
+DATES = [
+    ("2024-01-0{}", True),
+    ("2024-01-0{} 03:04:05", True),
+    ("2024-01-0{}T03:04", True),
+    ("2024-01-0{} 03:04:05.123", True),
+    ("2024-01-0{}T03:04:05Z", True),
+    ("2024-01-0{} 03:04:05.123456789", True),
+    ("2024-01-0{} 03:04:05+0200", True),
+    (" 2024-01-0{}", True),
+    ("2024-1-{}", False),
+    ("0{}.01.2024", False),
+    ("day {}", False),
+]
+
+
+@pytest.mark.parametrize(("form", "moment"), DATES)
+def test_dates_in_text_are_dates_in_a_frame_as_in_csv(form: str, moment: bool, tmp_path: Path):
+    when = [form.format(1 + i % 3) for i in range(300)]
+    # (A column of which nothing is missing is told in CSV by its quotes.)
+    frame = pa.table({"clicked": [i % 2 for i in range(300)], "when": when})
+    pa.csv.write_csv(frame, tmp_path / "rows.csv")
+    pq.write_table(frame, tmp_path / "rows.parquet")
+    names, read = [], []
+    dictionary = frame.set_column(1, "when", frame["when"].dictionary_encode())
+    for source in (tmp_path / "rows.csv", frame, dictionary, tmp_path / "rows.parquet"):
+        found = stream.infer(source, label="clicked")
+        names.append(tuple(found))
+        read.append(stream.table(source, dict(found)).read())
+    assert all(each == names[0] for each in names)
+    assert ("when.years" in names[0]) == moment
+    for each in read[1:]:
+        same(each, read[0])
+
+
+def test_a_date_that_is_none_later_is_told():
+    when = ["2024-01-01", "", None, "2024-02-02"] * 3
+    frame = pa.table({"clicked": [0, 1] * 6, "when": when})
+    found = stream.infer(frame, label="clicked")
+    assert [*found] == ["clicked", "when.years", "when.weekday"]
+    known = stream.table(frame, dict(found)).read()
+    assert known.x[1] == known.x[2]
+    wrong = frame.set_column(1, "when", pa.array(["2024-01-01", "soon"] * 6))
+    with pytest.raises(
+        ValueError, match=r"column when is read as dates in text: .*'soon'.*columns="
+    ):
+        stream.table(wrong, dict(found)).read()

@@ -116,6 +116,26 @@ def test_each_day_is_predicted_by_the_model_of_the_day_before(
     assert told[2].rows == sum(map(len, rows_of(tables, tmp_path / "rows")))
 
 
+def test_settings_are_those_of_the_last_training(paths: list[Path], tmp_path: Path) -> None:
+    trained = run(paths[:2], tmp_path / "run")
+    assert trained.settings["rule"]["name"] == "Adam"
+    assert trained.settings["batch_size"] == BATCH
+    assert trained.model.settings == trained.settings
+    again = run(paths[:2], tmp_path / "run")  # which trains nothing
+    for name in ("rule", "batch_size", "data", "until"):
+        assert again.settings[name] == trained.settings[name]
+    trained.model.save(tmp_path / "kept")
+    assert lsh.load(tmp_path / "kept").settings["rule"] == trained.settings["rule"]
+
+
+def test_a_day_may_be_trained_in_several_passes(paths: list[Path], tmp_path: Path) -> None:
+    one, two = (
+        run(paths[:1], tmp_path / str(n), until=lsh.until(epochs=n)).days[0] for n in (1, 2)
+    )
+    assert (one.updates, two.updates) == (20, 40)
+    assert one.best is two.best is None
+
+
 def test_a_day_keeps_what_those_who_looked_on_found(paths: list[Path], tmp_path: Path) -> None:
     told = run(paths, tmp_path, observe=lsh.Observe(counting=["gradient_norms"])).days
     assert all(0 < d.observed["gradient_norm"] <= d.observed["largest_gradient_norm"] for d in told)

@@ -18,7 +18,9 @@ from warned import once
 
 import leashed as lsh
 from leashed import modes
+from leashed.report import days as report
 from leashed.training.best import Keeper
+from leashed.training.days import Journal
 
 RNG = np.random.default_rng(3)
 NOISE = (RNG.normal(size=(60, 5)).astype(np.float32), RNG.integers(0, 3, 60).astype(np.int32))
@@ -127,7 +129,9 @@ def test_passes_are_counted_anew_after_a_better_one() -> None:
     keeper = Keeper(lsh.until(patience=2), MLP, {}, {}, None, ExitStack(), None)
     stops = []
     for updates, loss in enumerate([3.0, 4.0, 2.0, 2.0, 1.0, math.nan, 5.0]):
-        keep, stop = keeper.judge({"validation_loss": loss, "updates": updates, "seconds": 0.0})
+        keep, stop = keeper.judge(
+            {"validation_loss": loss, "updates": updates, "seconds": 0.0}, updates > 0
+        )
         if keep:
             state: Any = loss
             keeper.keep(state)
@@ -135,6 +139,25 @@ def test_passes_are_counted_anew_after_a_better_one() -> None:
     assert stops == [False] * 6 + [True]
     assert keeper.best is not None
     assert keeper.best.passes == 4
+
+
+def test_a_state_in_the_middle_of_a_pass_is_of_the_passes_before() -> None:
+    # 60 rows in batches of 16: a pass is 4 updates at most.
+    for updates, passes in ((2, 0), (6, 1)):
+        until = lsh.until(patience=9, metric="loss", updates=updates)
+        result = train(until=until, rule=lsh.SGD(0.01), validation=NOISE)
+        assert (result.best.updates, result.best.passes) == (updates, passes)
+    assert str(result.best).endswith("after pass 1")
+
+
+def test_tables_are_told_as_the_best_state_has_them() -> None:
+    result = of_clicks(rule=lsh.Adagrad(50.0), until=lsh.until(patience=1, metric="loss"))
+    assert result.best.passes == 0
+    assert result.total_updates > 0
+    fresh = lsh.tables.of(DLRM.tables, rule=lsh.SGD(0.1), seed=0)  # which no id has come to
+    for name, table in result.tables.items():
+        rows = result.config["tables"][name]["rows"]
+        assert rows == table.statistics()["rows"] == fresh[name].statistics()["rows"]
 
 
 def test_errors_of_numbers() -> None:
@@ -472,8 +495,15 @@ def test_days(tmp_path: Path) -> None:
     best, after = [], None
     for day, rows in zip(result.days, (320, 640), strict=True):
         assert day.updates % (rows // 64) == (0 if after is None else after % (rows // 64))
+        assert day.best is not None
+        assert (day.best.metric, day.best.updates) == ("auc", day.updates)
+        assert day.best.passes == (day.updates - (after or 0)) // (rows // 64)
         best.append(day.updates)
         after = day.updates
+    read = Journal(tmp_path / "run" / "days.json").done
+    assert read == list(result.days)
+    assert "best pass" in report.table(result.days).header
+    assert f"best {result.days[0].best}" in report.line(result.days[0])
     loaded = lsh.load(tmp_path / "run")
     assert loaded.run["updates"] == result.days[-1].updates
     np.testing.assert_array_equal(loaded.parameters, result.parameters)

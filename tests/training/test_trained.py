@@ -117,6 +117,27 @@ def test_the_best_items() -> None:
         trained("dlrm")[0].model.top_items(test)
 
 
+def test_of_no_row_nothing_is_predicted(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    one = of_csv(tmp_path).model
+    none = pa.table({"price": [1.0], "city": ["Lund"], "seen": ["1"], "clicked": [1]}).slice(1)
+    (tmp_path / "none.csv").write_text("clicked,price,city,seen\n")
+    for data in (none, none.drop_columns("clicked"), tmp_path / "none.csv"):
+        said = one.predict(data)
+        assert (said.shape, said.dtype) == ((0,), np.float32)
+    with pytest.raises(ValueError, match="there is no row in it"):
+        one.evaluate(none)
+    with pytest.raises(ValueError, match="it has no column price"):
+        one.predict(none.drop_columns("price"))
+    images, _, test = trained("cnn")
+    assert images.model.predict(test.x[:0]).shape == (0, 10)
+    sparse, _, rows = trained("fm")
+    csr = pytest.importorskip("scipy.sparse").csr_matrix((0, rows.features), dtype=np.float32)
+    assert sparse.model.predict(csr).shape == (0,)
+    with pytest.raises(ValueError, match="x has no row; pass at least one"):
+        sparse.model.evaluate((csr, np.zeros(0)))
+
+
 def csv(folder: Path) -> Path:
     random = np.random.default_rng(2)
     lines = ["clicked,price,city,seen"]

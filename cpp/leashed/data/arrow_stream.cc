@@ -21,6 +21,16 @@ namespace {
 using Kind = DelimitedColumn::Kind;
 
 constexpr std::int64_t kSliceRows = 8192;
+
+// Why a stream has failed. Of what Python has raised pyarrow tells the calls behind it too.
+std::string reason_of(ArrowArrayStream& stream, const char* otherwise) {
+  const char* const told = stream.get_last_error(&stream);
+  if (!told) return otherwise;
+  std::string_view why = told;
+  constexpr std::string_view kKind = "Invalid: ";
+  if (why.starts_with(kKind)) why.remove_prefix(kKind.size());
+  return std::string(why.substr(0, why.find(". Detail: Python exception: ")));
+}
 constexpr double kExact = 9007199254740992.0;  // 2^53: whole numbers below are doubles
 
 // One value of a column. What its array says may lie outside of the memory that there is: then it
@@ -546,8 +556,7 @@ void ArrowOrigin::open_again() {
   columns->layout = layout_of(settings_);
   ArrowArrayStream* const stream = stream_.get();
   if (stream->get_schema(stream, columns->schema.get()) != 0) {
-    const char* const why = stream->get_last_error(stream);
-    throw Error(names_[0] + ": " + (why ? why : "it has no schema"));
+    throw Error(names_[0] + ": " + reason_of(*stream, "it has no schema"));
   }
   const ArrowSchema& schema = *columns->schema.get();
   if (std::string_view(schema.format) != "+s") throw Error(names_[0] + ": it has no columns");
@@ -591,8 +600,7 @@ std::unique_ptr<RowOrigin::Part> ArrowOrigin::next(const std::atomic<bool>& stop
     Released<ArrowArray> batch;
     ArrowArrayStream* const stream = stream_.get();
     if (stream->get_next(stream, batch.get()) != 0) {
-      const char* const why = stream->get_last_error(stream);
-      throw Error(names_[0] + ": " + (why ? why : "it could not be read"));
+      throw Error(names_[0] + ": " + reason_of(*stream, "it could not be read"));
     }
     batch_.reset();
     if (!batch) return nullptr;

@@ -28,8 +28,8 @@ struct TrainCallbacks {
   // it and must not be newer. May throw likewise.
   std::function<void()> saving = {};
   // Asked on the calling thread, while no worker makes a step: before the first one, after each
-  // pass over the data, and at the end. May throw likewise.
-  std::function<Verdict(const Evaluated&)> judge = {};
+  // pass over the data (`passed`), and at the end. May throw likewise.
+  std::function<Verdict(const Evaluated&, bool passed)> judge = {};
   // Given the state that is to be kept, as a checkpoint is.
   std::function<void(Checkpoint)> keep = {};
 };

@@ -61,7 +61,7 @@ void Monitor::watch(Executor& executor) {
     } else if (bool still = run_.pause && run_.pause->complete();
                still || clock() >= next_checkpoint) {
       const bool passed = still && run_.pause->at_end();
-      if (passed && evaluate(run_.workers)) weigh();
+      if (passed && evaluate(run_.workers)) weigh(true);
       if (!still || run_.pause->asked() || clock() >= next_checkpoint) {
         const bool saved = save();
         next_checkpoint = clock() + (saved ? every_.checkpoint : kAgain);
@@ -125,15 +125,15 @@ bool Monitor::evaluate(std::size_t threads) {
   return true;
 }
 
-void Monitor::weigh(bool may_stop) {
+void Monitor::weigh(bool passed) {
   if (!callbacks_.judge || crashed_) return;
-  const Verdict verdict = callbacks_.judge(history_.evaluations().back());
+  const Verdict verdict = callbacks_.judge(history_.evaluations().back(), passed);
   if (verdict.keep) {
     auto taken = saving_->take(history_.initial_loss());
     if (!taken) throw Error("there is no moment of which all is known; leave patience out");
     callbacks_.keep(*std::move(taken));
   }
-  if (verdict.stop && may_stop) run_.stop.stop(StopReason::patience);
+  if (verdict.stop && passed) run_.stop.stop(StopReason::patience);
 }
 
 bool Monitor::save() {

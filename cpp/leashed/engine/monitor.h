@@ -29,9 +29,9 @@ class Monitor {
   void watch(Executor& executor);
   // Evaluates the state now and judges it; false where that ended early.
   bool evaluate(std::size_t threads);
-  // Has the latest evaluation judged, which is of the state now, while no worker makes a step; and
-  // the run stopped, where it may be.
-  void weigh(bool may_stop = true);
+  // Has the latest evaluation judged, which is of the state now, while no worker makes a step;
+  // where a pass has ended the run may be stopped.
+  void weigh(bool passed);
   // Hands on a checkpoint of the state now; false where it must be tried again.
   bool save();
 

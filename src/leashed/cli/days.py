@@ -37,14 +37,12 @@ _ELSEWHERE = {
     "record": "it is of data in memory",
     "metric": "it is what --patience goes by",
     "test": "each day is tested on",
-    "loss_fraction": "each day is trained on once",
-    "loss": "each day is trained on once",
-    "updates": "each day is trained on once",
-    "epochs": "each day is trained on once",
-    "seconds": "each day is trained on once",
-    "divergence": "each day is trained on once",
+    **dict.fromkeys(
+        ("loss_fraction", "loss", "updates", "seconds", "divergence"),
+        "a day ends after so many --epochs, by default 1, or by --patience",
+    ),
 }
-_WITH_PATIENCE = ("metric", "test", "epochs")  # which go with days then
+_WITH_PATIENCE = ("metric", "test")  # which go with days then
 
 
 def add_days(parser: Arguments, *, shown: bool) -> None:

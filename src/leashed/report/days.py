@@ -20,6 +20,7 @@ NOTE = (
     "day's end. Of numbers and classes RMSE, MAE, R², accuracy and log loss stand in place of AUC and what "
     "goes with it, of those rows too; of several labels AUC and what goes with it are means, and the AUC of "
     "each stands behind. ids refused: of the distinct ids of batches those that got no row, for want of room. "
+    "best pass: after which the state was taken that patience= kept. "
     "What follows is what observers have found."
 )
 
@@ -51,6 +52,9 @@ def table(days: Sequence[Day]) -> Table:
     refused = any(day.refused for day in days)
     if refused:
         header.append("ids refused")
+    judged = any(day.best for day in days)
+    if judged:
+        header.append("best pass")
     observed = list(dict.fromkeys(name for day in days for name in day.observed))
     header += [name.replace("_", " ") for name in observed]
     rows = []
@@ -65,6 +69,7 @@ def table(days: Sequence[Day]) -> Table:
         row += [MISSING if math.isnan(day.eps) else f"{day.eps:,.0f}", f"{day.rows:,}"]
         row += [_of(_heads(day.yesterday).get(head), "auc") for head in heads]
         row += [f"{day.refused:.2%}"] if refused else []
+        row += [str(day.best.passes) if day.best else MISSING] if judged else []
         rows.append([*row, *(found(day.observed.get(name, math.nan)) for name in observed)])
     return Table(header, rows)
 
@@ -86,6 +91,8 @@ def line(day: Day) -> str:
         parts.append(f"{day.refused:.2%} of ids refused a row")
     if not math.isnan(day.eps):
         parts.append(f"{day.eps:,.0f} EPS")
+    if day.best is not None:
+        parts.append(f"best {day.best}")
     parts += [f"{name} {found(value)}" for name, value in day.observed.items()]
     return "  ".join(parts)
 

@@ -6,6 +6,7 @@ import importlib
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ __all__ = [
     "csv_batches",
     "is_parquet",
     "is_table",
+    "moments_of",
     "parquet_batches",
     "parquet_files",
     "parquet_whole",
@@ -124,14 +126,14 @@ def parquet_batches(files: Sequence[Path], names: Sequence[str]) -> Any:
 def csv_batches(
     files: Sequence[Path], columns: Mapping[str, Any], separator: str, names: Sequence[str] | None
 ) -> Any:
-    """Columns of text: what is a number as such, what another column is a part of as a moment."""
+    """Columns of text: what is a number as such."""
     pa, csv = arrow("a date in text"), arrow("a date in text", "pyarrow.csv")
     kinds = {
         name: pa.float64() if isinstance(column, _NUMBERS) else pa.string()
         for name, column in columns.items()
         if getattr(column, "of", None) is None
     }
-    moments = {c.of for c in columns.values() if getattr(c, "of", None)}
+    kinds |= {c.of: pa.string() for c in columns.values() if getattr(c, "of", None)}
 
     def opened(file: Path) -> Any:
         return csv.open_csv(
@@ -140,7 +142,7 @@ def csv_batches(
             csv.ParseOptions(delimiter=separator),
             csv.ConvertOptions(
                 column_types=kinds,
-                include_columns=[*{**kinds, **dict.fromkeys(moments)}],
+                include_columns=[*kinds],
                 null_values=[""],
                 strings_can_be_null=True,
             ),
@@ -155,11 +157,6 @@ def csv_batches(
         header = csv.open_csv(unpacked(file), *options).schema.names
         return ValueError(f"{file}: column {header[int(told[1])]}: {told[2]}")
 
-    try:
-        first = opened(files[0]).schema  # which tells whether moments have a time zone
-    except pa.ArrowInvalid as error:
-        raise named(files[0], error) from error
-    kinds |= {n: pa.timestamp("us", getattr(first.field(n).type, "tz", None)) for n in moments}
     apart = {n: c.between for n, c in columns.items() if getattr(c, "between", None)}
     fields = [(n, pa.list_(kind) if n in apart else kind) for n, kind in kinds.items()]
 
@@ -219,11 +216,31 @@ def _is_text(pa: Any, kind: Any) -> bool:
     )
 
 
+def moments_of(column: Any) -> Any:
+    """An array of text as timestamps, where all of it is what ISO 8601 has for dates and timestamps, as in
+    CSV; what is empty is missing.
+
+    Raises:
+        ValueError: some is none.
+    """
+    pa, pc = arrow("a date in text"), arrow("a date in text", "pyarrow.compute")
+    text = pc.utf8_trim_whitespace(column.cast(pa.large_string()))
+    there = pc.if_else(pc.equal(text, ""), pa.scalar(None, text.type), text)
+    first, *others = [pa.timestamp(unit, zone) for zone in (None, "UTC") for unit in ("us", "ns")]
+    try:
+        return there.cast(first)
+    except pa.ArrowInvalid as error:
+        for kind in others:
+            with suppress(pa.ArrowInvalid):
+                return there.cast(kind)
+        raise error from None
+
+
 def with_parts(given: Any, parts: Mapping[str, Number | Id]) -> Any:
     """Of what has ``__arrow_c_stream__`` its columns, and behind them parts of some.
 
     Raises:
-        ValueError: it lacks a column, or one is no date and no timestamp.
+        ValueError: it lacks a column, or one is no date and no timestamp, in text or as such.
     """
     pa = arrow("a part of a date")
     reader = pa.RecordBatchReader.from_stream(given)
@@ -231,6 +248,8 @@ def with_parts(given: Any, parts: Mapping[str, Number | Id]) -> Any:
         if column.of not in reader.schema.names:
             raise ValueError(f"it has no column {column.of}, of which {name} is the {column.part}")
         kind = reader.schema.field(column.of).type
+        if _is_text(pa, kind):
+            continue
         if not pa.types.is_timestamp(kind) and not pa.types.is_date(kind):
             raise ValueError(
                 f"column {column.of} is of Arrow's type {kind}, of which {name} cannot be the "
@@ -261,6 +280,14 @@ def with_parts(given: Any, parts: Mapping[str, Number | Id]) -> Any:
 def _part(column: Any, asked: Number | Id, kind: Any) -> Any:
     pa, pc = arrow("a part of a date"), arrow("a part of a date", "pyarrow.compute")
     part = asked.part
+    if _is_text(pa, column.type):
+        try:
+            column = moments_of(column)
+        except pa.ArrowInvalid as error:
+            raise ValueError(
+                f"column {asked.of} is read as dates in text: {error}; mend it, or give columns= by which "
+                "it is text"
+            ) from error
     if asked.zone is not None:
         column = column.cast(pa.timestamp(column.type.unit, asked.zone))
     if pa.types.is_date(column.type):

@@ -20,6 +20,7 @@ from leashed.datasets.files import paths_of, unpacked
 from leashed.stream.batches import (
     arrow,
     is_parquet,
+    moments_of,
     parquet_files,
     parquet_whole,
     separator_of,
@@ -123,7 +124,8 @@ def infer(
     text                     ``Vocabulary`` where there are at most 32 different ones, else ``Hashed``
     lists, and text of whole ``Id`` or, of text, ``Hashed``, with ``between``
     numbers apart by `` |;``
-    timestamps, dates        years since 2020 as a ``Number``; weekday and hour, each as an ``Id``
+    timestamps, dates        years since 2020 as a ``Number``; weekday and hour, each as an ``Id``;
+                             also of text that is as ISO 8601 has them throughout
     ======================== =====================================================================
 
     A number is ``log`` where none is below 0 and one above 10; where it is missing it is the mean. An id
@@ -250,7 +252,7 @@ class _Values:
         column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
         if pa.types.is_dictionary(column.type):
             column = _without_views(column.dictionary).take(column.indices)
-        column = _without_views(column)
+        column = _moments_in(_without_views(column))
         self.type, self.rows = column.type, len(column)
         kinds = pa.types
         self.is_text = any(
@@ -290,6 +292,19 @@ class _Values:
     def different(self) -> Any:
         """Each value once."""
         return self.there.unique()
+
+
+def _moments_in(column: Any) -> Any:
+    """Text of dates as such; other columns as they are."""
+    pa, there = arrow("infer"), column.drop_null()
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return column
+    try:
+        moments_of(there[:1])  # (Most text is none.)
+        found = moments_of(column)
+    except pa.ArrowInvalid:
+        return column
+    return found if len(found.drop_null()) else column
 
 
 def _without_views(column: Any) -> Any:

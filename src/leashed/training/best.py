@@ -39,7 +39,7 @@ class Best:
     Attributes:
         metric: by which states were compared, on the validation set.
         value: what it was.
-        passes: over the data, of this run, before it; 0: it is what the run began with.
+        passes: whole ones over the data, of this run, before it; 0: the first had not ended.
         updates: published by then.
         seconds: since training began.
     """
@@ -51,7 +51,7 @@ class Best:
     seconds: float
 
     def __str__(self) -> str:
-        after = "before the first pass" if not self.passes else f"after pass {self.passes}"
+        after = f"after pass {self.passes}" if self.passes else "before the first pass has ended"
         return f"{self.metric.replace('_', ' ')} {number(self.value)} {after}"
 
 
@@ -133,21 +133,26 @@ class Keeper:
         self.best: Best | None = None
         self.moments: Moments | None = None
 
-    def judge(self, now: Mapping[str, Any]) -> tuple[bool, bool]:
-        """Whether a state is the best so far, and whether there have been enough that were not."""
+    def judge(self, now: Mapping[str, Any], passed: bool) -> tuple[bool, bool]:
+        """Whether a state is the best so far, and whether there have been enough that were not.
+
+        Args:
+            now: an evaluation.
+            passed: whether a pass has just ended.
+        """
         value = self._metric.value(now)
         if self.best is None and math.isnan(value):
             raise ValueError(
                 f"metric {self._name} of validation is no number, as where all its labels are alike; "
                 "give another set, or another metric"
             )
-        passes, self._passes = self._passes, self._passes + 1
+        self._passes += passed
         moved = self._judged != now["updates"]
         self._judged = now["updates"]
         self._still = 0 if moved else self._still + 1
         self._is_last = self.best is None or self._metric.better(value, self.best.value)
         if self._is_last:
-            self._candidate = Best(self._name, value, passes, now["updates"], now["seconds"])
+            self._candidate = Best(self._name, value, self._passes, now["updates"], now["seconds"])
             return True, False
         # Several passes may end within one update, which leads to one state; but one has to come.
         self._worse += moved or self._still > _MOST_STILL

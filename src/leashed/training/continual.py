@@ -15,7 +15,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -86,6 +86,8 @@ class Continual:
         tables: those that the model reads, by name.
         statistics: float32 [s], as ``TrainResult.statistics``.
         architecture: the model without what it learned, which ``model`` has too.
+        settings: what the last training was asked for, as ``TrainResult.config``; of days that were all
+            done before, as the checkpoint has it.
     """
 
     outcome: str
@@ -94,13 +96,14 @@ class Continual:
     tables: dict[str, Table]
     statistics: NDArray[np.float32]
     architecture: Graph
+    settings: dict[str, Any] = field(default_factory=dict)
 
     @property
     def model(self) -> Trained:
         """What was trained, as one object: it predicts, is judged, saved, exported and trained further."""
         from leashed.training.trained import Trained  # noqa: PLC0415 (seldom asked for)
 
-        return Trained.of(self.architecture, self)
+        return Trained.of(self.architecture, self, self.settings)
 
     def __repr__(self) -> str:
         last = self.days[-1] if self.days else None
@@ -172,8 +175,8 @@ def continual(
             keys, or where there are none by their number: give the same ones again, and others
             behind. Of days with keys those that are done may be left out.
         folder: of the run; made where it is not there.
-        until: of each day, ``lsh.until(epochs=..., patience=..., metric=...)``, counted anew: several
-            passes over it, judged on ``validation``, and the best state is what the next day begins
+        until: of each day, ``lsh.until(epochs=...)``, or with ``patience`` and ``metric``, counted anew: several
+            passes over it, by patience judged on ``validation``, and the best state is what the next day begins
             with, that of the day before where no pass was better. A day that is gone on with goes on
             from its best state. Default: one pass.
         validation: a set in memory, for all days.
@@ -331,6 +334,7 @@ class _Run:
         # Where the day before has ended; None: it is to be read.
         self._parameters: NDArray[np.float32] | None = None
         self._statistics = np.empty(0, np.float32)
+        self._settings: dict[str, Any] = {}
 
     def look(self, days: Iterable[tuple[str, OneDay]], settings: dict[str, Any]) -> None:
         """Raise what would be raised when the turn of one of them has come; of those that are made
@@ -524,6 +528,7 @@ class _Run:
             changed=changed,
             refused=refused_share(result.rows),
             observed=result.observed,
+            best=result.best,
         )
         self.journal.finish(day)
         self._reached(result)
@@ -552,6 +557,7 @@ class _Run:
             self.tables,
             self._statistics,
             self.model,
+            self._settings,
         )
 
     def _is_there(self) -> bool:
@@ -562,10 +568,11 @@ class _Run:
 
     def _reached(self, result: TrainResult) -> None:
         self._parameters, self._statistics = result.parameters, result.statistics
+        self._settings = result.config
 
     def _load(self) -> None:
         found = checkpoint.load(self.state, self.model, self.tables or None)
-        self._parameters = found.parameters
+        self._parameters, self._settings = found.parameters, found.run
         self._statistics = np.empty(0, np.float32) if found.statistics is None else found.statistics
 
     def _look_at(self, data: Stream | ClickDataset | Dataset) -> tuple[Scores | None, float]:

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, cast
 
 from leashed.base import atomic
 from leashed.metrics import Classified, Errors, Values
+from leashed.training.best import Best
 
 __all__ = ["Day", "Journal", "LogFile", "Scores", "Today", "first_of", "log_files"]
 
@@ -93,6 +94,8 @@ class Day:
             day that was begun again, of those since.
         observed: what those found that ``counting`` names, by name, as ``TrainResult.observed`` has it;
             of a day that was begun again, since.
+        best: by ``until(patience=...)`` which of its states came of it, its passes counted since the day
+            was begun, or begun again; else None.
     """
 
     name: str
@@ -111,6 +114,7 @@ class Day:
     changed: bool = False
     refused: float = 0.0  # (older files lack it, and the next)
     observed: dict[str, float] = field(default_factory=dict)
+    best: Best | None = None
 
 
 @dataclass(frozen=True)
@@ -222,9 +226,12 @@ def _from_json(told: dict[str, Any]) -> dict[str, Any]:
     read: dict[str, Any] = {
         name: _values(value) if name in _METRICS else math.nan if value is None else value
         for name, value in told.items()
+        if name != "best"
     }
     if "observed" in read:
         read["observed"] = {k: math.nan if v is None else v for k, v in read["observed"].items()}
+    if told.get("best") is not None:
+        read["best"] = Best(**told["best"])
     return {**read, "files": tuple(LogFile(**file) for file in told.get("files", ()))}
 
 

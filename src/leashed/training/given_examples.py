@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from leashed import stream
+from leashed import _core, stream
 from leashed.datasets import ClickDataset, Dataset, SparseDataset
 from leashed.datasets.columns import arrange
 from leashed.datasets.fields import Schema
@@ -84,11 +84,11 @@ def _in_memory(found: Loaded[Any], data: Any, *, labels: bool) -> Any:
                 f"{type(data).__name__}"
             )
         return _with_targets(model, *_arranged(found, data))
-    return (
-        _with_targets(model, data, np.zeros((data.shape[0], *_several(model))))
-        if is_csr(data)
-        else _arranged(found, data)
-    )
+    if not is_csr(data):
+        return _arranged(found, data)
+    if not data.shape[0]:
+        raise _core.NoRows("data has no row; give one at least")
+    return _with_targets(model, data, np.zeros((data.shape[0], *_several(model))))
 
 
 def _several(model: Any) -> tuple[int, ...]:

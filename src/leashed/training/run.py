@@ -130,12 +130,12 @@ def run(asked: ThreadRequest) -> TrainResult:
             if session.cut_short is not None:
                 told["cluster_ended"] = session.cut_short
                 told["cluster_lost"] = session.lost
-        if asked.tables:
-            told["tables"] = told_by(asked.tables)
         refusals.look()
         statistics, moments = running(source), None
         if keeper is not None and keeper.best is not None:
             statistics, moments = keeper.restore(outcome), keeper.moments
+        if asked.tables:
+            told["tables"] = told_by(asked.tables)
     told["sparse_updates"] = outcome["in_place"]
     if streamed is not None:
         told["reading"] = streamed.counts.config()

@@ -20,7 +20,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from leashed import metrics, retrieval
+from leashed import _core, metrics, retrieval
 from leashed.base.table import number, pairs
 from leashed.datasets import ClickDataset, Dataset
 from leashed.files import checkpoint
@@ -165,7 +165,8 @@ class Trained(Loaded[Any]):
 
     def predict(self, data: Any) -> NDArray[np.float32]:
         """What the model says of each example: [n] where that is one number, such as the probability
-        of label 1, else [n, outputs], of several labels in the order of ``columns.heads``.
+        of label 1, else [n, outputs], of several labels in the order of ``columns.heads``. Of data without a
+        row it is empty: [0] or [0, outputs].
 
         Args:
             data: as above; labels need not be there.
@@ -174,7 +175,7 @@ class Trained(Loaded[Any]):
             OSError: a file cannot be read.
             TypeError, ValueError: they do not fit the model; the message names the column.
         """
-        found = [self.predicted(part) for part in self.parts(data, labels=False)]
+        found = [self.predicted(part) for part in self._unlabelled(data)]
         whole = np.concatenate(found) if found else np.empty((0, self._outputs), np.float32)
         return whole[:, 0] if whole.shape[1] == 1 else whole
 
@@ -191,20 +192,24 @@ class Trained(Loaded[Any]):
 
     def top_items(self, data: Any, k: int = 10) -> NDArray[np.int64]:
         """The k best of all items for each example, the best first, int64 [n, k]: of a model whose
-        output is ``SampledLogits``, such as ``models.youtube_dnn``.
+        output is ``SampledLogits``, such as ``models.youtube_dnn``; [0, k] of data without a row.
 
         Raises:
             TypeError, ValueError: the model is another one, or data do not fit it.
         """
         retrieval.items_of(self.model)  # for its errors
-        return np.concatenate(
-            [
-                retrieval.retrieve(
-                    self.model, self.parameters, part, self.tables, k, self.statistics
-                )
-                for part in self.parts(data, labels=False)
-            ]
-        )
+        found = [
+            retrieval.retrieve(self.model, self.parameters, part, self.tables, k, self.statistics)
+            for part in self._unlabelled(data)
+        ]
+        return np.concatenate(found) if found else np.empty((0, k), np.int64)
+
+    def _unlabelled(self, data: Any) -> Iterator[Any]:
+        """The parts of data whose labels need not be there; none where there is no row."""
+        try:
+            yield from self.parts(data, labels=False)
+        except _core.NoRows:
+            return
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write all of it, atomically: one file, or where the model reads tables one folder, which

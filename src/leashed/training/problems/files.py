@@ -89,7 +89,7 @@ class FileWords:
     days: tuple[str, ...] | None = option(
         None,
         "in place of --data: train on one file after the other, those of a pattern by name, each "
-        "once, after the model of the file before has predicted it. --checkpoint FOLDER has the state: "
+        "once unless --epochs says more, after the model of the file before has predicted it. --checkpoint FOLDER has the state: "
         "the same command goes on, also after a kill, and with files that have come since",
         group=FILES,
         metavar="FILES",
