@@ -106,10 +106,10 @@ def usual(name: str) -> str:
 
 def arms(name: str, rows: Held) -> list[Setting]:
     """The defaults, then what differs from them by one thing, then by two."""
-    often = defaults.often(made(name, rows).shaped(rows.train), rows.train)
+    often = defaults.seen(made(name, rows).shaped(rows.train), rows.train).often
     rule: Any = defaults.rule(of_clicks=True, often=often)
     dim = inspect.signature(getattr(lsh.models, name)).parameters["dim"].default
-    end: Any = defaults.end(made(name, rows).shaped(rows.train), None, rows.train)
+    end: Any = defaults.end(made(name, rows), None, often)
     init = defaults.init(made(name, rows))
 
     def rate(by: float) -> Any:

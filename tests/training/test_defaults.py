@@ -14,6 +14,7 @@ from leashed import cli
 from leashed.files.resuming import Kept
 from leashed.models import DataNorm, Dense, Graph, Input, ReLU
 from leashed.training.days import Journal
+from leashed.training import defaults
 from leashed.training.defaults import LEAST_UPDATES
 
 CLICKS = {"name": "Adagrad", "lr": 0.02}  # of streams and days
@@ -168,13 +169,59 @@ def test_of_a_stream_it_is_a_pass(tmp_path: Path) -> None:
     model = lsh.models.dlrm(None, 2, bottom=(2,), top=(2,))
     result = lsh.train(model, lsh.stream.criteo(path), **COMMON)
     assert part_of(result.config) == CLICKS
-    assert (result.reason, result.total_updates) == ("epochs", 2)
+    assert (result.reason, result.total_updates) == ("epochs", 101)
     run = tmp_path / "run"
     lsh.continual(model, [lsh.stream.criteo(path)], folder=run, **COMMON)
     days = [lsh.stream.criteo(path)] * 2
     with pytest.raises(ValueError, match="rule was"):
         lsh.continual(model, days, folder=run, rule=lsh.SGD(0.05), **COMMON)
     lsh.continual(model, days, folder=run, rule=lsh.Adagrad(0.02), **COMMON)
+
+
+def many(rows: int, ids: int) -> dict[str, Any]:
+    draw = np.random.default_rng(0)
+    numbers = draw.normal(size=rows)
+    users = np.arange(rows) % ids
+    return {"clicked": (numbers + np.sin(users) > 0).astype(int), "price": numbers, "user_id": users}
+
+
+@pytest.mark.parametrize(
+    ("rows", "ids", "batch", "epochs"),
+    [(6000, 50, 3, 2), (6000, 900, 3, 1), (900, 90, 1, 2), (140_000, 13_000, 64, 2)],
+)
+def test_rows_of_files_have_the_defaults_of_rows_in_memory(
+    rows: int, ids: int, batch: int, epochs: int, tmp_path: Path
+) -> None:
+    pa = pytest.importorskip("pyarrow")
+    frame = pa.table(many(rows, ids))
+    pytest.importorskip("pyarrow.parquet").write_table(frame, tmp_path / "rows.parquet")
+    pytest.importorskip("pyarrow.csv").write_csv(frame, tmp_path / "rows.csv")
+    model = lsh.models.dlrm(dim=2, bottom=(2,), top=(2,))
+    once = frame.to_reader()
+    columns = lsh.stream.infer(frame, label="clicked")
+    for data, label, size, passes in (
+        (frame, "clicked", batch, epochs),
+        (tmp_path / "rows.parquet", "clicked", batch, epochs),
+        (tmp_path / "rows.csv", "clicked", batch, epochs),
+        (lsh.stream.arrow(once, columns), None, 64, 1),  # which nobody can count before
+    ):
+        config = lsh.train(model, data, label=label, **COMMON).config
+        assert (config["batch_size"], config["until"]) == (size, {"epochs": passes})
+
+
+def test_of_a_long_stream_nothing_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "rows.csv"
+    pa = pytest.importorskip("pyarrow")
+    pytest.importorskip("pyarrow.csv").write_csv(pa.table(many(500, 10)), path)
+    monkeypatch.setattr(defaults, "LOOKED_AT", 499)
+    model = lsh.models.dlrm(dim=2, bottom=(2,), top=(2,))
+    config = lsh.train(model, path, label="clicked", **COMMON).config
+    assert (config["batch_size"], config["until"]) == (64, {"epochs": 1})
+    monkeypatch.setattr(defaults, "LOOKED_AT", 500)
+    config = lsh.train(model, path, label="clicked", **COMMON).config
+    assert (config["batch_size"], config["until"]) == (1, {"epochs": 2})
 
 
 def test_virtual_time_has_the_same_rule(data: lsh.datasets.ClickDataset) -> None:

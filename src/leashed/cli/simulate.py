@@ -18,6 +18,7 @@ from leashed.simulation.network import Network
 from leashed.simulation.sharding import Sharding
 from leashed.simulation.virtual_time import Cluster, Simulation, check_shards, simulate
 from leashed.stopping import Until
+from leashed.training import defaults
 from leashed.training.doubts import ends_are_told
 from leashed.training.job import GROUPS, Job
 from leashed.training.options import Init
@@ -233,7 +234,7 @@ def _simulate(options: argparse.Namespace) -> int:
     cluster = _cluster(options)
     choices = job.choices()
     problem = problem_of(job)
-    choices["rule"] = job.rule_on(problem.model, problem.train)
+    choices["rule"] = job.rule_on(defaults.seen(problem.model, problem.train).often)
     how = {name: choices[name] for name in ("rule", "staleness", "batch_size", "seed")}
     detection = options.compute if options.detection is None else options.detection
     line, rows = Line(sys.stderr), []

@@ -184,15 +184,16 @@ def _train(options: argparse.Namespace) -> int:
         elif path is not None:
             folders.check(path)
     model, rows, test = problem_of(job)
-    choices["rule"] = job.rule_on(model, rows)
+    examples = 0 if isinstance(rows, (Stream, SparseStream)) else len(rows)
+    often = defaults.seen(model, rows).often
+    choices["rule"] = job.rule_on(often)
     tables = clicks.make_tables(model, job, choices["rule"], choices["staleness"])
-    end = defaults.end(model, until, rows)
+    end = defaults.end(model, until, often)
     assert end is not None
     line = Line(sys.stderr)
 
     def progress(now: Progress) -> None:
         if options.progress:
-            examples = 0 if isinstance(rows, (Stream, SparseStream)) else len(rows)
             line.show(of_run(end, now, examples, describe))
         if options.json_lines:
             print(_evaluation(now), flush=True)

@@ -351,16 +351,19 @@ class ClickDataset:
             )
         return np.ascontiguousarray(column)
 
+    def ids_of(self, feature: int) -> NDArray[np.uint64]:
+        """The ids of a feature by its number, of all rows one after the other."""
+        column = self.ids[feature] if isinstance(self.ids, tuple) else self.ids[:, feature]
+        return column.ids if isinstance(column, Bags) else column
+
     def largest(self, feature: int) -> int:
         """The largest id of a feature; −1 where it has none."""
-        column = self.ids[feature] if isinstance(self.ids, tuple) else self.ids[:, feature]
-        ids = column.ids if isinstance(column, Bags) else column
+        ids = self.ids_of(feature)
         return int(ids.max()) if len(ids) else -1
 
     def distinct(self, feature: int) -> int:
         """How many ids of a feature there are."""
-        column = self.ids[feature] if isinstance(self.ids, tuple) else self.ids[:, feature]
-        ids = column.ids if isinstance(column, Bags) else column
+        ids = self.ids_of(feature)
         if self.largest(feature) < len(ids):
             return int(np.count_nonzero(np.bincount(ids.astype(np.int64))))
         return len(np.unique(ids))

@@ -13,31 +13,38 @@ are worth more than anything else that could be told (docs/defaults.md).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
 
 from leashed.datasets.clicks import ClickDataset
 from leashed.models.graphs import Graph
 from leashed.rules import SGD, Adagrad
 from leashed.stopping import Until
+from leashed.stream import Stream
 
 __all__ = [
     "BATCH_SIZE",
     "LEAST_UPDATES",
+    "LOOKED_AT",
     "MAX_SEED",
     "MAX_THREADS",
     "OFTEN",
     "RATES",
+    "Seen",
     "batch_size",
     "end",
     "init",
     "is_of_clicks",
-    "often",
     "rule",
+    "seen",
 ]
 
 BATCH_SIZE = 64
 LEAST_UPDATES = 2000
 OFTEN = 10
 RATES = {True: 0.04, False: 0.01, None: 0.02}  # where ids come often, seldom, nobody knows
+LOOKED_AT = 1 << 20
 MAX_THREADS = 1024
 MAX_SEED = 2**63 - 1
 
@@ -49,16 +56,6 @@ def is_of_clicks(model: object) -> bool:
     if not isinstance(model, Graph) or not (model.tables or model.made_by):
         return False
     return model.target is not None
-
-
-def often(model: object, data: object) -> bool | None:
-    """Whether there are ``OFTEN`` rows for each id that a model of clicks reads; None: nobody can count
-    them, since the data are a stream, or the model is another.
-    """
-    if not (isinstance(data, ClickDataset) and is_of_clicks(model)):
-        return None
-    assert isinstance(model, Graph)
-    return _come_often(data, model.id_features)
 
 
 def rule(*, of_clicks: bool, often: bool | None = None) -> SGD | Adagrad:
@@ -73,33 +70,75 @@ def init(model: object) -> str:
     return "glorot" if isinstance(model, Graph) else "he"
 
 
-def end(model: object, until: Until | None, data: object = None) -> Until | None:
-    """Of models of clicks that are told none one pass, or two over data in memory whose ids come often.
-    Other models are to be told.
+class Seen(NamedTuple):
+    """What is known of data before they are trained on.
+
+    Attributes:
+        rows: how many there are; 0: nobody has counted.
+        often: whether there are ``OFTEN`` of them for each id that a model of clicks reads; None: nobody has
+            counted, or it is another model.
+    """
+
+    rows: int = 0
+    often: bool | None = None
+
+
+def seen(model: object, data: object, examples: int = 0) -> Seen:
+    """What defaults follow from, of so many examples in memory. A stream that can be read again is looked
+    at up to ``LOOKED_AT`` rows: of more nothing is known.
+    """
+    if not is_of_clicks(model):
+        return Seen(examples)
+    assert isinstance(model, Graph)
+    features = tuple(dict.fromkeys(model.id_features))
+    if isinstance(data, Stream) and data.repeatable:
+        return _look(data, features)
+    return Seen(examples, _come_often(data, features) if isinstance(data, ClickDataset) else None)
+
+
+def end(model: object, until: Until | None, often: bool | None = None) -> Until | None:
+    """Of models of clicks that are told none one pass, or two over data whose ids come often. Other models
+    are to be told.
     """
     if until is not None or not is_of_clicks(model):
         return until
-    return Until(epochs=2 if often(model, data) else 1)
+    return Until(epochs=2 if often else 1)
 
 
 def _come_often(data: ClickDataset, features: Iterable[int]) -> bool:
-    """Whether there are ``OFTEN`` rows for each id of these features; counted no farther than it takes
-    to know.
-    """
+    """Counted no farther than it takes to know."""
     left = len(data) // OFTEN
-    for feature in dict.fromkeys(features):
+    for feature in features:
         left -= data.distinct(feature)
         if left < 0:
             return False
     return True
 
 
-def batch_size(model: object, examples: int, until: Until | None) -> int:
+def _look(stream: Stream, features: Iterable[int]) -> Seen:
+    ids = {feature: np.empty(0, np.uint64) for feature in features}
+    rows = distinct = 0
+    try:
+        for part in stream.parts():
+            rows += len(part)
+            if rows > LOOKED_AT:
+                return Seen()
+            if distinct > LOOKED_AT // OFTEN or not isinstance(part, ClickDataset):
+                continue
+            for feature, known in ids.items():
+                ids[feature] = np.union1d(known, part.ids_of(feature))
+            distinct = sum(map(len, ids.values()))
+    except (OSError, ValueError):  # which whoever trains is told
+        return Seen()
+    return Seen(rows, distinct <= rows // OFTEN if stream.features else None)
+
+
+def batch_size(model: object, until: Until | None, rows: int) -> int:
     """Where neither it nor the end is told, of models of clicks so small that the pass makes
-    ``LEAST_UPDATES``, unless the model normalises by what is in a batch, or the data are a stream,
-    whose rows nobody has counted (0 examples). Data may have fewer examples than it.
+    ``LEAST_UPDATES``, unless the model normalises by what is in a batch, or nobody knows how many rows
+    there are (0). Data may have fewer examples than it.
     """
-    if until is not None or not is_of_clicks(model) or not examples:
+    if until is not None or not is_of_clicks(model) or not rows:
         return BATCH_SIZE
     assert isinstance(model, Graph)
-    return BATCH_SIZE if model.statistics else min(BATCH_SIZE, max(1, examples // LEAST_UPDATES))
+    return BATCH_SIZE if model.statistics else min(BATCH_SIZE, max(1, rows // LEAST_UPDATES))

@@ -100,7 +100,7 @@ class Job(ProblemWords):
     batch_size: int | None = option(
         None,
         f"default: with --resume that of then; else {defaults.BATCH_SIZE}, or all rows of fewer; "
-        "of models of clicks without a stop rule, and without --stream, so few that the epoch makes "
+        "of models of clicks without a stop rule so few that the epoch makes "
         f"{defaults.LEAST_UPDATES:,} updates",
         group=HOW,
     )
@@ -206,9 +206,8 @@ class Job(ProblemWords):
             **{name: getattr(self, name) for name in ("threads", "batch_size", "seed", "init")},
         }
 
-    def rule_on(self, model: Any, rows: Any) -> Rule:
-        """The rule by which a model is trained on these rows, in memory."""
-        often = defaults.often(model, rows)
+    def rule_on(self, often: bool | None) -> Rule:
+        """The rule by which a model is trained on rows whose ids come so (``defaults.Seen``)."""
         return rule_of(self, default=defaults.rule(of_clicks=self.of_clicks, often=often))
 
     def evaluations(self) -> dict[str, Any]:

@@ -298,19 +298,21 @@ def asked(
     )
     discipline = Leashed() if discipline is None else discipline
     of_clicks = defaults.is_of_clicks(model)
-    rows = data.train if isinstance(data, ClickSplit) else data
+    examples = len(train_set)  # 0 of a stream
+    rows, seen = data.train if isinstance(data, ClickSplit) else data, defaults.Seen(examples)
+    if rule is None or until is None:
+        seen = defaults.seen(model, rows, examples)
     if rule is None:
-        rule = defaults.rule(of_clicks=of_clicks, often=defaults.often(model, rows))
+        rule = defaults.rule(of_clicks=of_clicks, often=seen.often)
     rule = check_rule(rule)
     threads = workers(discipline)
-    examples = len(train_set)  # 0 of a stream
     full_size = batch_size
     if full_size is None:
         begun_with = None if before is None else before.batch_size
-        full_size = begun_with or defaults.batch_size(model, examples, until)
+        full_size = begun_with or defaults.batch_size(model, until, seen.rows)
     full_size = checks.whole("batch_size", full_size)
     batch_size = min(full_size, examples or full_size)
-    until = defaults.end(model, until, rows)
+    until = defaults.end(model, until, seen.often)
     if not isinstance(until, Until):
         raise TypeError(f"until must be leashed.until(...), got {until!r}")
     best.check(until, model, columns.heads, validates=test_set is not None)
