@@ -86,7 +86,9 @@ def test_it_has_the_options_of_the_model_that_is_named(helped):
         "--dropout",
         "--target",
     }
-    assert of_sparse - general == {*SPARSE, *FILES, "--features"}
+    assert of_sparse - general == {*SPARSE, *FILES, "--features", "--target"}
+    linear = told("--help", "--model=linear_svm")
+    assert linear == of_sparse - {"--target"}
 
 
 def test_it_fits_a_few_screens(helped):

@@ -478,3 +478,16 @@ def test_other_data_are_refused(rows: SparseDataset) -> None:
         lsh.train(models.fm(4), rows, until=until)
     with pytest.raises(ValueError, match="data has labels, but the loss squared_error takes"):
         lsh.train(models.fm(FEATURES, loss="squared_error"), rows, until=until)
+
+
+def test_targets_are_words() -> None:
+    assert models.fm(9).loss == models.fm(9, target="click").loss == "log_loss"
+    for made in (models.fm(9, target="number"), models.ffm([0, 1], target="number")):
+        assert (made.loss, made.classes) == ("squared_error", 0)
+    for wrong in (5, "classes"):
+        with pytest.raises(
+            ValueError, match=r'target of fm must be "click" or "number".*one output'
+        ):
+            models.fm(9, target=wrong)
+    with pytest.raises(ValueError, match="loss is what target='number' says; give one of them"):
+        models.fm(9, target="number", loss="hinge")

@@ -13,11 +13,11 @@ import leashed as lsh
 from leashed import cli
 from leashed.files.resuming import Kept
 from leashed.models import DataNorm, Dense, Graph, Input, ReLU
-from leashed.training.days import Journal
 from leashed.training import defaults
+from leashed.training.days import Journal
 from leashed.training.defaults import LEAST_UPDATES
 
-CLICKS = {"name": "Adagrad", "lr": 0.02}  # of streams and days
+CLICKS = {"name": "Adagrad", "lr": 0.02}  # of days, and of what nobody has counted
 SELDOM, OFTEN = {**CLICKS, "lr": 0.01}, {**CLICKS, "lr": 0.04}
 OTHERS = {"name": "SGD", "lr": 0.05}
 COMMON: dict[str, Any] = {"threads": 1}
@@ -168,7 +168,7 @@ def test_of_a_stream_it_is_a_pass(tmp_path: Path) -> None:
     path.write_bytes(b"".join(lsh.datasets.synthetic_click_lines(101, 0, cardinalities=20)))
     model = lsh.models.dlrm(None, 2, bottom=(2,), top=(2,))
     result = lsh.train(model, lsh.stream.criteo(path), **COMMON)
-    assert part_of(result.config) == CLICKS
+    assert part_of(result.config) == SELDOM
     assert (result.reason, result.total_updates) == ("epochs", 101)
     run = tmp_path / "run"
     lsh.continual(model, [lsh.stream.criteo(path)], folder=run, **COMMON)
@@ -182,7 +182,11 @@ def many(rows: int, ids: int) -> dict[str, Any]:
     draw = np.random.default_rng(0)
     numbers = draw.normal(size=rows)
     users = np.arange(rows) % ids
-    return {"clicked": (numbers + np.sin(users) > 0).astype(int), "price": numbers, "user_id": users}
+    return {
+        "clicked": (numbers + np.sin(users) > 0).astype(int),
+        "price": numbers,
+        "user_id": users,
+    }
 
 
 @pytest.mark.parametrize(
@@ -199,14 +203,25 @@ def test_rows_of_files_have_the_defaults_of_rows_in_memory(
     model = lsh.models.dlrm(dim=2, bottom=(2,), top=(2,))
     once = frame.to_reader()
     columns = lsh.stream.infer(frame, label="clicked")
-    for data, label, size, passes in (
-        (frame, "clicked", batch, epochs),
-        (tmp_path / "rows.parquet", "clicked", batch, epochs),
-        (tmp_path / "rows.csv", "clicked", batch, epochs),
-        (lsh.stream.arrow(once, columns), None, 64, 1),  # which nobody can count before
-    ):
-        config = lsh.train(model, data, label=label, **COMMON).config
-        assert (config["batch_size"], config["until"]) == (size, {"epochs": passes})
+    rule = SELDOM if epochs == 1 else OFTEN
+    for data in (frame, tmp_path / "rows.parquet", tmp_path / "rows.csv"):
+        config = lsh.train(model, data, label="clicked", **COMMON).config
+        assert (config["batch_size"], config["until"]) == (batch, {"epochs": epochs})
+        assert part_of(config) == rule
+    # Which nobody can count before.
+    config = lsh.train(model, lsh.stream.arrow(once, columns), **COMMON).config
+    assert (config["batch_size"], config["until"]) == (64, {"epochs": 1})
+    assert part_of(config) == CLICKS
+
+
+def test_so_have_rows_of_numbers_alone(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    frame = pa.table(many(6000, 10)).drop_columns("user_id")
+    pytest.importorskip("pyarrow.csv").write_csv(frame, tmp_path / "rows.csv")
+    model = lsh.models.dlrm(dim=2, bottom=(2,), top=(2,))
+    for data in (frame, tmp_path / "rows.csv"):
+        config = lsh.train(model, data, label="clicked", **COMMON).config
+        assert (config["batch_size"], config["until"]) == (3, {"epochs": 1})
 
 
 def test_of_a_long_stream_nothing_is_counted(
@@ -291,7 +306,7 @@ def test_the_command_line_keeps_what_others_have(
         cli.main(["train", "--help"])
     told = " ".join(capsys.readouterr().out.split())
     assert "default: sgd; adagrad of models of clicks" in told
-    assert "of models of clicks 0.01, 0.04 if ids come often, 0.02 of streams" in told
+    assert "of models of clicks 0.01, 0.04 if ids come often, 0.02 of days" in told
     assert "default: --epochs 10; of models of clicks, and with --stream, one" in told
     assert "so few that the epoch makes 2,000 updates" in told
 

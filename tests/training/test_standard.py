@@ -76,7 +76,13 @@ def model() -> Any:
 
 
 def train(data: Any, **changes: Any) -> Any:
-    given = {"threads": 1, "batch_size": BATCH, "rule": lsh.Adagrad(0.05), **changes}
+    given = {
+        "threads": 1,
+        "batch_size": BATCH,
+        "rule": lsh.Adagrad(0.05),
+        "until": lsh.until(epochs=1),
+        **changes,
+    }
     return lsh.train(given.pop("model", None) or model(), data, **given)
 
 

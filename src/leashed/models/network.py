@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from leashed import _core
 from leashed.base import checks
+from leashed.base.target import TargetWord, check_target
 from leashed.datasets import Dataset, SparseDataset
 from leashed.models import _parameters, graphs, layers, recommenders
 from leashed.models._columns import arranged, check_columns
@@ -308,7 +309,8 @@ def fm(
     features: int,
     k: int = 8,
     *,
-    loss: str = "log_loss",
+    target: TargetWord | None = None,
+    loss: str | None = None,
     l2: float = 0.0,
     sigma: float = 0.1,
     name: str = "fm",
@@ -320,7 +322,9 @@ def fm(
     Args:
         features: columns of the data.
         k: factors v of each column. 4, 8 and 16 are fastest for their size.
-        loss: of ``Model``'s one with one output: ``"log_loss"``, ``"hinge"`` or
+        target: ``"click"``, 0 or 1, with the loss ``"log_loss"`` (default), or ``"number"``, with
+            ``"squared_error"``.
+        loss: in its place, of ``Model``'s one with one output: ``"log_loss"``, ``"hinge"`` or
             ``"squared_error"``.
         l2: λ of the penalty λ/2 (|w|² + |v|²), which leaves the intercept out.
         sigma: standard deviation of the factors at first, above 0.
@@ -330,14 +334,15 @@ def fm(
         TypeError, ValueError: an argument is no such number or loss, or there is no memory for so
             many parameters; the message names it.
     """
-    return FactorisationMachine(features, k, name, loss, l2, sigma)
+    return FactorisationMachine(features, k, name, _one_output(name, target, loss), l2, sigma)
 
 
 def ffm(
     fields: ArrayLike,
     k: int = 4,
     *,
-    loss: str = "log_loss",
+    target: TargetWord | None = None,
+    loss: str | None = None,
     l2: float = 0.0,
     sigma: float = 0.1,
     name: str = "ffm",
@@ -354,7 +359,7 @@ def ffm(
         fields: of each column its field, whole numbers from 0 to 65,535, [features]; F is the
             largest + 1. ``datasets.read_libffm`` gives them.
         k: factors of each column for each field. 4, 8 and 16 are fastest for their size.
-        loss: as of ``fm``.
+        target, loss: as of ``fm``.
         l2: λ of the penalty λ/2 (|w|² + |v|²), which leaves the intercept out.
         sigma: standard deviation of the factors at first, above 0.
         name: what plots and reports call it.
@@ -366,7 +371,23 @@ def ffm(
     given = checks.numeric("fields", fields)
     if given.ndim != 1 or given.size == 0:
         raise ValueError(f"fields must be one for each column, [features], got {given.shape}")
+    loss = _one_output(name, target, loss)
     return FactorisationMachine(len(given), k, name, loss, l2, sigma, tuple(given.tolist()))
+
+
+def _one_output(name: str, target: TargetWord | None, loss: str | None) -> str:
+    """The loss of a machine. ValueError where its one output cannot tell what is to be predicted."""
+    if target is None:
+        return "log_loss" if loss is None else loss
+    if loss is not None:
+        raise ValueError(f"loss is what target={target!r} says; give one of them")
+    if check_target(target) not in ("click", "number"):
+        raise ValueError(
+            f'target of {name} must be "click" or "number", since it has one output, got {target!r}; '
+            "models.softmax_regression takes several classes of sparse rows, models.deepfm(target=...) "
+            "of ids"
+        )
+    return "squared_error" if target == "number" else "log_loss"
 
 
 def cnn(

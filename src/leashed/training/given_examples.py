@@ -152,9 +152,11 @@ def of_files(
 
 def by_schema(found: Loaded[Any]) -> bool:
     """Whether the model reads files by a schema, its own or Criteo's: of clicks, and those of numbers that
-    were trained so.
+    were trained so, but for machines, which take sparse rows alone.
     """
     model, schema = found.model, found.columns.schema
+    if isinstance(model, FactorisationMachine):
+        return False
     of_numbers = schema is not None and not schema.ids
     return (isinstance(model, Graph) and bool(model.readers)) or of_numbers
 

@@ -135,7 +135,7 @@ class Job(ProblemWords):
         None,
         f"step size; default: {', '.join(f'{kind.LR:g} for {name}' for name, kind in RULES.items())}"
         f"; of models of clicks {defaults.RATES[False]:g}, {defaults.RATES[True]:g} if ids come often, "
-        f"{defaults.RATES[None]:g} of streams",
+        f"{defaults.RATES[None]:g} of days, and of what nobody has counted",
         group=RULE,
     )
     schedule: tuple[str, ...] = option(

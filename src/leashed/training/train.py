@@ -93,7 +93,7 @@ def train(
     How, and until when:
         until: ``lsh.until(epochs=...)``, or ``lsh.until(patience=3, metric="auc")``, which keeps the best
             state on ``validation``. Default of models of clicks: one or two epochs; others are to be told.
-        rule: as ``Adam(0.01)``, ``"adam:lr=0.01"``. Default: ``SGD(0.05)``, of clicks ``Adagrad(0.02)``.
+        rule: as ``Adam(0.01)``, ``"adam:lr=0.01"``. Default: ``SGD(0.05)``, of clicks Adagrad by 0.01 to 0.04.
         batch_size: examples per gradient, at most all. Default: 64, or fewer (docs/training.md).
         threads: default: the processors this process may use. ``"auto"``: as many as train fastest.
 

@@ -241,6 +241,7 @@ def refuse(words: ClickWords, *, files: bool = False) -> None:
     """
     if words.data == WORD:
         raise ValueError(f"--data {WORD} goes with --model {', '.join(MODELS)}")
+    taken = ("bad", "schema", "stream", "target") if files else ()
     for name in (
         "rows",
         "table_mib",
@@ -257,9 +258,7 @@ def refuse(words: ClickWords, *, files: bool = False) -> None:
         "days",
         "stream",
     ):
-        if files and name in ("bad", "schema", "stream"):
-            continue
-        if getattr(words, name) not in (None, False, (), []):
+        if name not in taken and getattr(words, name) not in (None, False, (), []):
             those = ("mlp", *MODELS) if name == "hidden" else MODELS
             raise ValueError(f"--{name.replace('_', '-')} goes with --model {', '.join(those)}")
 

@@ -65,6 +65,9 @@ def strange_to(model: str | None) -> tuple[str, ...]:
         only_clicks += [name for name in clicks.SHAPES if name not in clicks.shapes(model)]
     elif model in sparse.MODELS:
         groups = {clicks.GROUP}
+        only_clicks = [
+            name for name in only_clicks if name != "target" or model not in sparse.TARGETED
+        ]
     strange = [item.name for item in fields(ProblemWords) if item.metadata.get("group") in groups]
     return tuple(dict.fromkeys([*strange, *only_clicks]))
 

@@ -25,6 +25,7 @@ __all__ = [
     "FORMATS",
     "GROUP",
     "MODELS",
+    "TARGETED",
     "Rows",
     "SparseWords",
     "Streamed",
@@ -47,6 +48,7 @@ MODELS = (
     "fm",
     "ffm",
 )
+TARGETED = ("fm", "ffm")  # which predict what --target says
 FORMATS = ("libsvm", "libffm", "criteo", "csv")
 _HASHED = ("criteo", "csv")  # files of clicks, whose ids are hashed
 
@@ -152,6 +154,16 @@ def _files_of(words: SparseWords) -> tuple[Path, str]:
     return path, fmt
 
 
+def _of_numbers(words: SparseWords) -> bool:
+    """Whether numbers are predicted. ValueError where ``--target`` is not for the model."""
+    if words.target is not None and words.model not in TARGETED:
+        raise ValueError(
+            f"--target goes with --model {', '.join(TARGETED)} of sparse rows, and with models of clicks; "
+            f"{words.model} says itself what it predicts"
+        )
+    return words.model == "linear_regression" or files.target_of(words) == "number"
+
+
 def load(words: SparseWords) -> Rows:
     """The rows of ``--data`` and ``--test``.
 
@@ -161,7 +173,7 @@ def load(words: SparseWords) -> Rows:
     path, fmt = _files_of(words)
     if words.bad is not None and fmt not in _HASHED:
         raise ValueError(f"--bad goes with --stream, or --format {' or '.join(_HASHED)}")
-    regression = words.model == "linear_regression"
+    regression = _of_numbers(words)
     fields = None
     if fmt == "libffm":
         files = [path] if words.test is None else [path, words.test]
@@ -192,7 +204,7 @@ def streamed(words: SparseWords) -> Streamed:
             f"--stream of a file of the format {fmt} goes with models of clicks, not with "
             f"{words.model}; leave it out, or write libsvm or libffm"
         )
-    regression = words.model == "linear_regression"
+    regression = _of_numbers(words)
     features, fields, classes = words.features, None, 0 if regression else 2
     if features is None or words.model == "softmax_regression":
         if not is_repeatable(paths_of(str(path))):
@@ -210,7 +222,8 @@ def streamed(words: SparseWords) -> Streamed:
         classes = classes and found.classes
         if not (regression or classes):
             raise ValueError(
-                f"{path} has targets that are no labels; give --model linear_regression"
+                f"{path} has targets that are no labels; give --model linear_regression, or --model fm "
+                "--target number"
             )
     rows = stream_of(path, fmt, words, features, classes, fields, shuffle=words.shuffle)
     test = None
@@ -295,9 +308,11 @@ def build(name: str, rows: Rows | Streamed, words: SparseWords) -> Model | Facto
     if name == "ffm":
         if rows.fields is None:
             raise ValueError("--model ffm takes files of the format libffm, which name fields")
-        return models.ffm(rows.fields, 4 if words.factors is None else words.factors, l2=l2)
+        factors = 4 if words.factors is None else words.factors
+        return models.ffm(rows.fields, factors, l2=l2, target=files.target_of(words))
     if name == "fm":
-        return models.fm(features, 8 if words.factors is None else words.factors, l2=l2)
+        factors = 8 if words.factors is None else words.factors
+        return models.fm(features, factors, l2=l2, target=files.target_of(words))
     kind: Callable[..., Model] = getattr(models, name)
     if name == "linear_regression":
         return kind(features, l2=l2)
