@@ -590,14 +590,22 @@ class HeadMetrics:
                     f"{name} must have shape [n, {len(self._counted)}], one for each of "
                     f"{', '.join(self._counted)}, got {given.shape}"
                 )
+        whose = None if users is None else users_of(users, len(said))
+        heavy = None if weights is None else _row_weights(weights, len(said))
+        parts = []
         for k, counted in enumerate(self._counted.values()):
             known = ~np.isnan(true[:, k])
-            counted.add(
+            part = ClickMetrics(counted._kept)
+            part.add(
                 said[known, k],
                 true[known, k],
-                None if weights is None else np.asarray(weights)[known],
-                None if users is None else np.asarray(users)[known],
+                None if heavy is None else heavy[known],
+                None if whose is None else whose[known],
             )
+            parts.append(part)
+        # Of all labels, or of none where those of one are wrong.
+        for counted, part in zip(self._counted.values(), parts, strict=True):
+            counted.merge(part)
 
     def values(self) -> Values:
         """The metrics of all rows so far, of each label and in the mean."""
@@ -619,7 +627,11 @@ def _scores(name: str, values: ArrayLike) -> NDArray[np.float64]:
     if array.ndim == 2 and array.shape[1] == 1:  # as models predict them
         array = array[:, 0]
     if array.ndim != 1:
-        raise ValueError(f"{name} must have shape [n], got {array.shape}; flatten it with .ravel()")
+        raise ValueError(
+            f"{name} must have shape [n], got {array.shape}; give one label's at a time, {name}[:, 0]"
+            if array.ndim == 2
+            else f"{name} must have shape [n], got {array.shape}; flatten it with .ravel()"
+        )
     scores = array.astype(np.float64)
     if np.isnan(scores).any():
         raise ValueError(f"{name}[{int(np.argmax(np.isnan(scores)))}] is NaN; leave such rows out")

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from warned import once
 
 import leashed as lsh
 from leashed import metrics, stream
@@ -122,7 +123,8 @@ def test_labels_that_are_not_known_teach_nothing() -> None:
     y[0, 1] = 1  # one, so that there is a loss
     linear = lsh.models.Model((2, 1, 1), (lsh.models.Dense(2),), loss="binary_cross_entropy")
     data = Dataset.from_arrays(X[1:], y[1:])
-    result = _trained(linear, data, init=np.zeros(6, np.float32))
+    with once("no row of data has a label 'y2' that is known, so that nothing is learned of it"):
+        result = _trained(linear, data, init=np.zeros(6, np.float32))
     weight = linear.unflatten(result.parameters)["0.weight"]
     assert (weight[:, 1] == 0).all()
     assert (weight[:, 0] != 0).all()
@@ -395,3 +397,39 @@ def test_head_metrics_are_those_of_each_head() -> None:
     assert found.rows == N
     with pytest.raises(ValueError, match=r"labels must have shape \[n, 2\]"):
         counted.add(logits, Y[:, 0])
+
+
+def test_a_part_of_head_metrics_that_is_wrong_is_named_and_counts_nowhere() -> None:
+    logits = np.zeros((N, 2), np.float32)
+    counted = metrics.HeadMetrics(HEADS)
+    with pytest.raises(ValueError, match=rf"weights must have one value for each score, {N}"):
+        counted.add(logits, Y, weights=np.ones(N - 1))
+    with pytest.raises(ValueError, match=rf"users must have one for each of the {N} rows"):
+        metrics.HeadMetrics(HEADS, 10).add(logits, Y, users=np.arange(N - 1))
+    with pytest.raises(ValueError, match="a label is 0, or 1"):
+        counted.add(logits, Y * [1, 2])
+    assert counted.values().rows == 0
+    with pytest.raises(ValueError, match=r"give one label's at a time, scores\[:, 0\]"):
+        metrics.auc(logits, KNOWN)
+
+
+def test_names_of_the_model_are_those_of_the_data() -> None:
+    for target in (HEADS[::-1], ("a", "b")):
+        with pytest.raises(ValueError, match=r"data's labels are clicked, bought, and .*target is"):
+            _trained(lsh.models.dlrm(dim=4, target=target), _data(), epochs=1)
+    result = _trained(lsh.models.dlrm(dim=4, target=HEADS), _data(), epochs=1)
+    assert result.model.columns.heads == HEADS
+
+
+def test_a_label_of_which_nothing_is_known_is_named() -> None:
+    y = np.column_stack([KNOWN[:, 0], np.full(N, np.nan)])
+    with once(
+        "no row of data has a label 'bought' that is known, so that nothing is learned of it"
+    ):
+        _trained(lsh.models.dlrm(dim=4), _data(y), epochs=1)
+
+
+def test_labels_are_not_rounded_to_what_they_must_be() -> None:
+    for wrong in (1 + 1e-9, 1e-50):
+        with pytest.raises(ValueError, match=r"at index 0 of 'clicked'; each of several"):
+            _data(np.full((N, 2), wrong))

@@ -22,17 +22,16 @@ def heads_of(names: Sequence[str] | None, count: int) -> tuple[str, ...]:
 
 def table_of(y: NDArray[Any], heads: Sequence[str]) -> NDArray[np.float32]:
     """float32 [n, heads], checked, of labels of any numeric dtype."""
-    table = np.array(y, np.float32, order="C")
-    check_labels(table, heads)
-    return table
+    check_labels(y, heads)
+    return np.array(y, np.float32, order="C")
 
 
-def check_labels(y: NDArray[np.float32], heads: Sequence[str]) -> None:
+def check_labels(y: NDArray[Any], heads: Sequence[str]) -> None:
     """ValueError where a label is neither 0 nor 1, nor NaN."""
     wrong = ~((y == 0) | (y == 1) | np.isnan(y))
     if wrong.any():
         row, head = np.argwhere(wrong)[0]
         raise ValueError(
-            f"y has {y[row, head]:g} at index {row} of {heads[head]!r}; each of several labels is 0 or 1, "
+            f"y has {y[row, head]} at index {row} of {heads[head]!r}; each of several labels is 0 or 1, "
             "or NaN where it is not known"
         )

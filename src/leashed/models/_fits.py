@@ -12,6 +12,7 @@ from leashed.base import checks
 from leashed.datasets import ClickDataset, Dataset, SparseDataset
 from leashed.datasets.columns import image_shape, same_image
 from leashed.datasets.dataset import float_rows
+from leashed.datasets.heads import heads_of
 
 __all__ = ["check_fits", "check_labels", "examples"]
 
@@ -97,6 +98,12 @@ def check_labels(model: Judged, data: Any, name: str) -> None:
 def _check_heads(model: Judged, data: Any, name: str) -> None:
     takes, has = getattr(model, "heads", 0), getattr(data, "heads", ())
     if takes == len(has):
+        asked = getattr(getattr(model, "made_by", None), "target", None)
+        if isinstance(asked, tuple) and has not in (asked, heads_of(None, takes)):
+            raise ValueError(
+                f"{name}'s labels are {', '.join(has)}, and the model's target is {', '.join(asked)}; name "
+                "them alike and in the same order, or leave the model's target out"
+            )
         return
     if isinstance(data, SparseDataset):
         raise ValueError(  # noqa: TRY004 (of two that do not go together)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,7 +19,7 @@ from leashed.models._columns import columns_of
 from leashed.models.graphs import Graph
 from leashed.training.result import TrainResult
 
-__all__ = ["ends_are_told", "warn_of_end", "warn_of_sequences"]
+__all__ = ["ends_are_told", "warn_of_end", "warn_of_sequences", "warn_of_unknown"]
 
 _FAR = 10.0  # times the loss of chance: features from -1 to 1 stay below 2
 _LARGE = 10.0  # values beyond which the scale may be what is wrong
@@ -58,6 +58,16 @@ def warn_of_sequences(model: Any, data: Any) -> None:
             f"model {model.name} reads {', '.join(single)} as sequence{'s' if len(single) > 1 else ''}, "
             "of which each row has one id; where other columns have the histories, give columns in the "
             "order in which the model reads them, and histories as Bags"
+        )
+
+
+def warn_of_unknown(data: Any, heads: Sequence[str]) -> None:
+    """One warning where data in memory have labels of which none is known."""
+    known = ~np.isnan(data.y).all(axis=0) if heads else ()
+    if empty := [repr(head) for head, any_is in zip(heads, known, strict=True) if not any_is]:
+        warn(
+            f"no row of data has a label {', '.join(empty)} that is known, so that nothing is learned of it; "
+            "give rows that have it, or leave it out"
         )
 
 

@@ -22,7 +22,7 @@ from leashed.models.network import Model
 from leashed.rules import Rule
 from leashed.training import recordings
 from leashed.training.best import Keeper
-from leashed.training.doubts import warn_of_end, warn_of_sequences
+from leashed.training.doubts import warn_of_end, warn_of_sequences, warn_of_unknown
 from leashed.training.outcome import counted, result_of, told_by
 from leashed.training.request import ThreadRequest, threads_of
 from leashed.training.result import TrainResult
@@ -44,6 +44,8 @@ def run(asked: ThreadRequest) -> TrainResult:
     resumption, refusals = asked.begun.training, asked.refusals()
     if resumption is None:
         warn_of_sequences(model, asked.train_set)
+    if streamed is None:
+        warn_of_unknown(asked.train_set, asked.columns.heads)
     if streamed is not None:
         first = 0 if resumption is None else resumption.batches * asked.batch_size
         streamed.open(asked.until.epochs, asked.workers, first)
