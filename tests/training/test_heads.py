@@ -326,6 +326,8 @@ def test_what_is_wrong_with_labels_is_named(tmp_path: Path) -> None:
         ClickDataset.from_arrays(None, [[1], [2]], [0, 1], target=HEADS)
     with pytest.raises(ValueError, match="target has 'a' twice"):
         lsh.models.dlrm(target=("a", "a"))
+    with pytest.raises(ValueError, match="target has an empty name"):
+        lsh.models.dlrm(target=("", "a"))
     with pytest.raises(ValueError, match="label must name two labels at least"):
         lsh.train(lsh.models.dlrm(), _frame(), label=["clicked"])
     with pytest.raises(ValueError, match="label has 'clicked' twice"):
@@ -433,3 +435,22 @@ def test_labels_are_not_rounded_to_what_they_must_be() -> None:
     for wrong in (1 + 1e-9, 1e-50):
         with pytest.raises(ValueError, match=r"at index 0 of 'clicked'; each of several"):
             _data(np.full((N, 2), wrong))
+
+
+def test_a_label_of_which_nothing_is_known_is_judged_beside_the_others() -> None:
+    model = _trained(lsh.models.dlrm(dim=4), _data(), epochs=1).model
+    whole = model.evaluate(_data())
+    told = model.evaluate(_data(np.column_stack([Y[:, 0], np.full(N, np.nan)]))).to_json()
+    assert told["auc_clicked"] == told["auc"] == whole.heads["clicked"].auc
+    assert (told["examples_bought"], told["auc_bought"], told["loss_bought"]) == (0, None, None)
+    assert "auc_error_bought" not in told
+    none = model.evaluate(_data(np.full((N, 2), np.nan)))
+    assert np.isnan(none.auc or 0)
+
+
+def test_labels_that_a_model_was_not_made_for_are_named_where_it_trains_on() -> None:
+    model = _trained(lsh.models.dlrm(dim=4), _data(), epochs=1).model
+    three = _data(np.column_stack([Y, Y[:, 0]]), (*HEADS, "sold"))
+    with once("data's labels 'sold' are not learned: the model was made for clicked, bought"):
+        on = model.train(three, until=lsh.until(epochs=1), threads=1)
+    assert on.model.columns.heads == HEADS

@@ -42,6 +42,8 @@ def check_heads(argument: str, names: object, count: int | None = None) -> tuple
     """
     if not isinstance(names, (tuple, list)) or not all(isinstance(name, str) for name in names):
         raise TypeError(f"{argument} must be the names of labels, each a str, got {names!r}")
+    if "" in names:
+        raise ValueError(f"{argument} has an empty name, got {list(names)}; name each label")
     if twice := [name for name in names if names.count(name) > 1]:
         raise ValueError(f"{argument} has {twice[0]!r} twice; name each label once")
     if len(names) < 2:

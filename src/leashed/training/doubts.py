@@ -19,7 +19,7 @@ from leashed.models._columns import columns_of
 from leashed.models.graphs import Graph
 from leashed.training.result import TrainResult
 
-__all__ = ["ends_are_told", "warn_of_end", "warn_of_sequences", "warn_of_unknown"]
+__all__ = ["ends_are_told", "warn_of_end", "warn_of_more", "warn_of_sequences", "warn_of_unknown"]
 
 _FAR = 10.0  # times the loss of chance: features from -1 to 1 stay below 2
 _LARGE = 10.0  # values beyond which the scale may be what is wrong
@@ -58,6 +58,16 @@ def warn_of_sequences(model: Any, data: Any) -> None:
             f"model {model.name} reads {', '.join(single)} as sequence{'s' if len(single) > 1 else ''}, "
             "of which each row has one id; where other columns have the histories, give columns in the "
             "order in which the model reads them, and histories as Bags"
+        )
+
+
+def warn_of_more(data: Any, heads: Sequence[str]) -> None:
+    """One warning where data that are trained on have other labels beside a model's."""
+    has = getattr(data[0] if isinstance(data, tuple) and data else data, "heads", ())
+    if others := [repr(head) for head in has if heads and head not in heads]:
+        warn(
+            f"data's labels {', '.join(others)} are not learned: the model was made for "
+            f"{', '.join(heads)}; train a new one for all of them"
         )
 
 

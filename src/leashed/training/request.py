@@ -36,6 +36,7 @@ from leashed.staleness import Policy
 from leashed.stopping import Until
 from leashed.training import abilities, best, defaults
 from leashed.training.defaults import MAX_SEED, MAX_THREADS
+from leashed.training.doubts import warn_of_more
 from leashed.training.options import Checkpoint, Init, Observe, options
 from leashed.training.outcome import progress_of
 from leashed.training.progress import watched
@@ -273,7 +274,8 @@ def asked(
     goes_on = before is not None or known != UNKNOWN
     if not getattr(model, "made_by", None):  # which reads all that there are
         known = known.read(getattr(model, "id_features", ()))
-    data = arrange(known, data)
+    given, data = data, arrange(known, data)
+    warn_of_more(given, known.heads)
     model = shaped(model, data)
     train_set, test_set = sets_of(model, data, validation)
     columns = check_columns(init.parameters, model, train_set, "data")

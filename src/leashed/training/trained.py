@@ -470,7 +470,9 @@ class _Scored:
     def values(self) -> dict[str, Any]:
         told = self._counted.values()
         found = {"auc": told.auc, "auc_error": told.auc_error}
-        if self._kept:
+        if not self.rows:  # no label of this head is known
+            del found["auc_error"]
+        elif self._kept:
             logits, labels = (np.concatenate([part[i] for part in self._kept]) for i in (0, 1))
             given = [part[2] for part in self._kept]
             weights = None if given[0] is None else np.concatenate(given)
