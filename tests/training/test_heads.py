@@ -429,6 +429,16 @@ def test_a_label_of_which_nothing_is_known_is_named() -> None:
         "no row of data has a label 'bought' that is known, so that nothing is learned of it"
     ):
         _trained(lsh.models.dlrm(dim=4), _data(y), epochs=1)
+    cluster = lsh.simulation.constant(1, 1e-3)
+    with once(
+        "no row of data has a label 'bought' that is known, so that nothing is learned of it"
+    ):
+        lsh.simulate(lsh.models.dlrm(dim=4), _data(y), cluster=cluster, until=lsh.until(updates=2))
+
+
+def test_names_in_a_list_are_a_target_of_files() -> None:
+    found = stream.infer(_frame(), label=list(HEADS), target=list(HEADS))  # type: ignore[arg-type]
+    assert tuple(found)[:2] == HEADS
 
 
 def test_labels_are_not_rounded_to_what_they_must_be() -> None:

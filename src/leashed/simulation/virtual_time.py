@@ -36,7 +36,7 @@ from leashed.staleness import Policy
 from leashed.stopping import Until
 from leashed.sync import Synchroniser
 from leashed.training import request
-from leashed.training.doubts import warn_of_end, warn_of_sequences
+from leashed.training.doubts import warn_of_end, warn_of_sequences, warn_of_unknown
 from leashed.training.histogram import Histogram
 from leashed.training.options import Init, Observe, options
 from leashed.training.outcome import Progress, result_of, told_by
@@ -675,7 +675,9 @@ def simulate(
 
     refusals, streamed = asked.refusals(), asked.streamed
     warn_of_sequences(model, asked.train_set)
-    if streamed is not None:
+    if streamed is None:
+        warn_of_unknown(asked.train_set, asked.columns.heads)
+    else:
         streamed.open(until.epochs, 1)
     asked.wait()
     source, examples = asked.source(1), head_of(asked.train_set)

@@ -195,6 +195,7 @@ def labels_of(label: object, target: TargetWord | None = None) -> tuple[str, ...
         raise TypeError(f"label must be the name of a column, or of several, got {label!r}")
     labels = (label,) if isinstance(label, str) else check_heads("label", label)
     several = len(labels) > 1
+    target = tuple(target) if isinstance(target, list) else target
     if target not in (None, "click", labels) if several else isinstance(target, tuple):
         raise ValueError(
             f"label names {', '.join(labels)}, and target is {target!r}; of several labels each is a click, "

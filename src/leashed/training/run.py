@@ -46,7 +46,7 @@ def run(asked: ThreadRequest) -> TrainResult:
         warn_of_sequences(model, asked.train_set)
     if streamed is None:
         warn_of_unknown(asked.train_set, asked.columns.heads)
-    if streamed is not None:
+    else:
         first = 0 if resumption is None else resumption.batches * asked.batch_size
         streamed.open(asked.until.epochs, asked.workers, first)
     examples = head_of(asked.train_set)
