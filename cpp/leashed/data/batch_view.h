@@ -7,6 +7,8 @@
 
 namespace leashed {
 
+struct NumberScales;
+
 // One mini-batch: `size` pointers to rows of the dataset, or so many sparse rows that lie one after
 // another, and what each is to give.
 struct BatchView {
@@ -27,6 +29,8 @@ struct BatchView {
   // its gradient writes to own_statistics unless that is null.
   const float* statistics = nullptr;
   float* own_statistics = nullptr;
+  // What a source that standardises what it evaluates does that by.
+  const NumberScales* scales = nullptr;
   Drawing drawing = {};  // what its gradient draws depends on
 };
 

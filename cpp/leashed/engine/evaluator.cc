@@ -20,8 +20,9 @@ struct Evaluator::Job {
   const float* theta;
   const DatasetView& data;
   std::size_t every;
-  float* logits;                  // of all rows, or null
-  const float* statistics;        // likewise
+  float* logits;                               // of all rows, or null
+  const float* statistics;                     // likewise
+  std::shared_ptr<const NumberScales> scales;  // likewise
   std::vector<Evaluation> parts;  // by chunk, so that their sum does not depend on who did which
   // Relaxed, all three: distinct numbers are all that is asked of the first two, and the last is a
   // hint. What the helpers write is seen after Team::finish.
@@ -43,6 +44,7 @@ Evaluation Evaluator::evaluate_chunk(const Job& job, std::size_t chunk, std::siz
   fill_in_order(data, begin, size, scratch.batch);
   if (rows_) rows_->read(reader, batch, *scratch.rows);
   batch.statistics = job.statistics;
+  batch.scales = job.scales.get();
   if (scratch.metrics) {
     batch.logits = job.logits ? job.logits + begin * source_.values() : scratch.logits.data();
   }
@@ -122,6 +124,7 @@ std::optional<Evaluation> Evaluator::operator()(const float* theta, const Datase
           every,
           logits,
           statistics && !statistics->empty() ? statistics->data() : nullptr,
+          source_.scales(),
           std::vector<Evaluation>((data.rows + taken - 1) / taken)};
   std::size_t chunks = job.parts.size();
   if (threads > 1 && chunk_seconds_ == 0 && chunks > 1) {

@@ -29,7 +29,7 @@ class Evaluator {
   // loss and what is right have the same bits whatever their number. Of every `every`-th chunk of
   // the rows alone. `logits`: null, or where each row's go, of a source that gives any. All rows
   // are normalised by `statistics`, of a source that has any; nothing: by what these run to when
-  // it is called.
+  // it is called, as they are standardised by what numbers have come to then.
   std::optional<Evaluation> operator()(const float* theta, const DatasetView& data,
                                        std::size_t threads, std::size_t every = 1,
                                        float* logits = nullptr,

@@ -130,12 +130,15 @@ class GradientSource {
   // What its statistics run to by now, for whoever evaluates; nothing: it does not average them.
   // Any thread may ask, while others compute gradients.
   virtual std::optional<RunningStatistics> running() const { return std::nullopt; }
+  // What it standardises numbers by that are evaluated now, all of an evaluation by the same; null:
+  // it takes them as they are. From any thread likewise.
+  virtual std::shared_ptr<const NumberScales> scales() const { return nullptr; }
 
   // Writes the gradient of the batch's mean loss (the sum of its rows' weighted losses over their
   // number) at theta to gradient[0..d) (overwriting it) and returns that loss. Takes no lock, and
-  // allocates nothing but where there are statistics and no batch was as large before. Where
-  // `cancel` turns true it may return at once; the gradient is then worthless and the caller drops
-  // it.
+  // allocates nothing but where there are statistics, or examples are compared with each other, and
+  // no batch was as large before: once, where batches are of one size. Where `cancel` turns true it
+  // may return at once; the gradient is then worthless and the caller drops it.
   virtual float gradient(const float* theta, const BatchView& batch, float* gradient,
                          Workspace& workspace, const std::atomic<bool>& cancel) const = 0;
   // Where it can do without gradients.

@@ -32,14 +32,13 @@ float StandardisedSource::gradient(const float* theta, const BatchView& batch, f
 Evaluation StandardisedSource::evaluate(const float* theta, const BatchView& batch,
                                         Workspace& workspace) const {
   auto& own = static_cast<Own&>(workspace);
-  const auto scales = standard_.scales();
   const std::size_t columns = features();
   own.numbers.resize(batch.size * columns);
   own.rows.resize(batch.size);
   for (std::size_t i = 0; i < batch.size; ++i) {
     float* const to = own.numbers.data() + i * columns;
-    if (scales) {
-      scales->apply(batch.rows[i], to);
+    if (batch.scales) {
+      batch.scales->apply(batch.rows[i], to);
     } else {
       std::fill_n(to, columns, 0.0f);
     }

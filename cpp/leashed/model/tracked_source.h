@@ -30,6 +30,7 @@ class TrackedSource final : public GradientSource {
   ~TrackedSource() override;
 
   std::optional<RunningStatistics> running() const override;
+  std::shared_ptr<const NumberScales> scales() const override { return source_.scales(); }
 
   std::unique_ptr<Workspace> make_workspace() const override;
   std::shared_ptr<void> attach() const override { return source_.attach(); }

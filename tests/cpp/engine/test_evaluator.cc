@@ -9,6 +9,8 @@
 
 #include "leashed/base/fault.h"
 #include "leashed/engine/evaluator.h"
+#include "leashed/model/standardised_source.h"
+#include "leashed/model/tracked_source.h"
 
 using namespace leashed;
 
@@ -61,6 +63,30 @@ class Running final : public GradientSource {
   mutable int questions = 0;
 };
 
+// Loss x[0] of a row; the stream goes on with each chunk.
+class GoingOn final : public GradientSource {
+ public:
+  explicit GoingOn(StandardNumbers& stream) : stream_(stream) {
+    describe({.dimension = 1, .features = 1});
+  }
+  std::unique_ptr<Workspace> make_workspace() const override {
+    return std::make_unique<Workspace>();
+  }
+  float gradient(const float*, const BatchView&, float*, Workspace&,
+                 const std::atomic<bool>&) const override {
+    return 0;
+  }
+  Evaluation evaluate(const float*, const BatchView& batch, Workspace&) const override {
+    Evaluation sum{0, 0, batch.size};
+    for (std::size_t i = 0; i < batch.size; ++i) sum.loss_sum += *batch.rows[i];
+    stream_.reach(stream_.reached() + 256);
+    return sum;
+  }
+
+ private:
+  StandardNumbers& stream_;
+};
+
 struct Data {
   explicit Data(std::size_t rows) : x(rows), y(rows) {
     for (std::size_t i = 0; i < rows; ++i) x[i] = static_cast<float>(i);
@@ -102,6 +128,26 @@ TEST_CASE("all rows are normalised by what a source averages at one moment") {
   const std::span<const float> by(&given, 1);
   CHECK(evaluator(&kTheta, data.view(), 4, 1, nullptr, by)->loss_sum == 5000.0 * 7);
   CHECK(source.questions == 3);
+}
+
+TEST_CASE("all rows are standardised by what a stream has come to at one moment") {
+  StandardNumbers stream({true}, {});
+  std::vector<float> rows(2048);
+  for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(i);
+  stream.add(rows.data(), rows.size());
+  const GoingOn inner(stream);
+  const StandardisedSource standard(inner, stream);
+  const TrackedSource source(standard, 1, {});
+  const Data data(1024);
+  for (int k = 0; k < 2; ++k) {
+    const std::shared_ptr<const NumberScales> by = stream.scales();
+    double expected = 0;
+    for (const float x : data.x) expected += (double{x} - by->mean[0]) * by->factor[0];
+    const auto sum = Evaluator(source, [] { return true; })(&kTheta, data.view(), 1);
+    REQUIRE(sum);
+    CHECK(sum->loss_sum == doctest::Approx(expected));
+    CHECK(stream.scales() != by);
+  }
 }
 
 TEST_CASE("an evaluation of a part of the rows has every n-th chunk") {
