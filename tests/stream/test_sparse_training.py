@@ -436,7 +436,7 @@ def test_a_stream_that_does_not_fit_is_refused(tmp_path: Path):
     dense = lsh.Dataset(np.ones((4, FEATURES), np.float32), np.zeros(4, np.int32), 2)
     for model, data, more, message in (
         (models.fm(FEATURES + 1), rows, {}, "has 40 features, but the model takes 41"),
-        (models.mlp(FEATURES, [4], 2), rows, {}, "cannot take sparse rows"),
+        (models.lenet(), rows, {}, "cannot take sparse rows"),
         (models.dlrm(5, 8, 3, bottom=(8,), top=(8,), categories=2), rows, {}, "sparse rows"),
         (models.linear_regression(FEATURES), rows, {}, "classes=0 and classes=2 make the one"),
         (models.fm(FEATURES), stream.libsvm(path, FEATURES, classes=3), {}, "labels up to 2"),

@@ -20,10 +20,9 @@ WatchedRun::WatchedRun(Run& run, const DatasetView* validation, Saver* saving,
       monitor_(run, history_, saving, clock_, every, callbacks) {}
 
 void WatchedRun::train(const std::function<std::unique_ptr<Executor>()>& executor) {
-  begun_ = !evaluates_ || monitor_.evaluate(run_.workers);
-  monitor_.look();
-  begun_ &= !run_.stop.stopped();
-  if (!begun_) return;
+  begun_ = (!evaluates_ || monitor_.evaluate(run_.workers)) && !run_.stop.stopped();
+  if (begun_) monitor_.look();  // Ctrl-C from here on keeps what it begins with
+  if (!begun_ || run_.stop.stopped()) return;
   monitor_.weigh(false);
   clock_.start();
   monitor_.watch(*executor());
