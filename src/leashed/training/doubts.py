@@ -134,7 +134,7 @@ def _chance(model: Any, weights: NDArray[np.float32] | None) -> float:
     """The loss of a model that knows nothing; 0 where it is not known."""
     if model.loss == "softmax":
         loss = math.log(model.classes)
-    elif model.loss in _OF_EACH:
+    elif isinstance(model.loss, str) and model.loss in _OF_EACH:  # not a function's
         loss = model.outputs * _OF_EACH[model.loss]
     else:
         return 0.0

@@ -77,7 +77,7 @@ def run(asked: ThreadRequest) -> TrainResult:
             if isinstance(checkpointer, resuming.Checkpointer):
                 checkpointer.position = session.follow()
         keeper = None
-        if asked.until.patience is not None:
+        if asked.until.patience is not None and not interrupted:
             keeper = Keeper(
                 asked.until,
                 model,
