@@ -238,7 +238,7 @@ def test_initial_values_and_gradients_are_those_of_a_chain(activation):
             r"node 2 \(dot\): its inputs must have one width, but node 0 has 3 and node 1 has 4",
         ),
         (lambda: Graph(Concat(Input(3), Input(3)) >> Dense(1)), r"node 1 \(input\): there is an"),
-        (lambda: Graph(Input(3) >> Dense(2), "log_loss"), "log_loss takes a last layer"),
+        (lambda: Graph(Input(3) >> Dense(2), "huber"), "huber takes a last layer"),
         (lambda: Graph(Input(3) >> Dense(2), "none"), "loss must be one of"),
         (
             lambda: Graph(

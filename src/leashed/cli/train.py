@@ -185,7 +185,8 @@ def _train(options: argparse.Namespace) -> int:
             folders.check(path)
     model, rows, test = problem_of(job)
     examples = 0 if isinstance(rows, (Stream, SparseStream)) else len(rows)
-    often = defaults.seen(model, rows).often
+    looks = until is None or (job.rule is None and job.lr is None)
+    often = defaults.seen(model, rows).often if looks else None
     choices["rule"] = job.rule_on(often)
     tables = clicks.make_tables(model, job, choices["rule"], choices["staleness"])
     end = defaults.end(model, until, often)
