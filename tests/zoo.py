@@ -130,7 +130,7 @@ def says(trained: Any, data: Any, test: Any, path: Path) -> dict[str, NDArray[An
     """All that can be asked of what was trained, its export at ``path`` included; tables are trained
     on where they lie.
     """
-    judged = list(vars(trained.evaluate(test)).values())
+    judged = list(trained.evaluate(test).to_json().values())
     said = {"predicted": trained.predict(test), "judged": np.array(judged, float)}
     if trained.model.name == "youtube_dnn":
         said["best"] = trained.top_items(test, 5)
