@@ -8,7 +8,7 @@ grow; and ``progressive``, which has a training count them on what it is about t
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -381,8 +381,7 @@ class Values:
         """Of several labels."""
         means: dict[str, Any] = {}
         for name in _MEANS:
-            known = [v for one in heads.values() if not math.isnan(v := getattr(one, name))]
-            means[name] = sum(known) / len(known) if known else math.nan
+            means[name] = mean_of_known(getattr(one, name) for one in heads.values())
         largest = {name: max(getattr(one, name) for one in heads.values()) for name in _LARGEST}
         return cls(**means, **largest, heads=heads)
 
@@ -610,6 +609,12 @@ class HeadMetrics:
     def values(self) -> Values:
         """The metrics of all rows so far, of each label and in the mean."""
         return Values.mean({name: one.values() for name, one in self._counted.items()})
+
+
+def mean_of_known(values: Iterable[float]) -> float:
+    """Of those that are no NaN; NaN where all are."""
+    known = [value for value in values if not math.isnan(value)]
+    return sum(known) / len(known) if known else math.nan
 
 
 def users_of(users: ArrayLike, rows: int) -> NDArray[np.uint64]:

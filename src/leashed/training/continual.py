@@ -589,44 +589,41 @@ class _Run:
             return self._judged(data) if predicts else None, math.nan
         counted = ClickMetrics(self._kept)
         clicks = rows = 0.0
-        for part in data.parts(_SCORED) if isinstance(data, Stream) else (data,):
+        for part in _parts(data):
             weights = np.ones(len(part)) if part.weights is None else part.weights
             clicks += float(weights.sum(where=part.y == 1, dtype=np.float64))
             rows += float(weights.sum(dtype=np.float64))
-            if not predicts:
-                continue
-            assert self._parameters is not None
-            logits = self.model.logits(
-                self._parameters, part, self.tables or None, None, self._statistics
-            )
-            counted.add(logits, part.y, part.weights, self._users_in(part))
+            if predicts:
+                self._count(counted, part)
         return counted.values() if predicts else None, clicks / rows if rows else math.nan
 
-    def _users_in(self, part: Any) -> NDArray[np.uint64] | None:
-        if self._users is None:
-            return None
-        assert isinstance(part, ClickDataset)
-        assert isinstance(self._users, str)
-        return part.users_by(self._users)
+    def _count(self, counted: ClickMetrics | HeadMetrics, part: ClickDataset | Dataset) -> None:
+        """Rows as the day before predicts them."""
+        assert self._parameters is not None
+        logits = self.model.logits(
+            self._parameters, part, self.tables or None, None, self._statistics
+        )
+        users = None
+        if self._users is not None:
+            assert isinstance(part, ClickDataset)
+            assert isinstance(self._users, str)
+            users = part.users_by(self._users)
+        counted.add(logits, part.y, part.weights, users)
 
     def _of_heads(self, data: Stream | ClickDataset | Dataset) -> Values:
         """How well the day before predicts several labels."""
         assert self._parameters is not None
         known = kept(self._parameters)
         counted = HeadMetrics(known.heads or data.heads, self._kept)
-        arranged = arrange(known.read(self.model.id_features), data)
-        for part in arranged.parts(_SCORED) if isinstance(arranged, Stream) else (arranged,):
-            logits = self.model.logits(
-                self._parameters, part, self.tables or None, None, self._statistics
-            )
-            counted.add(logits, part.y, part.weights, self._users_in(part))
+        for part in _parts(arrange(known.read(self.model.id_features), data)):
+            self._count(counted, part)
         return counted.values()
 
     def _judged(self, data: Stream | ClickDataset | Dataset) -> Errors | Classified:
         """How well the day before predicts numbers, or classes."""
         assert self._parameters is not None
         errors, rows, right, loss, weight = NumberMetrics(), 0, 0.0, 0.0, 0.0
-        for part in data.parts(_SCORED) if isinstance(data, Stream) else (data,):
+        for part in _parts(data):
             tables, by = self.tables or None, self._statistics
             if self.model.classes == 0:
                 said = self.model.predict(self._parameters, part, tables, by)
@@ -640,6 +637,11 @@ class _Run:
         if self.model.classes == 0:
             return errors.values()
         return Classified(rows, right / rows, loss / weight if weight else math.nan)
+
+
+def _parts(data: Any) -> Iterable[Any]:
+    """A day's rows, so many at once."""
+    return data.parts(_SCORED) if isinstance(data, Stream) else (data,)
 
 
 def _check_model(model: object, click_share: object) -> None:

@@ -419,10 +419,10 @@ def _of_heads(scored: dict[str, _Scored]) -> dict[str, Any]:
     """Of several labels: the means over those that have one, and each."""
     told = {name: one.values() for name, one in scored.items()}
     heads = {name: Evaluation(one.rows, one.log_loss, **told[name]) for name, one in scored.items()}
-    means = {}
-    for name in ("auc", "normalised_entropy", "calibration"):
-        known = [values[name] for values in told.values() if not math.isnan(values[name])]
-        means[name] = sum(known) / len(known) if known else math.nan
+    means = {
+        name: metrics.mean_of_known(values[name] for values in told.values())
+        for name in ("auc", "normalised_entropy", "calibration")
+    }
     return {**means, "heads": heads}
 
 
