@@ -224,3 +224,12 @@ def test_it_takes_what_train_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.best.discipline is None
     with pytest.raises(TypeError, match="rule must make one of a step size"):
         lsh.tune(MODEL, DATA, rule=lsh.rules.Adam(0.1))  # type: ignore[arg-type]
+
+
+def test_the_shape_of_a_model_follows_from_data() -> None:
+    data = lsh.datasets.synthetic_clicks(300, 0, test=2, cardinalities=20).train
+    few = lsh.datasets.ClickDataset.from_arrays(data.x[:, :2], {"one": data.ids[:, 0]}, data.y)
+    found = lsh.tune(
+        lsh.models.dlrm(), few, seconds=100.0, threads=1, batch_sizes=[8], loss_fraction=0.99
+    )
+    assert found.best.batch_size == 8

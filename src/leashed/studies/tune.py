@@ -28,7 +28,7 @@ from leashed.training.options import Init, Observe
 from leashed.training.problems.clicks import make_tables
 from leashed.training.recordings import AnyModel
 from leashed.training.result import TrainResult
-from leashed.training.sets import AnyData, Streamed, is_sparse, sets_of
+from leashed.training.sets import AnyData, Streamed, is_sparse, sets_of, shaped
 from leashed.training.spelled import DISCIPLINE_WORDS, discipline_of, mode_of, word_of
 from leashed.training.train import train
 
@@ -157,6 +157,7 @@ def tune(
         RuntimeError: no trial reached ε within the budget.
     """
     training = data.train if isinstance(data, (Split, ClickSplit)) else data
+    model = shaped(model, training)
     read, _ = sets_of(model, training, None)
     of_clicks = defaults.is_of_clicks(model)
     make, first = _made(rule, of_clicks=of_clicks)
