@@ -124,8 +124,10 @@ IdIndex::IdIndex(Rows& rows, const Settings& settings, Initialise initialise, Ro
   for (std::size_t k = 0; k < slots(settings.shard_bits); ++k) {
     Shard& shard = shards_[k];
     shard.memory = segments_.data() + k * segment_bytes_;
-    shard.owned =
-        Segment::make(kLeastBits, first_segments_.data() + k * Segment::bytes(kLeastBits));
+    // Empty as the memory comes: what no id is put into takes none.
+    static_assert(kEmpty == 0);
+    std::byte* const first = first_segments_.data() + k * Segment::bytes(kLeastBits);
+    shard.owned = {reinterpret_cast<Segment::Slot*>(first), kLeastBits};
     current_[k].segment.store(shard.owned.word(), kRelaxed);
     shard.places = ring_places(settings);
     shard.limbo = std::make_unique_for_overwrite<Shard::Left[]>(shard.places);

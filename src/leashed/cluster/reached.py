@@ -22,8 +22,8 @@ def find(
 ) -> tuple[str, NDArray[np.float32]] | None:
     """The parameters [d] that a run has reached, and in words which they are: w^PS where the snapshots in
     the folder have all of it, else those of the trainer whose file there has the most batches in it;
-    None: there is nothing of either. Files that were written before ``since``, seconds since 1970, are
-    none.
+    None: there is nothing of either. Files that were not written after ``since``, seconds since 1970,
+    are none: a file system's clock may tell two of one moment alike.
 
     Raises:
         OSError: a file cannot be read.
@@ -40,7 +40,7 @@ def find(
             return "w^PS, of the sync servers' last snapshots", w
     kept = []
     for path in sorted(folder.glob("trainer-*.kept")):
-        if path.stat().st_mtime < since:
+        if path.stat().st_mtime <= since:
             continue
         content = model_file.read(path)
         told = content.run or {}
@@ -62,7 +62,7 @@ def _w_ps(
     for index, mine in enumerate(packed):
         path = folder / f"sync-ps-{index}.snapshot"
         held = server.held_in(path, run)
-        if held is None or held[0] != [True] * len(mine) or path.stat().st_mtime < since:
+        if held is None or held[0] != [True] * len(mine) or path.stat().st_mtime <= since:
             return None
         at = 0
         for first, end in (cut[fragment] for fragment in mine):
