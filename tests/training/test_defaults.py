@@ -224,6 +224,22 @@ def test_so_have_rows_of_numbers_alone(tmp_path: Path) -> None:
         assert (config["batch_size"], config["until"]) == (3, {"epochs": 1})
 
 
+def test_the_command_line_counts_a_file_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, out = tmp_path / "rows.csv", tmp_path / "out.json"
+    pa = pytest.importorskip("pyarrow")
+    pytest.importorskip("pyarrow.csv").write_csv(pa.table(many(6000, 50)), path)
+    looked, look = [], defaults._look
+    monkeypatch.setattr(defaults, "_look", lambda *given: looked.append(1) or look(*given))
+    given = ["--model", "wide_deep", "--data", str(path), "--label", "clicked", "--stream"]
+    assert cli.main(["train", *given, "--threads", "1", "--output", str(out)]) == 0
+    config = json.loads(out.read_text())["config"]
+    assert (config["batch_size"], config["until"]) == (3, {"epochs": 2})
+    assert part_of(config) == OFTEN
+    assert len(looked) == 1
+
+
 def test_of_a_long_stream_nothing_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

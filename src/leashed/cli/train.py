@@ -186,11 +186,13 @@ def _train(options: argparse.Namespace) -> int:
     model, rows, test = problem_of(job)
     examples = 0 if isinstance(rows, (Stream, SparseStream)) else len(rows)
     looks = until is None or (job.rule is None and job.lr is None)
-    often = defaults.seen(model, rows).often if looks else None
-    choices["rule"] = job.rule_on(often)
+    seen = defaults.seen(model, rows, examples) if looks else defaults.Seen(examples)
+    choices["rule"] = job.rule_on(seen.often)
+    if job.batch_size is None and options.resume is None:
+        choices["batch_size"] = defaults.batch_size(model, until, seen.rows)
     tables = clicks.make_tables(model, job, choices["rule"], choices["staleness"])
-    end = defaults.end(model, until, often)
-    assert end is not None
+    end = defaults.end(model, until, seen.often)
+    assert end is not None  # so that train has no reason to look at the rows once more
     line = Line(sys.stderr)
 
     def progress(now: Progress) -> None:
@@ -203,7 +205,7 @@ def _train(options: argparse.Namespace) -> int:
         model,
         rows,
         validation=test,
-        until=until,
+        until=end,
         **{**choices, "init": Init(job.init, tables)},
         observe=Observe(
             progress,
