@@ -45,9 +45,10 @@ ELSEWHERE = (
     ("bindings/", SMOKE),
     ("cmake/", SMOKE),
     ("CMakeLists.txt", SMOKE),
-    ("bench/experiments/", ()),  # what was measured
+    ("bench/experiments/", ("tests/bench/test_papers.py",)),  # what was measured
     ("bench/results/", ()),
     ("bench/", ("tests/bench",)),
+    ("docs/papers/", ("tests/bench/test_papers.py",)),
     ("examples/", ("tests/docs/test_examples.py",)),
     ("README.md", ("tests/docs/test_readme.py",)),
     ("tests/cpp/", ()),

@@ -35,7 +35,7 @@ SOURCES = {".cc", ".h", ".py", ".pyi", ".pml", ".toml"}
 OF_USERS = {"run/state"}  # files that a program makes
 
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "bench" / "README.md"]
-PAGES += sorted((ROOT / "docs").glob("*.md"))
+PAGES += sorted((ROOT / "docs").rglob("*.md"))
 
 QUOTED = re.compile(r"`([^`\n]+)`")
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
