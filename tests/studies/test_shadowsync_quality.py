@@ -7,7 +7,9 @@ import json
 import pytest
 
 import leashed as lsh
+from leashed.cluster.shadowsync.figure5 import Figure5
 from leashed.cluster.shadowsync.quality import Sweep, Table2
+from leashed.studies.study import left
 
 DATA = lsh.datasets.synthetic_digits(320, seed=0, test=50)
 TINY = {"trainers": 2, "threads": 1, "batch_size": 16, "examples": 320, "repeats": 2}
@@ -127,3 +129,31 @@ def test_shorter_runs_have_fewer_examples() -> None:
 def test_wrong_arguments_are_named(kind, changes, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         kind(**changes)
+
+
+@pytest.mark.parametrize("study", [Table2(**TINY), Sweep(**TINY), Figure5()])
+def test_runs_of_other_numbers_are_not_gone_on_with(study) -> None:
+    conditions = study.conditions(None)
+    here = [{"study": study.NAME, "setting": s, "conditions": conditions} for s in study.settings()]
+    assert not left(study, None, json.loads(json.dumps(here)))
+    other = {**conditions, "easgd.alpha": 0.5}
+    with pytest.raises(ValueError, match=r"easgd.alpha 0.5 there, 0.3 here"):
+        left(study, None, [{**here[0], "conditions": other}])
+    del other["easgd.alpha"]  # as they were before they were kept
+    with pytest.raises(ValueError, match=r"easgd.alpha None there"):
+        left(study, None, [{**here[0], "conditions": other}])
+
+
+def test_an_arm_of_table_2_has_its_synchronisers_numbers() -> None:
+    found = {s["sync"]: s["settings"] for s in Table2(**TINY).settings()}
+    assert found["none"] == {}
+    bmuf = lsh.sync.BMUF()
+    assert found["bmuf"] == {
+        "alpha": bmuf.alpha,
+        "eta": bmuf.eta,
+        "momentum": bmuf.momentum,
+        "nesterov": False,
+        "difference": False,
+        "parts": 1,
+        "compression": "none",
+    }

@@ -17,7 +17,7 @@ from leashed.base import checks
 from leashed.base.table import MISSING, Table, number
 from leashed.cluster.shadowsync.fleet import train_together
 from leashed.cluster.shadowsync.servers import Servers
-from leashed.cluster.shadowsync.timed import Timed
+from leashed.cluster.shadowsync.timed import Timed, numbers
 from leashed.datasets import Split
 from leashed.disciplines import Hogwild
 from leashed.rules import SGD
@@ -183,7 +183,7 @@ class Table2(Pass):
         return [
             {"sync": ALONE, "gap": None, "settings": {}},
             *(
-                {"sync": kind, "gap": gap, "settings": {}}
+                {"sync": kind, "gap": gap, "settings": numbers(kind)}
                 for kind in self.kinds
                 for gap in (None, *self.gaps, *map(list, self.varying))
             ),
@@ -347,8 +347,10 @@ def synchroniser_of(setting: Mapping[str, Any], iterations: int) -> Synchroniser
     """Of a setting, where each worker has so many iterations."""
     if setting["sync"] == ALONE:
         return None
-    when = _when(setting["gap"], iterations)
-    return SYNCHRONISERS[setting["sync"]](when=when, **setting["settings"])
+    default = SYNCHRONISERS[setting["sync"]]()
+    return dataclasses.replace(
+        default, when=_when(setting["gap"], iterations), **setting["settings"]
+    )
 
 
 def _when(gap: int | Sequence[int] | None, iterations: int) -> When:

@@ -77,6 +77,8 @@ class Scaling(Timed):
         "over bandwidth predict."
     )
 
+    SYNCHRONISERS: ClassVar[tuple[str, ...]] = ("easgd",)
+
     trainers: tuple[int, ...]
     servers: tuple[int, ...]
     gaps: tuple[int, ...]
