@@ -44,6 +44,12 @@ COMMANDS: dict[str, tuple[list[str], list[str], str]] = {
         ["--lr", "1"],
         "lr",
     ),
+    "persistence": (
+        ["bench", "persistence", "--threads", "2", "--repeats", "1", "--cap", "2",
+         "--gradients", "4", "--ratio", "9", "--batch-size", "8"],
+        ["--seed", "1"],
+        "seed",
+    ),
     "scaling": (
         ["bench", "scaling", "--threads", "1", "--batch-size", "16", "--epsilon", "0.99",
          "--algorithm", "sequential,hogwild", "--repeats", "1", "--seconds", "20"],

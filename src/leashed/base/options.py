@@ -20,6 +20,7 @@ def option(
     check: Check | None = None,
     *,
     full: Any = None,
+    short: Any = None,
     choices: Iterable[str] | None = None,
     command: bool = True,
     group: str = "",
@@ -33,12 +34,12 @@ def option(
         check: is called with its name and value, of a tuple with each, and raises TypeError or
             ValueError where it is wrong.
         full: its value with ``--full``. Default: ``default``.
+        short: its value with ``--short``. Default: ``default``.
         choices: what it may be. Default: anything that ``check`` takes.
         command: whether the command has it, too.
         group: of the help, in which it stands.
         argument: what ``argparse`` is told besides, such as ``metavar``.
     """
-    about = {"told": told, "check": check, "full": full, "choices": choices, "command": command}
-    return dataclasses.field(
-        default=default, metadata={**about, "group": group, "argument": argument}
-    )
+    about = {"told": told, "check": check, "choices": choices, "command": command, "group": group}
+    sizes = {"full": full, "short": short}
+    return dataclasses.field(default=default, metadata={**about, **sizes, "argument": argument})

@@ -56,8 +56,8 @@ def add_fields(
     hidden: Collection[str] = (),
     groups: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Arguments]:
-    """The options that fields of a dataclass are which are made by ``option``, and ``--full`` where
-    one has a value for it. What is not given is None: ``given`` has the others.
+    """The options that fields of a dataclass are which are made by ``option``, and ``--full`` and
+    ``--short`` where one has a value for it. What is not given is None: ``given`` has the others.
 
     Args:
         parser: that is given them.
@@ -71,14 +71,15 @@ def add_fields(
         The groups that there are, by name.
     """
     known = {item.name: item for item in dataclasses.fields(kind) if item.metadata}
-    larger: list[str] = []
+    sizes: dict[str, list[str]] = {name: [] for name in _SIZES}
     made: dict[str, Arguments] = {"": parser}
     order = {name: place for place, name in enumerate(groups)}
     asked = [known[name] for name in only or known]
     for item in sorted(asked, key=lambda item: order.get(item.metadata["group"], -1)):
         about = item.metadata
-        if about["full"] is not None:
-            larger.append(f"{item.name.replace('_', ' ')} {about['full']:,}")
+        for name, changed in sizes.items():
+            if about[name] is not None:
+                changed.append(f"{item.name.replace('_', ' ')} {_shown(about[name])}")
         if not about["command"] or item.name in leave:
             continue
         shown = item.name not in hidden
@@ -86,14 +87,22 @@ def add_fields(
             made[group] = parser.add_argument_group(group, groups.get(group) or None)
         told = _help(item) if shown else argparse.SUPPRESS
         made[group].add_argument(f"--{item.name.replace('_', '-')}", help=told, **_argument(item))
-    if larger:
-        parser.add_argument(
-            "--full", action="store_true", help=f"{', '.join(larger)}, which takes long"
-        )
+    for name, changed in sizes.items():
+        if changed:
+            words = f"{', '.join(changed)}, {_SIZES[name]}"
+            parser.add_argument(f"--{name}", action="store_true", help=words)
     for name, old in OLD.items():
         if old.name in known and old.name not in leave and (not only or old.name in only):
             parser.add_argument(f"--{name}", help=argparse.SUPPRESS)
     return made
+
+
+_SIZES = {"full": "which takes long", "short": "within ten minutes on two cores"}
+"""Options that change several fields at once, and what is told of them."""
+
+
+def _shown(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else f"{value:,}"
 
 
 def _help(item: dataclasses.Field[Any]) -> str:
@@ -124,16 +133,22 @@ _KINDS: Mapping[str, Callable[[str], Any]] = {"int": int, "float": float, "str":
 
 
 def given(options: argparse.Namespace, kind: type[Any]) -> dict[str, Any]:
-    """The fields of a dataclass that options have, or ``--full`` has, spelled as they are now: of
-    others there is a line on standard error.
+    """The fields of a dataclass that options have, or ``--full`` or ``--short`` has, spelled as they
+    are now: of others there is a line on standard error.
+
+    Raises:
+        ValueError: both are given.
     """
+    asked = [name for name in _SIZES if getattr(options, name, False)]
+    if len(asked) > 1:
+        raise ValueError("--full and --short exclude each other; give one of them")
     found: dict[str, Any] = {}
     known = {item.name: item.metadata for item in dataclasses.fields(kind) if item.metadata}
     old = {name: {"command": True} for name, it in OLD.items() if hasattr(options, it.name)}
     for name, about in {**old, **known}.items():
         value = getattr(options, name, None) if about["command"] else None
-        if value is None and getattr(options, "full", False):
-            value = about.get("full")
+        if value is None and asked:
+            value = about.get(asked[0])
         if isinstance(value, list):
             value = tuple(value)
         elif isinstance(value, tuple):

@@ -18,7 +18,7 @@ from leashed.cluster.shadowsync.figure5 import Figure5
 from leashed.cluster.shadowsync.quality import Sweep, Table2
 from leashed.cluster.shadowsync.virtual import VirtualFigure5, VirtualSweep, VirtualTable2
 from leashed.report.scaling import Scaling
-from leashed.studies import damping, normalisation, shat, swap
+from leashed.studies import damping, normalisation, persistence, shat, swap
 from leashed.studies.combinations import Combinations
 from leashed.studies.contention import Contention
 from leashed.studies.gba import Switching
@@ -58,10 +58,11 @@ STUDIES: tuple[type[Study], ...] = (
     VirtualTable2,
     damping.Asked,
     normalisation.Asked,
+    persistence.Asked,
     shat.Asked,
     swap.Asked,
 )
-"""Of the eleven, of which ShadowSync's is six."""
+"""Of the twelve, of which ShadowSync's is six."""
 
 RUNS_LEFT = 3
 """The exit status where ``--minutes`` has left runs."""
