@@ -125,6 +125,7 @@ def test_modes_are_words() -> None:
         (["--servers", "2", "--modes", "asp,swarm:h=1"], "shards must be 1 with Swarm"),
         (["--slow", "2"], "slow must be at most 1"),
         (["--compute", "-1"], "mean must be at least 0"),
+        (["--fetch", "-1"], "fetch must be at least 0"),
         (["--bandwidth", "0"], "bandwidth must be greater than 0"),
         (["--latency", "0.1", "--transfer", "0.1"], "copy is not for clusters with a network"),
         (["--slower", "nan"], "factors must be finite"),

@@ -49,6 +49,7 @@ def clusters(draw):
                 simulation.exponential(WORKERS, 1e-3, update=1e-5),
                 simulation.heavy_tail(WORKERS, 1e-3, 1.5).slower([8]),
                 simulation.exponential(WORKERS, 1e-3, copy=3e-4),
+                simulation.exponential(WORKERS, 7e-4, fetch=3e-4),
             ]
         )
     )

@@ -98,6 +98,18 @@ def test_every_example_is_applied_once_or_counted(mode):
     assert np.isfinite(result.final_loss)
 
 
+@pytest.mark.parametrize("mode", ALONE, ids=repr)
+def test_a_batch_is_fetched_before_each_pull(mode):
+    alone, fetching = (play(mode, simulation.constant(1, 3e-3, fetch=f)).result for f in (0, 2e-3))
+    assert np.array_equal(alone.parameters, fetching.parameters)
+    assert fetching.elapsed == pytest.approx(160 * 5e-3, abs=2.1e-3)  # or one more finds the end
+
+
+def test_a_batch_is_fetched_while_the_push_is_under_way():
+    pushing = play(modes.ASP(), simulation.constant(1, 3e-3, copy=1e-3, fetch=2e-3)).result
+    assert pushing.elapsed == pytest.approx(160 * (1e-3 + 3e-3 + 2e-3), rel=1e-2)
+
+
 @pytest.mark.parametrize("mode", ALL, ids=repr)
 def test_a_seed_gives_the_same_bits(mode):
     cluster = simulation.exponential(5, 1e-3, copy=1e-4)

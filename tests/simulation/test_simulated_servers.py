@@ -38,6 +38,7 @@ def clusters(draw):
                 simulation.exponential(4, 1e-3, update=1e-4),
                 simulation.heavy_tail(4, 1e-3, 1.5, update=1e-5).slower([8]),
                 simulation.exponential(4, 1e-3, copy=3e-4),
+                simulation.exponential(4, 7e-4, update=1e-4, fetch=3e-4),
             ]
         )
     )

@@ -132,6 +132,43 @@ def test_staleness_of_exponential_workers_is_that_of_theory():
     assert variance == pytest.approx(n * (n - 1), rel=0.2)
 
 
+@pytest.mark.parametrize("mode", [None, lsh.modes.ASP()], ids=["discipline", "mode"])
+@pytest.mark.parametrize("make", [simulation.exponential, simulation.rates], ids=["one", "rates"])
+@pytest.mark.parametrize("share", [0.25, 0.875])
+def test_what_is_fetched_before_the_read_makes_nothing_stale(mode, make, share):
+    """As many others' updates come between read and publish as their share of the cycle says."""
+    n, updates = 40, 20_000
+    spread = (0.1,) if make is simulation.rates else ()
+    x = np.array([[0.0], [1.0]], np.float32)
+    result = lsh.simulate(
+        lsh.models.logistic_regression(1),
+        (x, np.array([0, 1])),
+        cluster=make(n, share, *spread, fetch=1.0 - share),
+        until=lsh.until(updates=updates),
+        mode=mode,
+        rule=lsh.SGD(1e-6),
+        batch_size=1,
+    ).result
+    assert result.staleness.mean() == pytest.approx(share * (n - 1), rel=0.05)
+    assert result.elapsed == pytest.approx(updates / n, rel=0.05)
+    shares = {name: result.breakdown[name] / (n * result.elapsed) for name in result.breakdown}
+    assert shares["sampling"] == pytest.approx(1.0 - share, rel=0.05)
+    assert shares["gradient"] == pytest.approx(share, rel=0.05)
+    assert shares["waiting"] == 0.0
+
+
+@pytest.mark.parametrize("discipline", [*PLAYED, lsh.Synchronous()], ids=by)
+def test_a_batch_is_fetched_before_each_gradient(discipline):
+    alone = play(discipline, simulation.constant(1, 3e-3, update=1e-4)).result
+    fetching = play(discipline, simulation.constant(1, 3e-3, update=1e-4, fetch=2e-3)).result
+    assert np.array_equal(alone.parameters, fetching.parameters)
+    assert fetching.elapsed == pytest.approx(alone.elapsed + 60 * 2e-3)
+    assert fetching.config["virtual"]["fetch"] == 2e-3
+    loaded = simulation.trace(2, [2e-3, 4e-3], update=1e-4, fetch=2e-3).slower([2, 2]).under(1.0)
+    cycle = 4 * (3e-3 + 2e-3) + 1e-4  # what is fetched is held up as gradients are
+    assert play(discipline, loaded).result.elapsed > 60 / 2 * 0.99 * cycle
+
+
 def test_the_loop_s_occupancy_is_n_star():
     """A gradient that leaves the retry loop at its first attempt stays for T_u: section IV's model."""
     m, compute, update = 64, 1e-3, 2e-4
@@ -275,6 +312,8 @@ def test_wrong_arguments(given, message):
         (lambda: simulation.rates(2, 1.0, -1), "spread must be at least 0"),
         (lambda: simulation.trace(2, []), "seconds must be a list"),
         (lambda: simulation.trace(2, [math.nan]), "seconds must be a list"),
+        (lambda: simulation.constant(2, 1.0, fetch=-1), "fetch must be at least 0"),
+        (lambda: simulation.constant(2, 0.0, fetch=1.0), "fetch is drawn as a gradient's time"),
         (lambda: simulation.Costs(1, 1, -1), "copy must be at least 0"),
     ],
 )

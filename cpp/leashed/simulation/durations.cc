@@ -14,7 +14,8 @@ namespace {
 constexpr double kMost = 1e9;  // seconds
 // The index of what is drawn once; what machines bear is drawn at those before it.
 constexpr std::uint64_t kOwn = ~std::uint64_t{0};
-constexpr double kSlowest = 0.05;  // of the mean rate
+constexpr std::uint64_t kFetching = std::uint64_t{1} << 62;  // the first index of what is fetched
+constexpr double kSlowest = 0.05;                            // of the mean rate
 
 double uniform(std::uint32_t high, std::uint32_t low) {
   const std::uint64_t bits = (std::uint64_t{high} << 20) | (low >> 12);
@@ -100,10 +101,20 @@ const std::map<std::string, DurationsMaker>& registry() {
 
 std::int64_t Durations::operator()(std::uint32_t worker, std::uint64_t index,
                                    std::int64_t now) const {
+  return time(worker, index, 1, now);
+}
+
+std::int64_t Durations::fetching(std::uint32_t worker, std::uint64_t index,
+                                 std::int64_t now) const {
+  return fetch_ > 0 ? time(worker, kFetching + index, fetch_, now) : 0;
+}
+
+std::int64_t Durations::time(std::uint32_t worker, std::uint64_t index, double scale,
+                             std::int64_t now) const {
   Drawn drawn{{}, {}, index};
   draw(seed_, worker, kOwn, drawn.own);
   draw(seed_, worker, index, drawn.now);
-  double duration = seconds(drawn);
+  double duration = scale * seconds(drawn);
   if (worker < slower_.size()) duration *= slower_[worker];
   if (!load_.none()) {
     double machine[2] = {};
@@ -118,6 +129,7 @@ std::int64_t Durations::operator()(std::uint32_t worker, std::uint64_t index,
 std::unique_ptr<Durations> make_durations(const Choice& choice, std::uint64_t seed) {
   std::unique_ptr<Durations> durations = find_choice(registry(), "durations", choice.name)(choice);
   durations->seed_ = seed;
+  durations->fetch_ = choice.value("fetch", 0);
   const auto slower = choice.tables.find("slower");
   if (slower != choice.tables.end()) durations->slower_ = slower->second;
   if (choice.tables.contains("load")) durations->load_ = Load(choice);

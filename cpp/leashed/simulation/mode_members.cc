@@ -86,7 +86,6 @@ void ModeMembers::join(std::uint32_t worker) {
   if (played_.rule.model == WorkerRule::Model::own) renew(worker);
   ModePlayer& player = played_.players[worker];
   played_.away_seconds += in_seconds(played_.now - player.away_since);
-  player.since = played_.now;
   player.ended = false;
   ++played_.active;
   members.come(worker);

@@ -21,7 +21,6 @@ class ModePlay final : Sink {
            const Choice& mode, const Sharding& sharding, const DisciplineContext& context,
            const SimulationOptions& options, const TrainCallbacks& callbacks)
       : played_(source, data, validation, mode, sharding, context, options, callbacks),
-        compute_(make_durations(options.compute, seed_of(options.seed, kCompute))),
         end_(in_ns(options.until.seconds)),
         transfers_(played_),
         gradients_(played_),
@@ -114,7 +113,7 @@ class ModePlay final : Sink {
     }
     --player.left;
     if (shards > 1) --played_.under_way;
-    player.since = played_.now;
+    player.since = std::max(played_.now, player.fetched);
     if (shard == 0) player.working = false;
     const modes::Lease sent = player.sent;
     const std::uint64_t late = played_.shards[0].counts().late;
@@ -123,7 +122,7 @@ class ModePlay final : Sink {
       const bool in_time = played_.shards[0].counts().late == late;
       played_.data.batches().let_go(sent.first, sent.count, in_time);
     }
-    if (pulls_now(player, shard)) played_.enter_pull(played_.now, worker, shard);
+    if (pulls_now(player, shard)) played_.enter_pull(worker, shard);
   }
 
   // The pull comes with the push, but where the first of several servers has to grant before.
@@ -184,7 +183,7 @@ class ModePlay final : Sink {
       if (part.granted && played_.rows.holder()) give(node, s);
       const bool pulls = played_.shards.first_grants() && !part.granted;
       if (pulls && part.push == ModePlayer::Part::Push::none) {
-        played_.enter_pull(played_.now, node, s);
+        played_.enter_pull(node, s);
       }
     }
   }
@@ -206,7 +205,8 @@ class ModePlay final : Sink {
     player.leased = false;
     for (ModePlayer::Part& part : player.parts) part.granted = false;
     take_parts(player);
-    played_.telemetry.waiting_seconds += in_seconds(played_.now - player.since);
+    played_.telemetry.waiting_seconds +=
+        in_seconds(std::max<std::int64_t>(0, played_.now - player.since));
     player.working = true;
     player.since = played_.now;
     if (!transfers_.by_parts()) set_off(node, transfers_.pulled(node));
@@ -223,12 +223,12 @@ class ModePlay final : Sink {
   // It has all that it computes on.
   void set_off(modes::Node node, std::int64_t ns) {
     ModePlayer& player = played_.players[node];
-    player.since = ns;
-    std::int64_t due = ns;
+    std::int64_t due = player.since = std::max(ns, player.fetched);  // some servers answer pushes
     for (std::uint32_t step = 0; step < played_.steps_of(player); ++step) {
-      due = after(due, (*compute_)(node, player.drawn++, due));
+      due = after(due, (*played_.compute)(node, player.drawn++, due));
     }
     player.computed = due;
+    player.fetched = played_.fetch(node, due);  // while its push is under way
     transfers_.send(node, due);
   }
 
@@ -273,7 +273,6 @@ class ModePlay final : Sink {
   }
 
   PlayedMode played_;
-  const std::unique_ptr<Durations> compute_;
   const std::int64_t end_;
   ModeTransfers transfers_;
   ModeGradients gradients_;

@@ -62,8 +62,9 @@ struct ModePlayer {
   // Its own model when it began to compute, where a meeting has changed that since.
   std::vector<float> before;
   PulledRows rows;
-  std::uint64_t drawn = 0, updates = 0, transfers = 0;
+  std::uint64_t drawn = 0, fetches = 0, updates = 0, transfers = 0;
   std::int64_t since = 0, computed = 0;  // began to compute, or to wait; has computed
+  std::int64_t fetched = 0;              // has what it will compute on next
   std::int64_t meets_until = 0, away_since = 0;
   bool working = false;  // has a lease that it has not pushed for
   bool ended = false;
@@ -82,6 +83,7 @@ struct PlayedMode {
         term_ns(static_cast<std::int64_t>(mode.value("term_ns", 0))),
         rule(shards[0].rule()),
         models(shards[0], context),
+        compute(make_durations(options.compute, seed_of(options.seed, kCompute))),
         members(options.members, static_cast<std::uint32_t>(context.workers), options.seed),
         players(context.workers),
         watch(source, examples, validation, options.until, callbacks, rows.readers(),
@@ -123,12 +125,21 @@ struct PlayedMode {
   }
   // Of who begins; from servers that wait for the first it pulls later.
   void enter_pulls(std::uint32_t worker) {
+    players[worker].since = players[worker].fetched = fetch(worker, now);
     const bool all = !shards.agree() && !shards.first_grants();
-    for (std::size_t s = 0; s < (all ? shards.size() : 1); ++s) enter_pull(now, worker, s);
+    for (std::size_t s = 0; s < (all ? shards.size() : 1); ++s) enter_pull(worker, s);
   }
-  // Whatever became of the worker since.
-  void enter_pull(std::int64_t ns, std::uint32_t worker, std::size_t shard) {
-    timeline.enter({ns, ModeEvent::pull, part_of(worker, shard)});
+  // Now, whatever becomes of the worker in this moment, or when it has fetched its batch.
+  void enter_pull(std::uint32_t worker, std::size_t shard) {
+    const std::int64_t fetched = players[worker].fetched;
+    if (fetched > now) return enter(fetched, ModeEvent::pull, worker, shard);
+    timeline.enter({now, ModeEvent::pull, part_of(worker, shard)});
+  }
+  // When a batch is there that the worker begins to fetch at `from`.
+  std::int64_t fetch(std::uint32_t worker, std::int64_t from) {
+    const std::int64_t time = compute->fetching(worker, players[worker].fetches++, from);
+    telemetry.sampling_seconds += in_seconds(time);
+    return after(from, time);
   }
 
   const GradientSource& source;
@@ -140,6 +151,7 @@ struct PlayedMode {
   const std::int64_t term_ns;  // of leases; 0: none
   const modes::WorkerRule rule;
   OwnModels models;
+  const std::unique_ptr<Durations> compute;
   Membership members;
   std::vector<ModePlayer> players;
   Timeline<ModeEvent> timeline;

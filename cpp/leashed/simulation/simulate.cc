@@ -29,7 +29,8 @@ enum class Kind : std::uint8_t {
   step,      // of an update or a read under way
   computed,  // a gradient
   sync,      // something of a synchronisation
-  ready,     // to read
+  fetched,   // a batch; it reads
+  ready,     // for a batch
   evaluate,
 };
 
@@ -190,6 +191,9 @@ class Simulation final : public SyncStage {
       case Kind::ready:
         begin(moment.worker);
         break;
+      case Kind::fetched:
+        read(moment.worker);
+        break;
       case Kind::computed:
         compute(moment.worker);
         break;
@@ -245,8 +249,16 @@ class Simulation final : public SyncStage {
       return;
     }
     result_.trainers.drawn = in_seconds(now_);
-    workers_[worker].since = now_;
+    Player& player = workers_[worker];
+    player.since = now_;
+    const std::int64_t fetching = compute_->fetching(worker, player.gradients, now_);
+    if (fetching == 0) return read(worker);
+    timeline_.enter({after(now_, fetching), Kind::fetched, worker});
+  }
+
+  void read(std::uint32_t worker) {
     watch_.observers.claimed(step_of(worker));
+    workers_[worker].since = now_;
     Trainer& trainer = trainer_of(worker);
     trainer.protocol().read(trainer.own(worker));
   }

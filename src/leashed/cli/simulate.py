@@ -99,6 +99,13 @@ def add(commands: Commands) -> None:
         help="of parameters or a gradient, each way (default: %(default)s)",
     )
     cluster.add_argument(
+        "--fetch",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="until a worker has its batch and pulls, in the mean (default: %(default)s)",
+    )
+    cluster.add_argument(
         "--slow",
         type=float,
         default=0.0,
@@ -198,11 +205,12 @@ def _cluster(options: argparse.Namespace) -> Cluster:
     if share > 1:
         raise ValueError(f"slow must be at most 1, a share of the workers, got {share:g}")
     mean, workers = options.compute, checks.whole("workers", options.workers)
+    rest = {"copy": options.transfer, "fetch": options.fetch}
     made = {
-        "constant": lambda: simulation.constant(workers, mean, copy=options.transfer),
-        "exponential": lambda: simulation.exponential(workers, mean, copy=options.transfer),
-        "rates": lambda: simulation.rates(workers, mean, 0.3, copy=options.transfer),
-        "heavy_tail": lambda: simulation.heavy_tail(workers, mean, copy=options.transfer),
+        "constant": lambda: simulation.constant(workers, mean, **rest),
+        "exponential": lambda: simulation.exponential(workers, mean, **rest),
+        "rates": lambda: simulation.rates(workers, mean, 0.3, **rest),
+        "heavy_tail": lambda: simulation.heavy_tail(workers, mean, **rest),
     }[options.times]()
     slow = round(share * workers)
     slower = made.slower([options.slower] * max(1, slow))  # also where nobody is: it is checked

@@ -104,6 +104,9 @@ class Cluster:
         compute: what a gradient takes, as the core is told.
         update: seconds of an attempt to update, T_u.
         copy: seconds of a copy of the parameters, where the discipline makes one.
+        fetch: seconds in the mean until a worker has its batch and reads the parameters, drawn as a
+            gradient's are and slowed down with them: of a cycle the share between a pull and its push
+            is the gradient's mean over that of both.
         network: of ``over``.
         failures: of ``failing``.
         changes: of ``members``.
@@ -113,14 +116,19 @@ class Cluster:
     compute: Choice
     update: float = 0.0
     copy: float = 0.0
+    fetch: float = 0.0
     network: Network | None = None
     failures: Failing | None = None
     changes: tuple[Member, ...] = ()
 
     def __post_init__(self) -> None:
         checks.whole("workers", self.workers, maximum=MAX_WORKERS)
-        checks.seconds("update", self.update)
-        checks.seconds("copy", self.copy)
+        for name in ("update", "copy", "fetch"):
+            checks.seconds(name, getattr(self, name))
+        if self.fetch > 0.0 and _mean(self.compute[1]) == 0.0:
+            raise ValueError(
+                "fetch is drawn as a gradient's time is: give a gradient some, or leave fetch out"
+            )
         if self.network is None:
             return
         if self.copy > 0.0:
@@ -314,34 +322,53 @@ class Trainers:
         return found if (factors == 1.0).all() else found.slower(factors.tolist())
 
 
-def constant(workers: int, seconds: float, *, update: float = 0.0, copy: float = 0.0) -> Cluster:
+def constant(
+    workers: int, seconds: float, *, update: float = 0.0, copy: float = 0.0, fetch: float = 0.0
+) -> Cluster:
     """Every gradient takes ``seconds``."""
     return Cluster(
         workers,
         ("constant", {"seconds": checks.seconds("seconds", seconds)}),
         update=update,
         copy=copy,
+        fetch=fetch,
     )
 
 
 def normal(
-    workers: int, mean: float, deviation: float, *, update: float = 0.0, copy: float = 0.0
+    workers: int,
+    mean: float,
+    deviation: float,
+    *,
+    update: float = 0.0,
+    copy: float = 0.0,
+    fetch: float = 0.0,
 ) -> Cluster:
     """A gradient takes a normally distributed time, in seconds; what would be negative takes none."""
     settings: dict[str, Setting] = {
         "mean": checks.seconds("mean", mean),
         "deviation": checks.seconds("deviation", deviation),
     }
-    return Cluster(workers, ("normal", settings), update=update, copy=copy)
+    return Cluster(workers, ("normal", settings), update=update, copy=copy, fetch=fetch)
 
 
-def exponential(workers: int, mean: float, *, update: float = 0.0, copy: float = 0.0) -> Cluster:
+def exponential(
+    workers: int, mean: float, *, update: float = 0.0, copy: float = 0.0, fetch: float = 0.0
+) -> Cluster:
     """Each worker's gradients come as a Poisson process, ``mean`` seconds apart."""
-    return Cluster(workers, ("exponential", {"mean": checks.seconds("mean", mean)}), update, copy)
+    return Cluster(
+        workers, ("exponential", {"mean": checks.seconds("mean", mean)}), update, copy, fetch
+    )
 
 
 def rates(
-    workers: int, mean: float, spread: float, *, update: float = 0.0, copy: float = 0.0
+    workers: int,
+    mean: float,
+    spread: float,
+    *,
+    update: float = 0.0,
+    copy: float = 0.0,
+    fetch: float = 0.0,
 ) -> Cluster:
     """Each worker's gradients come as a Poisson process whose rate is drawn once for each worker.
 
@@ -352,7 +379,7 @@ def rates(
         "mean": checks.seconds("mean", mean),
         "spread": checks.real("spread", spread, 0.0, allow=True),
     }
-    return Cluster(workers, ("rates", settings), update, copy)
+    return Cluster(workers, ("rates", settings), update, copy, fetch)
 
 
 def heavy_tail(
@@ -362,6 +389,7 @@ def heavy_tail(
     *,
     update: float = 0.0,
     copy: float = 0.0,
+    fetch: float = 0.0,
 ) -> Cluster:
     """A gradient takes a time of Lomax's distribution of that ``mean`` in seconds and that ``shape``,
     above 1: the smaller, the more often one takes very long. At 2 and below the variance is infinite.
@@ -370,10 +398,12 @@ def heavy_tail(
         "mean": checks.seconds("mean", mean),
         "shape": checks.real("shape", shape, 1.0),
     }
-    return Cluster(workers, ("heavy_tail", settings), update, copy)
+    return Cluster(workers, ("heavy_tail", settings), update, copy, fetch)
 
 
-def trace(workers: int, seconds: ArrayLike, *, update: float = 0.0, copy: float = 0.0) -> Cluster:
+def trace(
+    workers: int, seconds: ArrayLike, *, update: float = 0.0, copy: float = 0.0, fetch: float = 0.0
+) -> Cluster:
     """Gradients take the ``seconds`` given, float [any], one after the other and again from the
     beginning; each worker begins at another place.
     """
@@ -382,7 +412,7 @@ def trace(workers: int, seconds: ArrayLike, *, update: float = 0.0, copy: float 
         raise ValueError(
             f"seconds must be a list of durations from 0 to {_MOST_SECONDS:g}, at least one"
         )
-    return Cluster(workers, ("trace", {"seconds": given}), update, copy)
+    return Cluster(workers, ("trace", {"seconds": given}), update, copy, fetch)
 
 
 _HOUR = 3600.0
@@ -399,6 +429,7 @@ def day(
     every: float = 900.0,
     update: float = 0.0,
     copy: float = 0.0,
+    fetch: float = 0.0,
 ) -> Cluster:
     """A day of a cluster that others use too, after gba's Figure 1: from midnight on, nearly vacant at
     night and at its busiest in the evening. It repeats. The hours' loads are ours.
@@ -411,7 +442,9 @@ def day(
         every: seconds for which a worker's machine is shared with the same others.
     """
     busiest = checks.real("busiest", busiest, 0.0, allow=True)
-    alone = normal(workers, mean, 0.05 * checks.seconds("mean", mean), update=update, copy=copy)
+    alone = normal(
+        workers, mean, 0.05 * checks.seconds("mean", mean), update=update, copy=copy, fetch=fetch
+    )
     hours = [(hour * _HOUR, share * busiest) for hour, share in enumerate(_BY_HOUR)]
     return alone.under(hours, every=every)
 
@@ -684,7 +717,7 @@ def simulate(
     validating = None if asked.test_set is None else head_of(asked.test_set)
     training = asked.training(source, examples, workers, validating, observers=asked.observers)
     virtual = _core.VirtualTime(
-        compute=crew.compute,
+        compute=_drawn(crew),
         update=("constant", {"seconds": crew.update}),
         copy=("constant", {"seconds": crew.copy}),
         commands=[] if given.mode is None else given.mode.commands(),
@@ -710,6 +743,7 @@ def simulate(
         **{k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in settings.items()},
         "update": crew.update,
         "copy": crew.copy,
+        **({"fetch": crew.fetch} if crew.fetch else {}),
         **_beyond(crew, term, detection),
     }
     if shards is not None:
@@ -879,6 +913,15 @@ def _models(outcome: dict[str, Any], workers: int) -> NDArray[np.float32] | None
 def _mean(settings: dict[str, Setting]) -> float:
     given = settings.get("mean", settings.get("seconds", 0.0))
     return float(np.max(np.asarray(given, np.float64)))
+
+
+def _drawn(cluster: Cluster) -> Choice:
+    """What the core draws from; ``fetch`` by how many times a gradient's mean it is."""
+    name, settings = cluster.compute
+    if not cluster.fetch:
+        return cluster.compute
+    mean = np.mean(np.asarray(settings.get("mean", settings.get("seconds")), np.float64))
+    return name, {**settings, "fetch": cluster.fetch / float(mean)}
 
 
 def _means(cluster: Cluster) -> list[float]:
