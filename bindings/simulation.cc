@@ -35,6 +35,7 @@ py::dict to_dict(SimulationResult result) {
   all["drawn"] = result.trainers.drawn;
   all["bytes_out"] = result.trainers.bytes_out;
   all["bytes_in"] = result.trainers.bytes_in;
+  all["models"] = to_array(std::move(result.models));
   return all;
 }
 
@@ -227,6 +228,7 @@ py::dict simulate_model(const PyTraining& training, const PyWatch& watch, const 
       SimulationResult result = simulate(parts.source, parts.data, validation, parts.discipline,
                                          played.disciplines, context, options, callbacks, plan);
       order.to_model(result.training.parameters);
+      order.each_to_model(result.models, source.dimension());
       return result;
     }));
   }

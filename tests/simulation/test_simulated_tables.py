@@ -353,10 +353,27 @@ def test_modes_whose_workers_send_models_are_refused(mode) -> None:
         play(graph, clicks(graph), simulation.constant(4, 1.0), mode=mode)
 
 
-def test_trainers_are_refused() -> None:
+@pytest.mark.parametrize("discipline", [lsh.Hogwild(), lsh.Leashed(), lsh.Synchronous()], ids=str)
+def test_trainers_have_replicas_of_the_parameters_and_share_the_rows(discipline) -> None:
     graph = small()
-    with pytest.raises(ValueError, match="cluster of trainers is not for models that read tables"):
-        play(graph, clicks(graph), simulation.constant(2, 1.0).trainers(2))
+    trainers = simulation.exponential(2, 1.0, update=0.01).trainers(3, latency=0.1)
+    settings = {"sync": lsh.sync.MA(when=lsh.sync.every(2)), "discipline": discipline}
+    played = play(graph, clicks(graph), trainers, **settings)
+    result = played.result
+    assert played.models.shape == (3, graph.dimension)
+    np.testing.assert_array_equal(played.models[0], result.parameters)
+    assert (played.models[0] != played.models[1]).any()
+    assert {t.statistics()["steps"] for t in result.tables.values()} == {result.total_updates}
+    assert result.final_loss < result.initial_loss
+    same(result, play(graph, clicks(graph), trainers, **settings).result)
+
+
+def test_a_trainer_alone_has_the_rows_of_a_run_without() -> None:
+    graph, crew = small(), simulation.exponential(3, 1.0, update=0.01)
+    data = clicks(graph)
+    alone = play(graph, data, crew.trainers(1))
+    same(alone.result, play(graph, data, crew).result)
+    assert alone.models is None
 
 
 def test_wrong_tables() -> None:

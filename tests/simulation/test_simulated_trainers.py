@@ -458,3 +458,25 @@ def test_what_is_published_at_the_end_is_counted(discipline):
     cluster = simulation.constant(1, 1.0, update=1.0)
     result = play(cluster, None, discipline, until=lsh.until(seconds=1.5)).result
     assert result.total_updates == result.staleness.total == 1
+
+
+def test_threads_beyond_what_the_memory_feeds_add_nothing() -> None:
+    def rate(threads: int, **fleet) -> float:
+        crew = simulation.exponential(threads, 1e-3)
+        result = play(crew.trainers(2, **fleet)).result
+        return result.gradients / result.elapsed
+
+    saturated = {"saturated": 6}
+    assert rate(3, **saturated) == rate(3)
+    assert rate(12) == pytest.approx(2 * rate(6), rel=0.2)
+    assert rate(12, **saturated) == pytest.approx(rate(6), rel=0.2)
+    with pytest.raises(ValueError, match="saturated"):
+        CREW.trainers(2, saturated=0.0)
+
+
+def test_the_replicas_of_all_trainers_come_out() -> None:
+    played = play(CREW.trainers(3, **LINK), sync.MA())
+    assert played.models.shape == (3, MODEL.dimension)
+    np.testing.assert_array_equal(played.models[0], played.result.parameters)
+    mean = play(CREW.trainers(3, output="mean", **LINK), sync.MA()).result.parameters
+    np.testing.assert_allclose(played.models.mean(axis=0), mean, atol=1e-6)

@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "leashed/base/error.h"
 #include "leashed/cluster/averaging.h"
 #include "leashed/engine/step.h"
 #include "leashed/server/row_aggregator.h"
@@ -57,9 +56,6 @@ class Simulation final : public SyncStage {
                Counting::Updates::by_disciplines, options.observers),
         data_(data, options, watch_),
         gradient_(source, watch_) {
-    if (rows_.holder() && plan.count > 1) {
-      throw Error("trainers are not played with models over tables; take one cluster of workers");
-    }
     if (rows_.holder() && lockstep_) row_steps_.emplace(*rows_.holder(), false);
     result_.updating_seconds.resize(workers_.size() + 1);
     TrainerCounts& counts = result_.trainers;
@@ -129,6 +125,7 @@ class Simulation final : public SyncStage {
     // to begin.
     std::uint64_t step = 0;
     std::size_t missing = 0;
+    std::vector<Aggregator::Part> step_rows;  // of those that have pushed theirs
 
     std::int64_t now() const override { return all_.now_; }
     std::int64_t update_time(std::uint32_t worker) override {
@@ -296,23 +293,31 @@ class Simulation final : public SyncStage {
     rows_.holder()->show(player.rows, batch_.view, shown_, player.row_gradients);
   }
   // As a worker on a thread: also where theta's part was dropped or excluded; in lockstep one
-  // update of what all have for a row, by the last.
+  // update of what all of a trainer have for a row, by the last.
   void push_rows(std::uint32_t worker, const Publication& publication) {
     Player& player = workers_[worker];
     RowPublication& counts = telemetry(worker).rows;
     if (lockstep_) {
+      std::vector<Aggregator::Part>& held = trainer_of(worker).step_rows;
       row_steps_->hold(worker, player.rows.keys, player.row_gradients);
-      step_rows_.push_back({worker, 1.0});
-      if (step_rows_.size() == workers_.size()) {
-        counts.add(
-            row_steps_->apply(step_rows_, static_cast<double>(workers_.size()), publication.t));
-        step_rows_.clear();
+      held.push_back({worker, 1.0});
+      if (held.size() == options_.workers) {
+        counts.add(row_steps_->apply(held, static_cast<double>(held.size()),
+                                     updates_before(publication.t, publication.published)));
+        held.clear();
       }
     } else {
       const std::uint64_t t = publication.published ? publication.t : player.view.t;
-      counts.add(rows_.holder()->push(player.rows.keys, player.row_gradients.data(), t));
+      counts.add(rows_.holder()->push(player.rows.keys, player.row_gradients.data(),
+                                      updates_before(t, publication.published)));
     }
     std::swap(player.row_gradients, spare_.emplace_back());
+  }
+
+  // Those of all trainers, whose rows they are: a trainer counts its own, t.
+  std::uint64_t updates_before(std::uint64_t t, bool published) {
+    if (trainers_.size() == 1) return t;
+    return published ? published_++ : published_;
   }
 
   WorkerTelemetry& telemetry(std::uint32_t worker) { return watch_.counting.of(worker); }
@@ -396,6 +401,13 @@ class Simulation final : public SyncStage {
       telemetry(w).running_seconds = training.elapsed;
       training.add(telemetry(w));
     }
+    if (replicas_.size() > 1) {
+      for (const auto& replica : replicas_) {
+        replica->with_snapshot([&](const float* theta, std::uint64_t) {
+          result_.models.insert(result_.models.end(), theta, theta + d);
+        });
+      }
+    }
     training.peak_vectors = workers_.size();
     for (const auto& replica : replicas_) training.peak_vectors += replica->peak_vectors();
     return std::move(result_);
@@ -413,7 +425,7 @@ class Simulation final : public SyncStage {
   ServedRows rows_;
   ShownRows shown_;
   std::optional<RowAggregator> row_steps_;  // in lockstep
-  std::vector<Aggregator::Part> step_rows_;
+  std::uint64_t published_ = 0;             // updates of several trainers
   std::vector<AlignedArray<float>> spare_;  // memory for gradients of rows
   std::vector<Player> workers_;
   Batch batch_;

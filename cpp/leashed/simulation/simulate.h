@@ -49,6 +49,7 @@ struct SimulationResult {
   std::vector<std::pair<double, std::uint32_t>> updating;
   std::uint64_t events = 0;
   TrainerCounts trainers;
+  std::vector<float> models;  // of several trainers their replicas, one after the other
 };
 
 // Throws Error for what cannot be played. The replicas, one for each trainer of the plan, were made

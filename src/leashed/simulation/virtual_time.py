@@ -251,6 +251,7 @@ class Cluster:
         bandwidth: float = math.inf,
         latency: float = 0.0,
         output: str = "first",
+        saturated: float = math.inf,
     ) -> Trainers:
         """So many trainers, each with these workers and a replica of the parameters (shadowsync).
 
@@ -262,11 +263,14 @@ class Cluster:
             latency: seconds each way, of each message; in a ring of each of its steps.
             output: the model that is evaluated and comes out: the ``"first"`` trainer's replica, as
                 in the paper, or the ``"mean"`` of all.
+            saturated: threads at which the bandwidth of a trainer's memory is used up: with m times
+                as many a gradient takes m times as long (shadowsync, section 4.4, where it is 24).
+                Default: no end.
 
         Raises:
             TypeError, ValueError: an argument is wrong; the message names it.
         """
-        return Trainers(self, count, servers, bandwidth, latency, output)
+        return Trainers(self, count, servers, bandwidth, latency, output, saturated=saturated)
 
 
 @dataclass(frozen=True)
@@ -280,6 +284,7 @@ class Trainers:
     latency: float = 0.0
     output: str = "first"
     factors: tuple[float, ...] = ()
+    saturated: float = math.inf
 
     def __post_init__(self) -> None:
         checks.whole("count", self.count)
@@ -292,6 +297,8 @@ class Trainers:
         if self.bandwidth != math.inf:
             checks.real("bandwidth", self.bandwidth, 0.0)
         checks.seconds("latency", self.latency)
+        if self.saturated != math.inf:
+            checks.real("saturated", self.saturated, 0.0)
         if self.output not in OUTPUTS:
             raise ValueError(f"output must be one of {', '.join(OUTPUTS)}, got {self.output!r}")
 
@@ -318,7 +325,7 @@ class Trainers:
         own[: len(given)] = given
         of_trainers = np.ones(self.count)
         of_trainers[: len(self.factors)] = self.factors
-        factors = np.outer(of_trainers, own).ravel()
+        factors = np.outer(of_trainers, own).ravel() * max(1.0, n / self.saturated)
         return found if (factors == 1.0).all() else found.slower(factors.tolist())
 
 
@@ -561,7 +568,8 @@ class Simulation:
         shards: what each server holds and has done, in the order of ``shards``; one without them, none
             under a discipline. Those that hold nothing are left out.
         models: float32 [workers, d]; the workers' own models at the end, of a mode that has such
-            (EASGD, SHAT, peers and their kin); None with others.
+            (EASGD, SHAT, peers and their kin); of several trainers float32 [trainers, d], their
+            replicas; None with others.
     """
 
     result: TrainResult
@@ -754,6 +762,8 @@ def simulate(
             name: getattr(trainers, name)
             for name in ("count", "servers", "bandwidth", "latency", "output")
         }
+        if trainers.saturated != math.inf:
+            config["virtual"]["trainers"]["saturated"] = trainers.saturated
     if asked.tables:
         config["tables"] = told_by(asked.tables)
     refusals.look()
@@ -777,7 +787,7 @@ def simulate(
         events=outcome["events"],
         mode=result.mode,
         trainers=None if trainers is None else _counted(outcome, model.dimension),
-        models=_models(outcome, crew.workers),
+        models=_models(outcome, crew.workers if trainers is None else trainers.count),
         shards=tuple(
             Shard(tuple(spans), updates, Histogram(staleness), **counts)
             for spans, updates, staleness, counts in outcome.get("shards", ())

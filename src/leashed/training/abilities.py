@@ -153,12 +153,6 @@ REFUSED = (
     Refused("cluster", ("stream",), "their rows come once, to one process", _HERE),
     Refused("cluster", ("graph",), "trainers keep vectors of parameters in sync alone", _HERE),
     Refused("cluster", ("tables",), "their rows are one process's", _HERE),
-    Refused(
-        "cluster of trainers",
-        ("tables",),
-        "their rows are one process's",
-        "take one cluster of workers",
-    ),
     Refused("cluster of trainers", ("mode",), "its workers are one server's", "leave trainers out"),
     Refused(
         "checkpoint.updates",
