@@ -65,7 +65,7 @@ def text(module: Any, folder: Path, experiments: Path = EXPERIMENTS) -> str:
         markdown.paragraphs(
             f"# {title.rstrip('.')}",
             "Made by `python -m bench.papers` from the results in `bench/experiments/`; not written "
-            "by hand. Each trial was declared before it ran. [The paper's parts in the code]"
+            "by hand. A trial stands here before it is run. [The paper's parts in the code]"
             "(../papers.md).",
             below.strip(),
             _table(["", "the claim"], ends),
