@@ -22,6 +22,7 @@ __all__ = [  # noqa: RUF022  in the order of this file
     "Mode",
     "ModeCounts",
     "Sync",
+    "AllReduce",
     "BSP",
     "ASP",
     "SSP",
@@ -170,6 +171,18 @@ class Sync(_Summing):
     """
 
     NAME: ClassVar[str] = "sync"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AllReduce(_Summing):
+    """``Sync`` without a server: workers sum their gradients over a ring, and each makes the update. It
+    has the bits of ``Sync``; what transfers take in virtual time is another thing, on threads nothing.
+
+    Args:
+        divide_by_containing: as of ``Sync``.
+    """
+
+    NAME: ClassVar[str] = "all_reduce"
 
 
 @dataclass(frozen=True, eq=False, repr=False)

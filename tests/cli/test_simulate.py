@@ -17,7 +17,7 @@ SMALL = ["--epochs", "0.1", "--workers", "4"]
 
 def test_every_mode_is_a_row(capsys) -> None:
     words = (
-        "sync,bsp,asp,ssp:s=1,dssp:lower=0,upper=2,hop_bs,hop_bw:b3=1,easgd:alpha=0.5,local_sgd:h=2,"
+        "sync,all_reduce,bsp,asp,ssp:s=1,dssp:lower=0,upper=2,hop_bs,hop_bw:b3=1,easgd:alpha=0.5,local_sgd:h=2,"
         "gba:iota=1,switching,automatic,shat,shat_root,ensemble,swarm:h=1,go_sgd:p=0.5,ad_psgd,d_psgd,"
         "prague:group=2"
     )

@@ -12,6 +12,7 @@ DATA = lsh.datasets.synthetic_digits(640, seed=3, test=100)
 MODEL = lsh.models.mlp(784, [8], 10)
 ALL = [
     modes.Sync(),
+    modes.AllReduce(),
     modes.BSP(),
     modes.BSP(b2=3),
     modes.ASP(),
@@ -40,6 +41,7 @@ ALL = [
 ]
 ALONE = [
     modes.Sync(),
+    modes.AllReduce(),
     modes.BSP(b2=1),
     modes.ASP(),
     modes.SSP(s=0),
@@ -118,7 +120,9 @@ def test_a_seed_gives_the_same_bits(mode):
     assert first.result.elapsed == again.result.elapsed
 
 
-@pytest.mark.parametrize("mode", [modes.GBA(), modes.BSP(), modes.HopBW(b3=0)], ids=repr)
+@pytest.mark.parametrize(
+    "mode", [modes.AllReduce(), modes.GBA(), modes.BSP(), modes.HopBW(b3=0)], ids=repr
+)
 def test_equal_workers_make_it_sync(mode):
     cluster = simulation.constant(4, 1e-3)
     sync, other = play(modes.Sync(), cluster), play(mode, cluster)

@@ -85,6 +85,36 @@ def test_peers_send_each_other_their_models_and_no_server_anything():
     assert result.elapsed == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.parametrize("workers", [1, 4])
+def test_an_all_reduce_is_a_ring_among_the_workers_and_no_server_is_asked(workers):
+    compute, update, latency, transfer = 1e-3, 2e-4, 5e-4, 2e-3
+    cluster = simulation.constant(workers, compute, update=update)
+    slow_server = over(cluster, bandwidth=BYTES / transfer, latency=latency, server_bandwidth=1e-3)
+    ring = 2 * (workers - 1) * (latency + transfer / workers)
+    rounds = BATCHES / workers
+    reduced = play(modes.AllReduce(), slow_server).result
+    # After the last update nobody waits for what it sends.
+    expected = rounds * (compute + update) + (rounds - 1) * ring
+    assert reduced.elapsed == pytest.approx(expected, rel=1e-6)
+    assert np.array_equal(reduced.parameters, play(modes.Sync(), cluster).result.parameters)
+
+
+def test_without_a_network_an_all_reduce_takes_its_share_of_a_copy():
+    cluster = simulation.constant(4, 1e-3, update=2e-4, copy=2e-3)
+    reduced, sync = (play(mode, cluster).result for mode in (modes.AllReduce(), modes.Sync()))
+    assert reduced.elapsed == pytest.approx(40 * 1.2e-3 + 39 * 2 * 3 / 4 * 2e-3, rel=1e-6)
+    assert sync.elapsed == pytest.approx(40 * (1e-3 + 4 * 2e-4 + 2 * 2e-3), rel=1e-6)
+
+
+def test_who_joins_an_all_reduce_takes_the_parameters_of_another():
+    transfer = 0.4
+    joins = simulation.constant(2, 0.01).members([(0.005, 1, "join")])
+    played = play(modes.AllReduce(), over(joins, bandwidth=BYTES / transfer))
+    # A round of one, then one that waits for what the other is sent, and 79 of two after a ring each.
+    expected = 0.405 + 0.01 + 78.5 * (0.01 + transfer)
+    assert played.result.elapsed == pytest.approx(expected, abs=0.5)
+
+
 def test_where_transfers_are_slow_fewer_of_them_are_faster():
     cluster = over(simulation.constant(4, 1e-3), bandwidth=10.0 * BYTES)
     sync, local = (play(mode, cluster).result for mode in (modes.Sync(), modes.LocalSGD(h=4)))

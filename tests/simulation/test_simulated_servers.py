@@ -21,8 +21,16 @@ from leashed import modes, simulation
 from leashed.models import tables
 from leashed.simulation import Network
 
-PEERS = (modes.Swarm, modes.GoSGD, modes.ADPSGD, modes.DPSGD, modes.Prague)
-SERVED = [mode for mode in ALL if not isinstance(mode, PEERS)]
+SERVERLESS = (
+    modes.AllReduce,
+    modes.Swarm,
+    modes.GoSGD,
+    modes.ADPSGD,
+    modes.DPSGD,
+    modes.Prague,
+)
+SERVED = [mode for mode in ALL if not isinstance(mode, SERVERLESS)]
+PUSHED = [mode for mode in PUSHING if not isinstance(mode, SERVERLESS)]
 # Whose servers apply the same pushes together, whatever comes and goes on the way.
 ALIKE = (modes.Sync, modes.HopBW, modes.LocalSGD, modes.Switching, modes.Automatic)
 BYTES = 4 * MODEL.dimension
@@ -217,7 +225,9 @@ def test_queues_are_those_of_the_plainest_program(server_bandwidth, shards):
     assert list(played.mode.worker_examples // 16) == pushes
 
 
-@pytest.mark.parametrize("mode", [modes.Swarm(h=2), modes.Prague(group=2)], ids=repr)
+@pytest.mark.parametrize(
+    "mode", [modes.AllReduce(), modes.Swarm(h=2), modes.Prague(group=2)], ids=repr
+)
 def test_peers_have_no_servers(mode):
     with pytest.raises(TypeError, match="whose workers have no server"):
         play(mode, simulation.constant(4, 1e-3), shards=simulation.memorywise(2))
@@ -246,7 +256,7 @@ def test_whole_tables_go_to_the_server_with_the_least():
 
 
 @pytest.mark.parametrize("shards", TABLED, ids=str)
-@pytest.mark.parametrize("mode", PUSHING, ids=repr)
+@pytest.mark.parametrize("mode", PUSHED, ids=repr)
 def test_rows_on_several_servers_have_the_bits_of_one(mode, shards):
     graph = shared()
     data = clicks(graph, 96, kind="weights")
@@ -258,7 +268,7 @@ def test_rows_on_several_servers_have_the_bits_of_one(mode, shards):
     assert one.result.elapsed == several.result.elapsed
 
 
-@pytest.mark.parametrize("mode", PUSHING, ids=repr)
+@pytest.mark.parametrize("mode", PUSHED, ids=repr)
 def test_every_row_gradient_is_counted_over_links(mode):
     graph = shared(rows=None)
     data = clicks(graph, 400, kind="bags", rows=600)

@@ -22,6 +22,7 @@ DATA = lsh.datasets.synthetic_digits(640, seed=3, test=100)
 MODEL = lsh.models.mlp(784, [8], 10)
 ALL = [
     "sync",
+    "all_reduce",
     "bsp:b2=3",
     "asp",
     "ssp:s=1",

@@ -42,6 +42,8 @@ Gba::Settings switching_settings(const Job& job, Arguments& a) {
 const std::map<std::string, Maker> kMakers = {
     {"sync",
      [](const Job& job, Arguments&) -> ServerPolicy { return HopBw(job, 0, pulled_gradients()); }},
+    {"all_reduce",
+     [](const Job& job, Arguments&) -> ServerPolicy { return HopBw(job, 0, reduced_gradients()); }},
     {"bsp",
      [](const Job& job, Arguments& a) -> ServerPolicy {
        return Bsp(job, a.count("b2", job.workers));
@@ -141,7 +143,7 @@ const std::map<std::string, Maker> kMakers = {
 // Those that put gradients of several pushes together.
 bool sums_gradients(const std::string& mode) {
   for (const char* const name :
-       {"sync", "bsp", "hop_bs", "hop_bw", "gba", "switching", "automatic"}) {
+       {"sync", "all_reduce", "bsp", "hop_bs", "hop_bw", "gba", "switching", "automatic"}) {
     if (mode == name) return true;
   }
   return false;

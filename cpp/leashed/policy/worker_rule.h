@@ -42,9 +42,12 @@ struct WorkerRule {
   bool steps_own = false;  // w ← rule(w, g) as well
   enum class Takes : std::uint8_t { replace, mix } takes = Takes::replace;
   Mixing mixing = {};
+  bool reduces = false;  // gradients are summed by the workers, over a ring: no server takes them
 };
 
 inline WorkerRule pulled_gradients() { return {}; }
+
+inline WorkerRule reduced_gradients() { return {.reduces = true}; }
 
 // SHAT and its relatives: w ← rule(w, g), g to the server, w ← (1 − α) w + α w̃.
 inline WorkerRule own_gradients(Mixing mixing) {

@@ -31,7 +31,7 @@ Deciding deciding(const std::string& mode) {
   const auto found = kinds.find(mode);
   if (found != kinds.end()) return found->second;
   throw Error("shards must be 1 with mode " + mode +
-              ", whose workers send each other their models and no server anything");
+              ", whose workers send each other what they have and no server anything");
 }
 
 // The machine of a server behind the first.

@@ -84,6 +84,7 @@ void ModeMembers::join(std::uint32_t worker) {
   if (members.there(worker)) return;
   if (members.unheard(worker)) miss(worker);
   if (played_.rule.model == WorkerRule::Model::own) renew(worker);
+  if (played_.rule.reduces) lend(next(worker), worker);
   ModePlayer& player = played_.players[worker];
   played_.away_seconds += in_seconds(played_.now - player.away_since);
   player.ended = false;
@@ -105,13 +106,22 @@ void ModeMembers::renew(std::uint32_t worker) {
     return outcome_.with_theta(
         [&](const float* theta) { played_.models.renew(worker, played_.context, theta, false); });
   }
-  std::uint32_t from = worker;
-  const auto size = static_cast<std::uint32_t>(played_.players.size());
-  for (std::uint32_t i = 1; i < size && from == worker && !server.holds(); ++i) {
-    if (played_.members.there((worker + i) % size)) from = (worker + i) % size;
-  }
+  const std::uint32_t from = server.holds() ? worker : next(worker);
   played_.models.renew(worker, played_.context, played_.models[from], true);
-  if (from != worker) played_.players[worker].meets_until = transfers_.lend(from, worker);
+  lend(from, worker);
+}
+
+// On the ring, who is there; alone the worker itself.
+std::uint32_t ModeMembers::next(std::uint32_t worker) const {
+  const auto size = static_cast<std::uint32_t>(played_.players.size());
+  for (std::uint32_t i = 1; i < size; ++i) {
+    if (played_.members.there((worker + i) % size)) return (worker + i) % size;
+  }
+  return worker;
+}
+
+void ModeMembers::lend(std::uint32_t from, std::uint32_t to) {
+  if (from != to) played_.players[to].meets_until = transfers_.lend(from, to);
 }
 
 }  // namespace leashed

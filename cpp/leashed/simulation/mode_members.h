@@ -29,6 +29,8 @@ class ModeMembers {
   void go(std::uint32_t worker);
   void drop(ModePlayer::Part& part);
   void renew(std::uint32_t worker);
+  std::uint32_t next(std::uint32_t worker) const;
+  void lend(std::uint32_t from, std::uint32_t to);
 
   PlayedMode& played_;
   ModeTransfers& transfers_;

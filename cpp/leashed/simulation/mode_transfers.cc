@@ -9,6 +9,7 @@ ModeTransfers::ModeTransfers(PlayedMode& played)
     : played_(played),
       update_(make_durations(played.options.update, seed_of(played.options.seed, kUpdate))),
       transfer_(make_durations(played.options.copy, seed_of(played.options.seed, kCopy))),
+      served_(played.shards[0].holds() && !played.rule.reduces),
       free_(played.shards.size()) {
   if (!played.options.network) return;
   network_.emplace(*played.options.network, static_cast<std::uint32_t>(played.players.size()),
@@ -17,11 +18,38 @@ ModeTransfers::ModeTransfers(PlayedMode& played)
 
 std::int64_t ModeTransfers::pulled(std::uint32_t worker) {
   ModePlayer& player = played_.players[worker];
+  if (played_.rule.reduces) return reduced(worker);
   if (!network_) return after(played_.now, (*transfer_)(worker, player.transfers++));
-  if (!played_.shards[0].holds()) return std::max(played_.now, player.meets_until);
+  if (!served_) return std::max(played_.now, player.meets_until);
   const Network::End server = network_->server(0);
   const std::uint64_t bytes = player.parts[0].bytes = bytes_of(worker, 0);
   return network_->receive(server, worker, bytes, network_->send(server, bytes, played_.now));
+}
+
+// The first who goes on with a version is the first to be told that its round is over.
+std::int64_t ModeTransfers::reduced(std::uint32_t worker) {
+  ModePlayer& player = played_.players[worker];
+  if (player.parts[0].version != reduced_version_) {
+    reduced_version_ = player.parts[0].version;
+    reduced_ = ring();
+  }
+  player.parts[0].bytes = bytes_of(worker, 0);
+  return std::max({played_.now, reduced_, player.meets_until});
+}
+
+std::int64_t ModeTransfers::ring() {
+  std::vector<Network::End> there;
+  std::uint64_t most = 0;
+  for (std::uint32_t w = 0; w < played_.players.size(); ++w) {
+    if (!played_.members.there(w)) continue;
+    there.push_back(w);
+    most = std::max(most, played_.players[w].parts[0].bytes);
+  }
+  if (network_) return network_->average(there, most, played_.now);
+  ModePlayer& first = played_.players[there[0]];
+  const auto k = static_cast<double>(there.size());
+  const auto transfer = static_cast<double>((*transfer_)(there[0], first.transfers++));
+  return after(played_.now, std::llround(2 * (k - 1) / k * transfer));
 }
 
 void ModeTransfers::give(std::uint32_t worker, std::size_t shard) {
@@ -44,12 +72,12 @@ void ModeTransfers::send(std::uint32_t worker, std::int64_t due) {
   player.sent = player.lease;
   for (ModePlayer::Part& part : player.parts) part.push = ModePlayer::Part::Push::coming;
   if (shards > 1) played_.under_way += shards;
-  if (!network_) {
-    send_parts(worker, due);
-  } else if (played_.shards[0].holds()) {
+  if (played_.rule.reduces || (network_ && !served_)) {
+    played_.enter(due, ModeEvent::arrive, worker, 0);
+  } else if (network_) {
     send_over_links(worker, due);
   } else {
-    played_.enter(due, ModeEvent::arrive, worker, 0);
+    send_parts(worker, due);
   }
 }
 
@@ -89,8 +117,7 @@ void ModeTransfers::arrive(std::uint32_t worker, std::size_t shard) {
     played_.telemetry.update_seconds.add(in_seconds(player.update_time));
     played_.telemetry.attempt_seconds.add(in_seconds(player.update_time));
   }
-  const std::int64_t begun =
-      played_.shards[0].holds() ? std::max(played_.now, free_[shard]) : played_.now;
+  const std::int64_t begun = served_ ? std::max(played_.now, free_[shard]) : played_.now;
   free_[shard] = after(begun, share(player.update_time, played_.shards.size(shard)));
   played_.enter(free_[shard], ModeEvent::push, worker, shard);
 }
@@ -100,7 +127,9 @@ std::int64_t ModeTransfers::meet(std::span<const modes::Node> nodes) {
 }
 
 std::int64_t ModeTransfers::lend(std::uint32_t from, std::uint32_t to) {
-  if (!network_) return played_.now;
+  if (!network_) {
+    return after(played_.now, (*transfer_)(from, played_.players[from].transfers++));
+  }
   return network_->receive(from, to, bytes(), network_->send(from, bytes(), played_.now));
 }
 

@@ -18,7 +18,8 @@ class ModeTransfers {
  public:
   explicit ModeTransfers(PlayedMode& played);
 
-  // When what is granted now is all there. Who does not hold anything sends nothing.
+  // When what is granted now is all there. Who does not hold anything sends nothing; where the
+  // workers reduce, it is what their ring has summed.
   std::int64_t pulled(std::uint32_t worker);
   // Of several servers over links each sends its part as soon as it has granted it.
   bool by_parts() const { return network_ && played_.shards.size() > 1; }
@@ -30,7 +31,7 @@ class ModeTransfers {
   // A push's first byte is at the server's link.
   void reach(std::uint32_t worker, std::size_t shard);
   // A server carries out one push after the other; of several, each its part in its share of the
-  // time. Peers have none, and do not wait for others'.
+  // time. Without one each worker does its own.
   void arrive(std::uint32_t worker, std::size_t shard);
   // When the nodes have each other's models.
   std::int64_t meet(std::span<const modes::Node> nodes);
@@ -40,6 +41,9 @@ class ModeTransfers {
   void cut(std::uint32_t worker);
 
  private:
+  std::int64_t reduced(std::uint32_t worker);
+  // Every worker sends and receives 2 (k − 1)/k of a gradient, in as many steps.
+  std::int64_t ring();
   std::uint64_t bytes() const;  // of a model
   std::uint64_t bytes_of(std::uint32_t worker, std::size_t shard) const;
   void send_parts(std::uint32_t worker, std::int64_t due);
@@ -48,8 +52,11 @@ class ModeTransfers {
 
   PlayedMode& played_;
   const std::unique_ptr<Durations> update_, transfer_;
+  const bool served_;  // pushes go to a server
   std::optional<Network> network_;
-  std::vector<std::int64_t> free_;  // when each server will be
+  std::vector<std::int64_t> free_;     // when each server will be
+  std::uint64_t reduced_version_ = 0;  // by the last ring,
+  std::int64_t reduced_ = 0;           // and when it ends
 };
 
 }  // namespace leashed

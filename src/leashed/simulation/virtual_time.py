@@ -22,6 +22,7 @@ from leashed.models.network import Model
 from leashed.modes import (
     ADPSGD,
     DPSGD,
+    AllReduce,
     GoSGD,
     Mode,
     ModeCounts,
@@ -74,7 +75,7 @@ OUTPUTS = ("first", "mean")
 _MOST_SECONDS = checks.MOST_SECONDS
 _LEAST_SECONDS = 1e-9
 _MEASURED = 50  # updates for each cost
-_PEERS = (Swarm, GoSGD, ADPSGD, DPSGD, Prague)
+_SERVERLESS = (AllReduce, Swarm, GoSGD, ADPSGD, DPSGD, Prague)
 
 
 @dataclass(frozen=True)
@@ -911,7 +912,7 @@ def check_shards(shards: Sharding | None, mode: Mode | None) -> None:
         return
     if not isinstance(shards, Sharding):
         raise TypeError(f"shards must be layerwise(n) or another of simulation, got {shards!r}")
-    if shards.shards > 1 and isinstance(mode, _PEERS):
+    if shards.shards > 1 and isinstance(mode, _SERVERLESS):
         raise TypeError(f"shards must be 1 with {mode!r}, whose workers have no server")
 
 

@@ -46,7 +46,7 @@ METHODS: dict[str, Mode] = {
     "SHAT-root": modes.SHATRoot(),
     "SHAT": modes.SHAT(),
     "SHAT, log₂": modes.SHAT(base=2),
-    "AR-SGD": modes.Sync(),
+    "AR-SGD": modes.AllReduce(),
 }
 """Table 2's, SHAT with a binary logarithm too, and AR-SGD: a mean of all gradients at every step."""
 
@@ -292,7 +292,7 @@ def _train(
 ) -> Trained:
     n, mode = setting.workers, METHODS[setting.method]
     reduces = setting.method == "AR-SGD"
-    cluster = _cluster(n, reduces).slower(CLUSTERS[setting.cluster])
+    cluster = _cluster(n).slower(CLUSTERS[setting.cluster])
     updates = asked.epochs * len(data.train) / asked.batch_size / (n if reduces else 1)
     eta = asked.lr * n
     played = simulation.simulate(
@@ -310,12 +310,8 @@ def _train(
     return _judged(model, data.test, setting, played, eta, passes)
 
 
-def _cluster(n: int, reduces: bool) -> Cluster:
-    """Of equal workers. A ring's all-reduce takes every link 2 (n - 1)/n times the gradient, half of
-    it on each way of a push, and there is no server.
-    """
-    if reduces:
-        return simulation.normal(n, _COMPUTE, _DEVIATION, copy=_TRANSFER * (n - 1) / n)
+def _cluster(n: int) -> Cluster:
+    """Of equal workers."""
     return simulation.normal(n, _COMPUTE, _DEVIATION, update=_UPDATE, copy=_TRANSFER)
 
 

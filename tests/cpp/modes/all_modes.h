@@ -12,6 +12,7 @@ inline std::vector<Choice> all_modes() {
           {"bsp"},
           {"bsp", {{"b2", 3}}},
           {"asp"},
+          {"all_reduce"},
           {"ssp", {{"s", 0}}},
           {"ssp", {{"s", 2}}},
           {"dssp", {{"lower", 1}, {"upper", 4}}},

@@ -18,6 +18,7 @@ using Settings = std::map<std::string, double>;
 
 const std::vector<Choice> kModes = {
     {"sync"},
+    {"all_reduce"},
     {"bsp", {{"b2", 3}}},
     {"asp"},
     {"ssp", {{"s", 0}}},
@@ -114,6 +115,7 @@ TEST_CASE("with equal workers GBA and BSP of as many, and Hop-BW without backup,
   const auto sync = even_run({"sync"});
   CHECK(even_run({"gba", {{"iota", 0}}}) == sync);
   CHECK(even_run({"bsp"}) == sync);
+  CHECK(even_run({"all_reduce"}) == sync);
   CHECK(even_run({"switching"}) == sync);
   CHECK(even_run({"hop_bw", {{"b3", 0}}}) == sync);
 }
