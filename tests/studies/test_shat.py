@@ -11,10 +11,19 @@ import pytest
 
 from leashed import datasets
 from leashed.cli import main
-from leashed.studies.shat import CLUSTERS, HETEROGENEOUS, METHODS, Asked, settings, train_all
+from leashed.studies.shat import CLUSTERS, HETEROGENEOUS, METHODS, Asked, best, settings, train_all
 
 DATA = datasets.synthetic_digits(320, test=100)
-ASKED = Asked(workers=(2, 4), slowed=4, epochs=1.0, repeats=1, batch_size=16, evaluations=3)
+ASKED = Asked(
+    workers=(2, 4),
+    slowed=4,
+    epochs=1.0,
+    repeats=1,
+    lr=(0.0001,),
+    model="lenet",
+    batch_size=16,
+    evaluations=3,
+)
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +34,7 @@ def runs():
 def test_every_setting_is_run_in_order_and_to_its_end(runs):
     asked = settings(ASKED)
     assert len(asked) == 2 * len(METHODS) + (len(CLUSTERS) - 1) * len(HETEROGENEOUS)
-    assert [(run.method, run.cluster, run.workers, run.seed) for run in runs] == [
+    assert [(run.method, run.cluster, run.workers, run.lr, run.seed) for run in runs] == [
         dataclasses.astuple(one) for one in asked
     ]
     for run in runs:
@@ -44,7 +53,7 @@ def test_the_weight_is_eq_4s_of_what_was_counted(runs):
     for method in ("SHAT, log₂", "SHAT-root"):
         assert 0.2 < found[method, 4].alpha <= 1 - (4 / 3) / 2 + 0.05
     for run in found.values():
-        assert run.rho == pytest.approx(run.alpha / (ASKED.lr * run.workers))
+        assert run.rho == pytest.approx(run.alpha / (run.lr * run.workers))
 
 
 def test_shat_of_two_is_an_ensemble_beside_a_server(runs):
@@ -73,6 +82,30 @@ def test_the_same_seed_gives_the_same_runs_however_many_threads_there_are(runs):
         )
         assert np.array_equal(one.over_time, same.over_time)
         assert one.alpha == same.alpha
+
+
+def test_each_method_is_told_at_the_step_that_is_best_for_it(runs):
+    swept = [
+        dataclasses.replace(run, lr=lr, accuracy=accuracy)
+        for run in runs
+        for lr, good, accuracy in [(0.1, "ASP", 0.9), (0.2, "SHAT", 0.9), (0.3, "", math.nan)]
+        for accuracy in [accuracy if run.method == good or not good else 0.2]
+    ]
+    found = best(swept)
+    assert {run.lr for run in found if run.method == "ASP"} == {0.1}
+    assert {run.lr for run in found if run.method == "SHAT"} == {0.2}
+    assert len(found) == len(runs)
+
+
+def test_with_batch_normalisation_a_run_is_judged_by_all_test_examples():
+    few = dataclasses.replace(ASKED, workers=(2,), model="normed", lr=(0.003,), epochs=4.0)
+    chosen = [run for run in train_all(few, DATA) if (run.workers, run.cluster) == (2, "HO")]
+    assert [run.method for run in chosen] == list(METHODS)
+    for run in chosen:
+        assert run.over_time[-1] > run.over_time[0]
+        if run.method not in ("ENSEMBLE", "SHAT", "SHAT, log₂"):  # whose server is nobody's model
+            assert run.accuracy == pytest.approx(run.over_time[-1], abs=0.1)
+    assert max(run.accuracy for run in chosen) > 0.5
 
 
 def test_a_run_that_meets_nan_is_told(

@@ -57,7 +57,7 @@ COMMANDS: dict[str, tuple[list[str], list[str], str]] = {
         "seconds",
     ),
     "shat": (
-        ["bench", "shat", "--workers", "2", "--epochs", "0.1", "--repeats", "1"],
+        ["bench", "shat", "--workers", "2", "--epochs", "0.1", "--repeats", "1", "--lr", "0.001"],
         ["--momentum", "0"],
         "momentum",
     ),
