@@ -115,7 +115,7 @@ def _beside(at: str, told: Told, folder: Path) -> str:
     drawn = told.picture(folder) if told.picture is not None else None
     if drawn is None:
         return f"The paper's: {told.theirs}" if told.theirs else ""
-    return markdown.table(["here", "the paper's"], [[f"![{at}]({drawn.name})", told.theirs]])
+    return _table(["here", "the paper's"], [[f"![{at}]({drawn.name})", told.theirs]])
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

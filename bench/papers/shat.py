@@ -62,7 +62,8 @@ def _apart(
 
 
 def _numbers(runs: Runs) -> list[int]:
-    return sorted({run.workers for run in runs})
+    """Of workers, of all methods."""
+    return sorted({run.workers for run in runs if run.method == "ENSEMBLE"})
 
 
 def _signed(found: Interval) -> str:
