@@ -32,7 +32,7 @@ def test_its_commands_run(tmp_path: Path, monkeypatch, capsys) -> None:
         "bench shadowsync --virtual --plot": f"{TRAINERS} --servers 1",
         "bench shadowsync --virtual --table2": f"{TRAINERS} --repeats 1",
         "bench shat": "--workers 2 --epochs 0.5 --repeats 1 --lr 0.001",
-        "bench scaling": "--repeats 1 --threads 4 --seconds 0.1 --costs 0.01,0.001,0.001",
+        "bench scaling": "--repeats 1 --threads 4 --cap 10 --costs 0.01,0.001,0.001",
         "bench staleness": "--workers 10,20 --updates 2000",
         "bench swap": "--days 1 --repeats 1",
         "report": "",

@@ -53,6 +53,10 @@ def test_wrong_costs(capsys) -> None:
     [
         (["--costs", "1,1,1"], "--costs goes with --virtual"),
         (["--virtual", "--costs", "1,1"], "costs must be three numbers"),
+        (["--virtual", "--costs", "0,1,1"], "costs must have a T_c above 0"),
+        (["--virtual", "--seconds", "1"], "--seconds is of real threads; with --virtual --cap"),
+        (["--virtual", "--costs", "1,1,1", "--cap", "0"], "cap must be greater than 0"),
+        (["--cap", "1"], "--cap goes with --virtual"),
         (["--virtual", "--model", "mlp,lenet", "--costs", "1,1,1"], "costs must be three numbers"),
     ],
 )

@@ -287,3 +287,22 @@ def test_what_listens_to_a_process_of_its_own_can_stop_it(data):
     endless = dataclasses.replace(QUICK, epsilon=(1e-9,), seconds=600.0, isolated=True)
     with pytest.raises(RuntimeError, match="enough"):
         list(scaling.run(endless, data, progress=stop))
+
+
+def test_in_virtual_time_a_runs_limit_is_its_own(data):
+    plan = Plan(
+        threads=(1, 4),
+        algorithm=("HOG",),
+        epsilon=(0.01,),
+        repeats=1,
+        batch_size=8,
+        cap=6.0,
+        costs=((0.5, 0.01, 0.0),),
+    )
+    few, many = scaling.run(plan, data)
+    assert few.result.elapsed == many.result.elapsed == pytest.approx(3.0)
+    assert many.result.total_updates > 3 * few.result.total_updates
+    assert scaling.left(plan, data, [few, many]) == []
+    longer = dataclasses.replace(plan, cap=7.0)
+    with pytest.raises(ValueError, match=r"cap 6.0 there, 7.0 here"):
+        scaling.left(longer, data, [few])

@@ -76,6 +76,13 @@ def add(benchmarks: Commands) -> None:
         type=float,
         help=f"most per run; what it ends is unfinished; {_help(_PLAN.seconds)}",
     )
+    plan.add_argument(
+        "--cap",
+        type=float,
+        metavar="T_C",
+        help="with --virtual, most per run in times of a gradient, in place of --seconds; "
+        f"{_help(_PLAN.cap)}",
+    )
     plan.add_argument("--seed", type=int, help=_help(_PLAN.seed))
     plan.add_argument("--init", choices=INITIALISATIONS, help=_help(_PLAN.init))
     plan.add_argument(
@@ -100,7 +107,7 @@ def add(benchmarks: Commands) -> None:
         action="store_true",
         help="in virtual time: real gradients and updates by one thread, of as many as --threads "
         "says, whose T_c and T_u are measured here with one thread, or given; "
-        "--seconds are virtual, of all threads of a run together",
+        "each ends after --cap T_c",
     )
     plan.add_argument(
         "--costs",
@@ -151,6 +158,10 @@ def _scaling(options: argparse.Namespace) -> int:
     kept = study.kept_of(options, Scaling.parsed)
     if options.costs is not None and not options.virtual:
         raise ValueError("--costs goes with --virtual")
+    if options.virtual and options.seconds is not None:
+        raise ValueError("--seconds is of real threads; with --virtual --cap says how many T_c")
+    if options.cap is not None and not options.virtual:
+        raise ValueError("--cap goes with --virtual; --seconds is of real threads")
     plan, data = _plan(options), load_data(options).train
     if options.virtual:
         plan = _virtual(plan, data, options.costs, kept.records)
@@ -182,8 +193,6 @@ def _virtual(
     if given is not None:
         if len(given) != 3 or len(plan.model) != 1:
             raise ValueError("costs must be three numbers of seconds, and --model one network")
-        if not given[0] + given[1] > 0:
-            raise ValueError("costs must have a T_c or a T_u above 0")
         return dataclasses.replace(plan, costs=(given,))
     if runs:
         costs = runs[0].result.config.get("costs", ())

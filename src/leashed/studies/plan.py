@@ -86,8 +86,10 @@ class Plan:
         lr: step sizes η.
         repeats: runs of each combination; the k-th has the seed ``seed + k``.
         batch_size: examples per gradient.
-        seconds: most per run; in virtual time its threads' together, so that each run may make as
-            many gradients. What it ends is unfinished, or has diverged where its loss did not fall.
+        seconds: most per run on real threads. What it ends is unfinished, or has diverged where its
+            loss did not fall.
+        cap: most per run in virtual time, in T_c, whatever its threads: with more of them a run makes
+            more gradients.
         seed: of the first repeat.
         init: initialisation, as for :func:`leashed.train`. The paper's is ``"normal"``, from which
             most of the time to ε goes into leaving a plateau; the presets have it.
@@ -112,6 +114,7 @@ class Plan:
     repeats: int = 3
     batch_size: int = 512
     seconds: float = 60.0
+    cap: float = 250.0
     seed: int = 0
     init: str = "he"
     pixels: int = 1
@@ -145,6 +148,7 @@ class Plan:
         checks.whole("repeats", self.repeats)
         checks.whole("batch_size", self.batch_size)
         checks.real("seconds", self.seconds, 0.0)
+        checks.real("cap", self.cap, 0.0)
         checks.whole("seed", self.seed, 0, MAX_SEED - self.repeats)
         if self.init not in INITIALISATIONS:
             raise ValueError(f"init must be one of {', '.join(INITIALISATIONS)}, got {self.init!r}")
@@ -158,7 +162,8 @@ class Plan:
                 f"costs must be of each of the {len(self.model)} models, got {len(self.costs)}"
             )
         for each in self.costs:
-            Costs(*each)
+            if not Costs(*each).compute > 0.0:
+                raise ValueError(f"costs must have a T_c above 0, got {each}")
         if self.preset not in (None, *_STEPS):
             raise ValueError(f"preset must be one of {', '.join(_STEPS)}, got {self.preset!r}")
         if self.short and self.preset is None:
@@ -211,9 +216,10 @@ class Plan:
                     told.append(f"{word} {symbol}{', '.join(str(v) for v in values)}")
         if self.repeats != full.repeats:
             told.append(f"repeats {self.repeats} instead of {full.repeats}")
-        if self.seconds != full.seconds:
-            of = "of a run's threads together" if self.costs else "a run"
-            told.append(f"at most {self.seconds:g} s {of} instead of {full.seconds:g} s")
+        if self.costs and self.cap != full.cap:
+            told.append(f"at most {self.cap:g} T_c a run instead of {full.cap:g}")
+        if not self.costs and self.seconds != full.seconds:
+            told.append(f"at most {self.seconds:g} s a run instead of {full.seconds:g} s")
         for name in ("batch_size", "seed", "init", "pixels", "evaluate_every", "isolated"):
             here, there = getattr(self, name), getattr(full, name)
             if here != there:
@@ -225,6 +231,7 @@ class Plan:
         return {
             "fractions": list(self.epsilon),
             "seconds": self.seconds,
+            "cap": self.cap if self.costs else None,
             "repeat": setting.repeat,
             "pixels": self.pixels,
             "evaluate_every": self.evaluate_every,
@@ -248,6 +255,7 @@ class Plan:
             "batch_size": self.batch_size,
             "epsilon": sorted(self.epsilon, reverse=True),
             "seconds": self.seconds,
+            "cap": self.cap if self.costs else None,
             "seed": self.seed,
             "evaluate_every": self.evaluate_every,
             "isolated": self.isolated,
@@ -270,6 +278,7 @@ def conditions_of(run: Run) -> dict[str, Any]:
         "epsilon": list(run.fractions),
         "seconds": config.get("seconds", config["until"].get("seconds")),
         "seed": None if seed is None or repeat is None else seed - repeat,
+        "cap": config.get("cap"),
         **{name: config.get(name) for name in after},
         "costs": config.get("costs", []),
         **{name: config.get(name) for name in machine},
@@ -289,13 +298,14 @@ PRESETS: dict[str, Plan] = {
         lr=(0.001, 0.003, 0.005, 0.007, 0.009, 0.01, 0.03, 0.05, 0.07, 0.09),
         seconds=120.0,
     ),
-    "S2": _paper(preset="S2", threads=(16,), epsilon=(0.5, 0.1, 0.05, 0.025)),
+    "S2": _paper(preset="S2", threads=(16,), epsilon=(0.5, 0.1, 0.05, 0.025), cap=2500.0),
     "S3": _paper(
         preset="S3",
         model=("cnn",),
         threads=(16,),
         epsilon=(0.75, 0.5, 0.25, 0.1),
         seconds=1800.0,
+        cap=1000.0,
     ),
     "S4": _paper(preset="S4", threads=(24, 34, 68), epsilon=(0.75, 0.5, 0.25, 0.1)),
     "S5": _paper(
@@ -319,10 +329,12 @@ def _shortened(preset: str, **changes: Any) -> Plan:
 
 # All runs at their longest take 9 minutes, which leaves one for what is around them.
 SHORT: dict[str, Plan] = {
-    "S1": _shortened("S1", threads=(2, 8, 16), lr=(0.005, 0.01, 0.05), repeats=2, seconds=5.5),
-    "S2": _shortened("S2", repeats=3, seconds=30.0),
-    "S3": _shortened("S3", seconds=8.0),
-    "S4": _shortened("S4", repeats=2, seconds=16.0),
-    "S5": _shortened("S5", repeats=2, seconds=7.0),
+    "S1": _shortened(
+        "S1", threads=(2, 8, 16), lr=(0.005, 0.01, 0.05), repeats=2, seconds=5.5, cap=220.0
+    ),
+    "S2": _shortened("S2", repeats=3, seconds=30.0, cap=600.0),
+    "S3": _shortened("S3", seconds=8.0, cap=250.0),
+    "S4": _shortened("S4", repeats=2, seconds=16.0, cap=100.0),
+    "S5": _shortened("S5", repeats=2, seconds=7.0, cap=100.0),
 }
 """The same in ten minutes: fewer of everything, and less time for each."""

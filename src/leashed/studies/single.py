@@ -66,7 +66,7 @@ def train_setting(
     """
     _forget_memory()
     model, costs = build_model(setting.model, data), plan.costs_of(setting.model)
-    seconds = plan.seconds if costs is None else plan.seconds / setting.threads
+    seconds = plan.seconds if costs is None else plan.cap * costs.compute
     asked: dict[str, Any] = {
         "until": Until(loss_fraction=plan.epsilon, seconds=seconds),
         "discipline": DISCIPLINES[setting.algorithm],
