@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 
 import numpy as np
@@ -50,13 +51,20 @@ def test_a_bound_lowers_staleness_the_more_the_dearer_an_update_is(found: list[C
 
 def test_what_a_cell_says_of_its_runs(found: list[Cell]) -> None:
     run = dataclasses.replace(found[0].runs[0], half=3.0, updates=12.0, least=0.5, last=0.5)
-    never = dataclasses.replace(run, half=math.nan, updates=math.nan, least=0.8, last=math.inf)
+    never = dataclasses.replace(run, half=math.nan, updates=math.nan, least=0.8, last=math.nan)
     cell = dataclasses.replace(found[0], runs=(run, never, never))
     assert cell.reached == [3.0]
     assert math.isinf(cell.median)
     assert cell.least == pytest.approx(0.7)
     assert cell.row()[4] == "1/3"
     assert cell.row()[9] == "2"
+
+
+def test_a_run_that_crashed_is_counted_when_it_is_read_again() -> None:
+    wild = dataclasses.replace(SMALL, ratio=(30.0,), lr=(1e20,))
+    for one in cells(json.loads(json.dumps(wild.all(DATA)))):
+        assert one.row()[9] == "1"
+        assert one.row()[8] == "–"
 
 
 def test_figures_have_a_line_for_each_algorithm(found: list[Cell]) -> None:

@@ -55,7 +55,7 @@ class Ended:
         half: T_c until the loss was half; NaN where it never was.
         updates: published until then; NaN likewise.
         least: the lowest loss.
-        last: the loss at the end; infinite after a crash.
+        last: the loss at the end; NaN after a crash.
         staleness: mean of the published gradients.
         dropped: gradients dropped over all.
         interval: T_c from one published update to the next, times m.
@@ -159,7 +159,7 @@ class Asked(Study):
             result.seconds_to(_HALF),
             result.updates_to(_HALF),
             float(np.nanmin(loss)),
-            math.inf if result.outcome == "crashed" else float(loss[-1]),
+            math.nan if result.outcome == "crashed" else float(loss[-1]),
             result.staleness.mean(),
             result.dropped / max(1, result.dropped + published),
             m * result.elapsed / max(1, published),
@@ -228,7 +228,7 @@ class Cell:
 
     def row(self) -> list[str]:
         """Of the study's table."""
-        crashed = sum(math.isinf(run.last) for run in self.runs)
+        lasts = [run.last for run in self.runs if not math.isnan(run.last)]
         updates = [run.updates for run in self.runs if not math.isnan(run.updates)]
         return [
             self.algorithm,
@@ -239,8 +239,8 @@ class Cell:
             spread(self.reached),
             spread(updates) if updates else MISSING,
             spread([run.least for run in self.runs]),
-            spread([run.last for run in self.runs]),
-            str(crashed),
+            spread(lasts),
+            str(len(self.runs) - len(lasts)),
             number(float(np.mean([run.staleness for run in self.runs]))),
             number(float(np.mean([run.dropped for run in self.runs]))),
             number(float(np.mean([run.interval for run in self.runs]))),
