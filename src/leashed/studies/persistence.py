@@ -59,7 +59,8 @@ class Ended:
         staleness: mean of the published gradients.
         dropped: gradients dropped over all.
         interval: T_c from one published update to the next, times m.
-        fastest: updates of the thread that has published the most over those of the median one.
+        dispersion: variance of the threads' updates over their mean: at most 1 where chance says whose
+            each is, more where some threads get ahead.
         seconds: float64 [E]; T_c of each evaluation.
         loss: float64 [E]; at those.
     """
@@ -71,7 +72,7 @@ class Ended:
     staleness: float
     dropped: float
     interval: float
-    fastest: float
+    dispersion: float
     seconds: NDArray[np.float64]
     loss: NDArray[np.float64]
 
@@ -163,7 +164,7 @@ class Asked(Study):
             result.staleness.mean(),
             result.dropped / max(1, result.dropped + published),
             m * result.elapsed / max(1, published),
-            float(result.worker_updates.max() / max(1.0, np.median(result.worker_updates))),
+            float(np.var(result.worker_updates) / max(1.0, np.mean(result.worker_updates))),
             np.asarray(result.seconds, np.float64),
             loss,
         )
