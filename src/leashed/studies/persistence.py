@@ -164,7 +164,7 @@ class Asked(Study):
             result.staleness.mean(),
             result.dropped / max(1, result.dropped + published),
             m * result.elapsed / max(1, published),
-            float(np.var(result.worker_updates) / max(1.0, np.mean(result.worker_updates))),
+            float(np.var(result.worker_updates)) / max(1.0, float(np.mean(result.worker_updates))),
             np.asarray(result.seconds, np.float64),
             loss,
         )
