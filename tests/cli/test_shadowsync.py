@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from leashed import cli
+from leashed.cli import shadowsync
 
 FIGURE_5 = [
     *("bench", "shadowsync", "--trainers", "2", "--servers", "1", "--gaps", "5"),
@@ -51,6 +52,8 @@ def test_figure_5_and_table_2_are_played_in_virtual_time(
     assert "Virtual time" in capsys.readouterr().out
     assert plot.stat().st_size > 0
     table = ["--table2", "--trainers", "2", "--gaps", "5", "--repeats", "1"]
+    assert cli.main(["bench", "shadowsync", *played, *table, "--model", "mlp"]) == 0
+    assert "FR-EASGD-5" in capsys.readouterr().out
     assert cli.main(["bench", "shadowsync", *played, *table]) == 0
     assert "FR-EASGD-5" in capsys.readouterr().out
     grid = [*table[1:], "--sweep", "--kinds", "bmuf"]
@@ -65,6 +68,30 @@ def test_figure_5_and_table_2_are_played_in_virtual_time(
     ):
         assert cli.main(["bench", "shadowsync", *wrong]) == 2
         assert wrong[-2 if wrong[-1][0] != "-" else -1] in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("figure", "words"),
+    [
+        (["--figure6", "--threads", "2"], "S-BMUF, α = 0.6"),
+        (["--figure7", "--threads", "2", "--eta", "0.5"], "η = 0.5"),
+        (["--figure8", "--threads", "1,2"], "examples/s, by threads"),
+        (["--table2b", "--threads", "2", "--alpha", "0.3", "--gaps", "5"], "best replica"),
+    ],
+)
+def test_figures_6_to_8_and_table_2_b_are_played(
+    figure: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["bench", "shadowsync", *figure, "--trainers", "2", "--examples", "800", "--short"]
+    assert cli.main([*command, "--repeats", "1"]) == 0
+    assert words in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("virtual", [False, True])
+def test_short_runs_take_ten_minutes_at_most(virtual: bool) -> None:
+    for name in shadowsync._VIRTUAL if virtual else shadowsync._STUDIES:
+        given = ["bench", "shadowsync", f"--{name}", *(["--virtual"] if virtual else []), "--short"]
+        assert shadowsync._study(cli._parser().parse_args(given)).seconds() <= 600
 
 
 def test_table_2_prints_its_runs_as_json_lines(capsys: pytest.CaptureFixture[str]) -> None:
@@ -99,6 +126,13 @@ def test_the_sweep_prints_the_best(capsys: pytest.CaptureFixture[str]) -> None:
         (["--resume"], "--output"),
         (["--scale", "0"], "scale"),
         (["--table2", "--sweep"], "not allowed with"),
+        (["--short", "--scale", "0.5"], "--short excludes"),
+        (["--figure6", "--full"], "--full does not go with --figure6"),
+        (["--figure6", "--gaps", "5"], "--gaps does not go with --figure6"),
+        (["--figure8", "--data", "x"], "--data does not go with --model dlrm"),
+        (["--table2", "--model", "dlrm"], "model must be one of"),
+        (["--virtual", "--model", "cnn"], "model must be one of mlp, dlrm"),
+        (["--virtual", "--model", "dlrm"], "model must be mlp"),
     ],
 )
 def test_what_does_not_go_together_is_refused(

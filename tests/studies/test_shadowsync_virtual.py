@@ -9,12 +9,20 @@ from pathlib import Path
 import pytest
 
 import leashed as lsh
-from leashed.cluster.shadowsync.virtual import VirtualFigure5, VirtualSweep, VirtualTable2
+from leashed.cluster.shadowsync.panels import VirtualFigure6, VirtualFigure8
+from leashed.cluster.shadowsync.virtual import (
+    VirtualFigure5,
+    VirtualSweep,
+    VirtualTable2,
+    VirtualTable2b,
+)
 from leashed.studies.study import left
 
 DATA = lsh.datasets.synthetic_digits(320, seed=0, test=50)
+CLICKS = lsh.datasets.synthetic_clicks(2_000, seed=0, test=200, cardinalities=1000)
 SWEEP = Path(__file__).parents[2] / "bench/experiments/amd-epyc-v4-2-cores/virtual-sweep.jsonl.gz"
 TINY = {"threads": 2, "batch_size": 4, "hidden": 4, "passes": 1.0, "examples": 320}
+SMALL = {"batch_size": 4, "examples": 2_000}  # of clicks
 
 
 def test_figure_5_has_the_papers_trainers_and_threads() -> None:
@@ -46,7 +54,7 @@ def test_figure_5_plays_each_arm() -> None:
 
 
 def test_table_2_has_the_papers_gaps_and_seeds() -> None:
-    study = VirtualTable2(trainers=2, repeats=2, gaps=(2, 5), **TINY)
+    study = VirtualTable2(model="mlp", trainers=2, repeats=2, gaps=(2, 5), **TINY)
     records = [study.run(setting, DATA) for setting in study.settings()]
     assert [(r["setting"]["sync"], r["setting"]["gap"]) for r in records[:4]] == [
         ("none", None), ("easgd", None), ("easgd", 2), ("easgd", 5),
@@ -55,6 +63,59 @@ def test_table_2_has_the_papers_gaps_and_seeds() -> None:
     for words in ("Virtual time", "one trainer", "S-EASGD", "FR-EASGD-5", "±"):
         assert words in text
     assert VirtualTable2().full().kinds == ("easgd", "ma", "bmuf")
+
+
+@pytest.mark.parametrize(("kind", "gap"), [(VirtualTable2, 5.21), (VirtualTable2b, 1.008)])
+def test_table_2_trains_the_papers_model_at_its_gap(kind, gap: float) -> None:
+    study = kind(gaps=(5,), alpha=(0.3,), repeats=1, examples=60_000)
+    data = lsh.datasets.synthetic_clicks(60_000, seed=0, test=200, cardinalities=1000)
+    _, shadow, _ = study.settings()
+    found = study.run(shadow, data)["measured"]
+    assert found["gap"] == pytest.approx(gap, rel=0.15)  # in a short run
+    assert study.model == "dlrm"
+    assert (VirtualTable2().trainers, VirtualTable2b().trainers) == (11, 20)
+
+
+def test_table_2_has_the_mean_and_the_best_replica_and_every_alpha() -> None:
+    study = VirtualTable2(trainers=3, threads=2, gaps=(5,), repeats=1, **SMALL)
+    records = [study.run(setting, CLICKS) for setting in study.settings()]
+    assert [r["setting"]["settings"].get("alpha") for r in records] == [None, 0.3, 0.3, 0.9, 0.9]
+    alone, first = records[0]["measured"], records[2]["measured"]
+    assert alone["eval_loss"] == alone["eval_loss_mean"] == alone["eval_loss_best"]
+    assert len({first["eval_loss"], first["eval_loss_mean"]}) == 2
+    text = study.report(records)
+    for words in ("mean of replicas", "best replica", "FR-EASGD-5, α = 0.9"):
+        assert words in text
+    assert VirtualTable2.of(json.loads(json.dumps(records))).model == "dlrm"
+
+
+def test_figure_6_synchronises_as_often_at_the_fixed_rate() -> None:
+    study = VirtualFigure6(trainers=(3,), threads=8, repeats=1, **SMALL)
+    records = [study.run(setting, CLICKS) for setting in study.settings()]
+    found = {study.arm(r["setting"]): r["measured"] for r in records}
+    assert list(found) == [
+        "S-EASGD", "S-MA", "FR-MA", "S-BMUF, α = 0.3", "FR-BMUF, α = 0.3", "S-BMUF, α = 0.6",
+    ]  # fmt: skip
+    for kind in ("MA", "BMUF, α = 0.3"):
+        assert found[f"FR-{kind}"]["syncs"] == pytest.approx(found[f"S-{kind}"]["syncs"], rel=0.2)
+    assert found["S-MA"]["eval_loss"] != found["S-BMUF, α = 0.3"]["eval_loss"]
+    bmuf = study.settings()[3]["settings"]
+    assert (bmuf["eta"], bmuf["momentum"]) == (0.75, 0.0)
+    assert "eval loss, best replica, by trainers" in study.text(records)
+    rounds = [VirtualFigure6().round(n) for n in (5, 20)]
+    assert rounds[1] / rounds[0] == pytest.approx(2.5, rel=0.02)  # as the paper's BMUF
+    pytest.importorskip("matplotlib")
+    assert len(study.drawn(records).axes) == 3
+
+
+def test_figure_8_ends_where_memory_does() -> None:
+    study = VirtualFigure8(trainers=(2,), threads=(1, 4, 12), saturated=4.0, repeats=1, **SMALL)
+    records = [study.run(setting, CLICKS) for setting in study.settings()]
+    eps = study.curves(records, "eps")["2 trainers"]
+    assert eps[4][0] == pytest.approx(4 * eps[1][0], rel=0.2)
+    assert eps[12][0] == pytest.approx(eps[4][0], rel=0.2)
+    assert VirtualFigure8().saturated == 24
+    assert "examples/s, by threads" in study.text(records)
 
 
 def test_the_sweep_has_the_same_result_whenever_it_is_made() -> None:
@@ -89,5 +150,16 @@ def test_bad_input_is_told() -> None:
         VirtualTable2(model="cnn")
     with pytest.raises(ValueError, match="passes"):
         VirtualFigure5(passes=0.0)
-    with pytest.raises(ValueError, match="trainers"):
-        VirtualFigure5(trainers=())
+    for kind in (VirtualFigure5, VirtualFigure6, VirtualFigure8):
+        with pytest.raises(ValueError, match="trainers"):
+            kind(trainers=())
+    with pytest.raises(ValueError, match="model must be mlp"):
+        VirtualFigure5(model="dlrm")
+    with pytest.raises(ValueError, match="alpha"):
+        VirtualTable2(alpha=(2.0,))
+    with pytest.raises(ValueError, match="alpha"):
+        VirtualFigure6(alpha=(2.0,))
+    with pytest.raises(ValueError, match="saturated"):
+        VirtualFigure8(saturated=0.0)
+    with pytest.raises(ValueError, match="reading"):
+        VirtualTable2(reading=-1.0)

@@ -13,11 +13,19 @@ from leashed.base.table import number
 from leashed.cli import study
 from leashed.cli.arguments import add_data, listed, load_data
 from leashed.cluster.shadowsync.figure5 import Figure5
+from leashed.cluster.shadowsync.panels import Panels, VirtualFigure6, VirtualFigure8
+from leashed.cluster.shadowsync.played import DLRM
 from leashed.cluster.shadowsync.quality import Sweep, Table2
 from leashed.cluster.shadowsync.scaling import Scaling
 from leashed.cluster.shadowsync.timed import Timed
-from leashed.cluster.shadowsync.virtual import VirtualFigure5, VirtualSweep, VirtualTable2
-from leashed.datasets import Split, synthetic_digits
+from leashed.cluster.shadowsync.virtual import (
+    VirtualFigure5,
+    VirtualSweep,
+    VirtualTable2,
+    VirtualTable2b,
+)
+from leashed.datasets import ClickSplit, Split, synthetic_clicks, synthetic_digits
+from leashed.studies.recommender import CARDINALITY
 from leashed.studies.scaling import MODELS
 from leashed.studies.study import Record, spelled
 from leashed.training.progress import tell
@@ -25,14 +33,28 @@ from leashed.training.progress import tell
 if TYPE_CHECKING:
     from leashed.cli.arguments import Commands
 
-AnyStudy = Figure5 | Table2 | Sweep | VirtualFigure5 | VirtualTable2 | VirtualSweep
+AnyStudy = (
+    Figure5
+    | Table2
+    | Sweep
+    | VirtualFigure5
+    | VirtualTable2
+    | VirtualSweep
+    | VirtualFigure6
+    | VirtualFigure8
+)
 
 _STUDIES: dict[str, type[AnyStudy]] = {study.NAME: study for study in (Figure5, Table2, Sweep)}
 _VIRTUAL: dict[str, type[AnyStudy]] = {
     "figure5": VirtualFigure5,
     "table2": VirtualTable2,
     "sweep": VirtualSweep,
+    "table2b": VirtualTable2b,
+    "figure6": VirtualFigure6,
+    "figure8": VirtualFigure8,
 }
+_SHORT = 540.0  # seconds, about
+_TESTED = 40_000  # clicks
 
 
 def add(benchmarks: Commands) -> None:
@@ -68,6 +90,30 @@ def add(benchmarks: Commands) -> None:
         dest="study",
         help=f"losses over a grid of α, η and momentum, and the best; {_takes(Sweep())}",
     )
+    which.add_argument(
+        "--table2b",
+        action="store_const",
+        const="table2b",
+        dest="study",
+        help=f"Table 2(b), in virtual time; {_takes(VirtualTable2b())}",
+    )
+    which.add_argument(
+        "--figure6",
+        "--figure7",
+        action="store_const",
+        const="figure6",
+        dest="study",
+        help="Figures 6 and 7, in virtual time: MA and BMUF in the background and at a fixed rate that "
+        f"synchronises as often, beside EASGD; {_takes(VirtualFigure6())}",
+    )
+    which.add_argument(
+        "--figure8",
+        action="store_const",
+        const="figure8",
+        dest="study",
+        help="Figure 8, in virtual time: losses and examples per second over the threads of a "
+        f"trainer; {_takes(VirtualFigure8())}",
+    )
     parser.add_argument(
         "--virtual",
         action="store_true",
@@ -83,9 +129,16 @@ def add(benchmarks: Commands) -> None:
         f"({_takes(VirtualFigure5().full())}), or all synchronisers and ten "
         f"({_takes(VirtualTable2().full())})",
     )
+    parser.add_argument(
+        "--short", action="store_true", help="shorter runs, so that all take ten minutes at most"
+    )
     add_data(parser)
     both = parser.add_argument_group("all of them", "lists are separated by commas")
-    both.add_argument("--threads", type=int, help=f"of each trainer; {_default('threads')}")
+    both.add_argument(
+        "--threads",
+        type=listed(int),
+        help=f"of each trainer, one number but with --figure8; {_default('threads')}",
+    )
     both.add_argument("--gaps", type=listed(int), help=f"in the foreground; {_default('gaps')}")
     both.add_argument("--batch-size", type=int, help=_default("batch_size"))
     both.add_argument("--repeats", type=int, help=f"or seeds; {_default('repeats')}")
@@ -113,7 +166,12 @@ def add(benchmarks: Commands) -> None:
     )
     scaling.add_argument("--plot", type=Path, metavar="FILE", help="draw it (needs matplotlib)")
     quality = parser.add_argument_group("--table2 and --sweep")
-    quality.add_argument("--model", choices=MODELS, help=_default("model"))
+    quality.add_argument(
+        "--model",
+        choices=(*MODELS, DLRM),
+        help=f"{_default('model')}; in virtual time mlp, on digits, or {DLRM}, on clicks: default "
+        f"there: {DLRM}, but mlp with --figure5 and --sweep",
+    )
     quality.add_argument("--kinds", type=listed(str), help=f"synchronisers; {_default('kinds')}")
     quality.add_argument("--lr", type=float, help=_default("lr"))
     quality.add_argument(
@@ -127,7 +185,7 @@ def add(benchmarks: Commands) -> None:
         metavar="GAP/GAP...,...",
         help=f"gaps in turn, each for an equal part of the pass; {_default('varying')}",
     )
-    grid = parser.add_argument_group("--sweep")
+    grid = parser.add_argument_group("--sweep; α also of --virtual --table2, η of --figure6")
     for name in ("alpha", "eta", "momentum"):
         grid.add_argument(f"--{name}", type=listed(float), help=_default(name))
     virtual = parser.add_argument_group("--virtual")
@@ -174,12 +232,16 @@ def _default(name: str) -> str:
 
 
 def _study(options: argparse.Namespace) -> AnyStudy:
-    if options.full and not options.virtual:
+    if options.short and (options.full or options.scale is not None):
+        raise ValueError("--short excludes --full and --scale; give one of them")
+    virtual = options.virtual or options.study not in _STUDIES
+    if options.full and not virtual:
         raise ValueError("--full goes with --virtual")
-    if options.full and options.study == "sweep":
-        raise ValueError("--full does not go with --sweep")
-    kind: type[AnyStudy] = (_VIRTUAL if options.virtual else _STUDIES)[options.study]
-    called = "--virtual" if options.virtual else f"--{options.study}"
+    if options.full and options.study in ("sweep", "figure6", "figure8"):
+        raise ValueError(f"--full does not go with --{options.study}")
+    kind: type[AnyStudy] = (_VIRTUAL if virtual else _STUDIES)[options.study]
+    called = f"--{options.study}" if options.study not in ("table2", "figure5", "sweep") else ""
+    called = called or ("--virtual" if virtual else f"--{options.study}")
     fields = {item.name: item for item in dataclasses.fields(kind)}
     kinds = (*_STUDIES.values(), *_VIRTUAL.values())
     known = {item.name for study in kinds for item in dataclasses.fields(study)}
@@ -198,16 +260,22 @@ def _study(options: argparse.Namespace) -> AnyStudy:
     study = kind(**given)
     if options.full and isinstance(study, VirtualFigure5 | VirtualTable2):
         study = study.full()
+    if options.short:
+        return study.scaled(min(1.0, _SHORT / study.seconds()))
     if options.scale is None:
         return study
     return study.scaled(checks.real("scale", options.scale, 0.0))
 
 
-def _data(options: argparse.Namespace, study: AnyStudy) -> Split | None:
+def _data(options: argparse.Namespace, study: AnyStudy) -> Split | ClickSplit | None:
     if isinstance(study, Figure5):
         if options.data is not None:
             raise ValueError("--data does not go with --figure5, whose trainers are paced")
         return None
+    if study.model == DLRM:
+        if options.data is not None:
+            raise ValueError(f"--data does not go with --model {DLRM}, whose clicks are drawn")
+        return synthetic_clicks(study.examples, test=_TESTED, cardinalities=CARDINALITY)
     if options.data is None:
         return synthetic_digits(study.examples)
     if options.examples is not None:
@@ -216,7 +284,7 @@ def _data(options: argparse.Namespace, study: AnyStudy) -> Split | None:
 
 
 def _shadowsync(options: argparse.Namespace) -> int:
-    if options.plot is not None and options.study != "figure5":
+    if options.plot is not None and not options.study.startswith("figure"):
         raise ValueError(f"--plot does not go with --{options.study}")
     kept, asked = study.kept_of(options), _study(options)
     checks.drawable(options.plot)
@@ -227,7 +295,7 @@ def _shadowsync(options: argparse.Namespace) -> int:
         tell(f"{runs}, about {number(asked.seconds() / 60.0 * left / total, 2)} minutes")
 
     def printed(records: Sequence[Record]) -> str:
-        if options.plot is not None and isinstance(asked, Scaling):
+        if options.plot is not None and isinstance(asked, Scaling | Panels):
             asked.drawn(records).savefig(options.plot)
             tell(str(options.plot))
         return asked.text(records)

@@ -15,8 +15,14 @@ from typing import TYPE_CHECKING, Any
 from leashed.base import checks
 from leashed.cli.arguments import add_data, add_fields, given, load_data
 from leashed.cluster.shadowsync.figure5 import Figure5
+from leashed.cluster.shadowsync.panels import VirtualFigure6, VirtualFigure8
 from leashed.cluster.shadowsync.quality import Sweep, Table2
-from leashed.cluster.shadowsync.virtual import VirtualFigure5, VirtualSweep, VirtualTable2
+from leashed.cluster.shadowsync.virtual import (
+    VirtualFigure5,
+    VirtualSweep,
+    VirtualTable2,
+    VirtualTable2b,
+)
 from leashed.report.scaling import Scaling
 from leashed.studies import damping, normalisation, persistence, shat, swap
 from leashed.studies.combinations import Combinations
@@ -54,15 +60,18 @@ STUDIES: tuple[type[Study], ...] = (
     Switching,
     Table2,
     VirtualFigure5,
+    VirtualFigure6,
+    VirtualFigure8,
     VirtualSweep,
     VirtualTable2,
+    VirtualTable2b,
     damping.Asked,
     normalisation.Asked,
     persistence.Asked,
     shat.Asked,
     swap.Asked,
 )
-"""Of the twelve, of which ShadowSync's is six."""
+"""Of the twelve, of which ShadowSync's is nine."""
 
 RUNS_LEFT = 3
 """The exit status where ``--minutes`` has left runs."""

@@ -71,9 +71,11 @@ class Pass(Timed):
     repeats: int = 5
     seed: int = 0
 
+    NETWORKS: ClassVar[tuple[str, ...]] = tuple(MODELS)
+
     def __post_init__(self) -> None:
-        if self.model not in MODELS:
-            raise ValueError(f"model must be one of {', '.join(MODELS)}, got {self.model!r}")
+        if self.model not in self.NETWORKS:
+            raise ValueError(f"model must be one of {', '.join(self.NETWORKS)}, got {self.model!r}")
         for name in ("trainers", "threads", "servers", "batch_size", "examples", "repeats"):
             checks.whole(name, getattr(self, name))
         checks.step("lr", self.lr)
@@ -163,6 +165,12 @@ class Table2(Pass):
 
     NAME: ClassVar[str] = "table2"
     TITLE: ClassVar[str] = "ShadowSync: losses by sync gap"
+    LOSSES: ClassVar[dict[str, str]] = {
+        "train loss": "train_loss",
+        "eval loss": "eval_loss",
+        "eval accuracy": "eval_accuracy",
+    }
+    """Columns, and what of a run is in them."""
 
     kinds: tuple[str, ...] = ("easgd", "ma", "bmuf")
     gaps: tuple[int, ...] = (5, 10, 30, 100)
@@ -204,20 +212,23 @@ class Table2(Pass):
         return f"{part.note}\n\n{part.found}"
 
     def parts(self, records: Sequence[Record]) -> list[Part]:
-        header = ["", "syncs", "sync gap", "by bytes in", "out", "train loss", "eval loss"]
-        header += ["eval accuracy", "examples/s", "runs"]
+        header = ["", "syncs", "sync gap", "by bytes in", "out", *self.LOSSES, "examples/s", "runs"]
         iterations = self.iterations(records[0]["conditions"]["examples"])
         rows = []
         varying: dict[str, str] = {}
-        for arm, runs in _by_arm(records):
+        by_arm = _by_arm(records)
+        alphas = {arm["settings"].get("alpha") for arm, _ in by_arm if arm["settings"]}
+        for arm, runs in by_arm:
             sync = synchroniser_of(arm, iterations)
             cells = ["one trainer" if sync is None else sync.label]
+            if sync is not None and len(alphas) > 1:
+                cells[0] += f", α = {arm['settings']['alpha']:g}"
             if sync is not None and len(sync.when.gaps) > 1:
                 varying[sync.when.label.removeprefix("FR-")] = _schedule(sync.when)
             for name in ("syncs", "gap", "gap_by_bytes_in", "gap_by_bytes_out"):
                 cells.append(_mean([run[name] for run in runs]))
-            for name in ("train_loss", "eval_loss", "eval_accuracy"):
-                cells.append(_spread([run[name] for run in runs]))
+            for name in self.LOSSES.values():
+                cells.append(_spread([run.get(name) for run in runs]))
             rows.append([*cells, _mean([run["eps"] for run in runs]), str(len(runs))])
         told = self.told
         for label, schedule in varying.items():

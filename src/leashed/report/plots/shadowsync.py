@@ -1,4 +1,6 @@
-"""Figure 5 of shadowsync: examples per second, and losses, over the number of trainers."""
+"""Figures 5 to 8 of shadowsync: examples per second, and losses, over the number of trainers or of
+threads.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from matplotlib.figure import Figure
 
 from leashed.training.plots.style import COLOURS, style
 
-__all__ = ["scaling"]
+__all__ = ["panels", "scaling"]
 
 _LINE = 150  # characters below the panels
 _MARKS = ("o", "s", "^", "D", "v")
@@ -48,6 +50,24 @@ def scaling(
         _panel(right, "EPS, by the number of sync servers", servers, plateaus, looks)
         left.set_ylabel("examples per second")
         figure.supxlabel(textwrap.fill(told, _LINE), fontsize="x-small", color="#555555")
+    return figure
+
+
+def panels(curves: Mapping[str, Mapping[str, Mapping[int, float]]], across: str) -> Figure:
+    """A panel for each title, side by side, of curves by what varies, which ``across`` names; losses
+    do not begin at 0.
+    """
+    with style():
+        figure = Figure(figsize=(4.0 * len(curves), 3.6))
+        for axes, (title, arms) in zip(
+            figure.subplots(1, len(curves)), curves.items(), strict=True
+        ):
+            _panel(axes, title, arms, {}, {name: k for k, name in enumerate(arms)})
+            axes.set_xlabel(across)
+            if "loss" in title:
+                axes.set_ylim(auto=True)
+                axes.relim()
+                axes.autoscale(axis="y")
     return figure
 
 
