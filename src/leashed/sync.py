@@ -195,7 +195,7 @@ class EASGD(_Native):
     Args:
         alpha: the elastic parameter α, 0 to 1. Default 0.3. The paper publishes none; the default
             is the best of ``leashed bench shadowsync --sweep``, over both the background and a gap of
-            30 (docs/papers.md): none suits every gap, the smaller it is the smaller α should be.
+            30 (docs/papers/shadowsync.md): none suits every gap, the smaller it is the smaller α should be.
         symmetric: the classical one (Zhang, Choromanska and LeCun, 2015), where both move by the
             same difference: θ ← (1 − α) θ + α w^PS with w^PS as it was before.
         when: as for every synchroniser, with ``parts`` and ``compression``.
@@ -252,7 +252,7 @@ class BMUF(_Native):
 
     With η = 1 and no momentum w^global is the mean, and this is ``MA``. The paper's BMUF makes a step
     towards the mean rather than taking it, and publishes no numbers. The defaults are the best with η
-    below 1 of ``leashed bench shadowsync --virtual --sweep`` (docs/papers.md), over both the
+    below 1 of ``leashed bench shadowsync --virtual --sweep`` (docs/papers/shadowsync.md), over both the
     background and a gap of 30; η = 1 with the same momentum did a little better still.
 
     Args:

@@ -12,6 +12,7 @@ from leashed.datasets import synthetic_digits
 
 ROOT = Path(__file__).parents[2]
 TRAINERS = "--trainers 2 --threads 2 --examples 160 --passes 1 --gaps 5"
+CLICKS = "--trainers 2 --examples 160 --repeats 1"
 DIGITS = synthetic_digits(320, test=50)
 PAGE = (ROOT / "docs" / "simulation.md").read_text(encoding="utf-8")
 
@@ -31,13 +32,15 @@ def test_its_commands_run(tmp_path: Path, monkeypatch, capsys) -> None:
         "bench contention": "--threads 1,16 --repeats 2 --virtual",
         "bench shadowsync --virtual --plot": f"{TRAINERS} --servers 1",
         "bench shadowsync --virtual --table2": f"{TRAINERS} --repeats 1",
+        "bench shadowsync --figure6": f"{CLICKS} --threads 2",
+        "bench shadowsync --figure8": f"{CLICKS} --threads 1,2",
         "bench shat": "--workers 2 --epochs 0.5 --repeats 1 --lr 0.001",
         "bench scaling": "--repeats 1 --threads 4 --cap 10 --costs 0.01,0.001,0.001",
         "bench staleness": "--workers 10,20 --updates 2000",
         "bench swap": "--days 1 --repeats 1",
         "report": "",
     }
-    assert len(commands) == 10
+    assert len(commands) == 12
     monkeypatch.setattr("leashed.cli.study.load_data", lambda _: DIGITS)
     for command in commands:
         (added,) = [words for name, words in smaller.items() if command.startswith(name)]

@@ -24,6 +24,8 @@ FIGURE = [*SHADOWSYNC, "--trainers", "2", "--servers", "1"]
 PASS = ["--trainers", "2", "--kinds", "bmuf", "--examples", "64"]
 GRID = ["--alpha", "0.5", "--eta", "0.5", "--momentum", "0"]
 PLAYED = ["--virtual", "--passes", "1", "--examples", "64"]
+CLICKS = ["bench", "shadowsync", "--threads", "1", "--repeats", "1", "--trainers", "2"]
+CLICKS += ["--examples", "64"]
 PACED = ["--pace", "0.002", "--dimension", "100", "--scale", "0.02"]
 
 # The command of each, as small as it can be; what cannot be gone on with, and how that is named.
@@ -79,8 +81,15 @@ COMMANDS: dict[str, tuple[list[str], list[str], str]] = {
         "loss_fraction",
     ),
     "virtual-figure5": ([*FIGURE, *PLAYED], ["--lr", "1"], "lr"),
+    "virtual-figure6": ([*CLICKS, "--figure6"], ["--eta", "0.5"], "eta"),
+    "virtual-figure8": ([*CLICKS, "--figure8", "--threads", "1,2"], ["--lr", "1"], "lr"),
     "virtual-sweep": ([*SHADOWSYNC, "--sweep", *PASS, *GRID, *PLAYED], ["--lr", "1"], "lr"),
-    "virtual-table2": ([*SHADOWSYNC, "--table2", *PASS, *PLAYED], ["--lr", "1"], "lr"),
+    "virtual-table2": (
+        [*SHADOWSYNC, "--table2", *PASS, *PLAYED, "--model", "mlp"], ["--lr", "1"], "lr"
+    ),
+    "virtual-table2b": (
+        [*CLICKS, "--table2b", "--gaps", "2"], ["--pace", "0.03"], "pace"
+    ),
 }  # fmt: skip
 FEWER = {"rows": 160, "updates": 2, "batch_size": 8}
 """Of studies whose command has no option for it."""

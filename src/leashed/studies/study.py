@@ -22,7 +22,7 @@ from leashed import _core
 from leashed.base.machine import cores, cpu_model
 from leashed.base.options import option
 from leashed.base.table import Table
-from leashed.datasets import Dataset, Split
+from leashed.datasets import ClickSplit, Dataset, Split
 from leashed.studies.packed import SUFFIX, is_packed, parsed, unpacked
 from leashed.studies.side_by_side import as_they_end
 from leashed.training.problems.problem import Problem
@@ -53,7 +53,7 @@ __all__ = [
 T = TypeVar("T")
 _LOOKED_AT = 1024  # examples
 Record = dict[str, Any]
-Data: TypeAlias = Split | Dataset | Problem | None
+Data: TypeAlias = Split | ClickSplit | Dataset | Problem | None
 GoOn = Callable[[object], None]
 """What a run calls now and then: raises KeyboardInterrupt when others have ended it."""
 

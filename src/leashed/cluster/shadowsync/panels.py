@@ -21,6 +21,7 @@ from leashed.sync import EASGD, SYNCHRONISERS, Synchroniser, background, every
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from typing_extensions import Self
 
 __all__ = ["Panels", "VirtualFigure6", "VirtualFigure8"]
 
@@ -166,6 +167,11 @@ class VirtualFigure6(Panels):
             checks.real(name, getattr(self, name), 0.0)
         for setting in self.settings():
             synchroniser_of(setting)
+
+    @classmethod
+    def of(cls, records: Sequence[Record]) -> Self:
+        alpha = dict.fromkeys(record["setting"]["settings"]["alpha"] for record in records)
+        return dataclasses.replace(super().of(records), alpha=tuple(alpha))
 
     def round(self, trainers: int) -> float:
         """Seconds of a round of MA and BMUF, a ring's."""

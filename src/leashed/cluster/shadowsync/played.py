@@ -5,7 +5,6 @@ links carry is not.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -17,7 +16,7 @@ from leashed.base import checks
 from leashed.base.machine import cores
 from leashed.cluster.shadowsync.quality import by_bytes
 from leashed.cluster.shadowsync.timed import Timed
-from leashed.datasets import ClickSplit, Dataset, Split
+from leashed.datasets import ClickDataset, ClickSplit, Dataset, Split
 from leashed.disciplines import Hogwild
 from leashed.models.graphs import Graph
 from leashed.models.network import Model
@@ -179,24 +178,18 @@ def _evaluated(played: Simulation, model: Model | Graph, data: Split | ClickSpli
     """Of the first replica; of clicks also of the mean of all, and of the one that has the least loss
     on the first half of the test clicks: all are told of the other half.
     """
-    result = played.result
-    if isinstance(data.test, Dataset):
-        return {"eval_loss": mean_loss(model, data.test, result.parameters, cores())}
-    half = len(data.test) // 2
-    validation, test = data.test[:half], data.test[half:]
+    result, test = played.result, data.test
+    if isinstance(test, Dataset):
+        assert isinstance(model, Model)
+        return {"eval_loss": mean_loss(model, test, result.parameters, cores())}
+    assert isinstance(model, Graph)
+    half = len(test) // 2
 
-    def loss(theta: NDArray[np.float32], clicks: Any) -> float:
-        return float(model.evaluate(theta, clicks, result.tables).loss)
+    def loss(theta: NDArray[np.float32], clicks: ClickDataset) -> float:
+        return model.evaluate(theta, clicks, result.tables).loss
 
     replicas = [result.parameters] if played.models is None else list(played.models)
-    return {
-        "eval_loss": loss(replicas[0], test),
-        "eval_loss_mean": loss(_mean(replicas), test),
-        "eval_loss_best": loss(min(replicas, key=lambda theta: loss(theta, validation)), test),
-    }
-
-
-def _mean(replicas: Iterable[NDArray[np.float32]]) -> NDArray[np.float32]:
-    return np.mean([np.asarray(theta) for theta in replicas], axis=0, dtype=np.float64).astype(
-        np.float32
-    )
+    mean: NDArray[np.float32] = np.stack(replicas).mean(axis=0)
+    best = min(replicas, key=lambda theta: loss(theta, test[:half]))
+    found = {"eval_loss": replicas[0], "eval_loss_mean": mean, "eval_loss_best": best}
+    return {name: loss(theta, test[half:]) for name, theta in found.items()}

@@ -1,0 +1,509 @@
+"""ShadowSync: what its tables and figures claim.
+
+Q. Zheng, B.-Y. Su, J. Yang and others: *ShadowSync: Performing Synchronization in the Background for
+Highly Scalable Distributed Training* (2020). Its data and models are private; it names their kind,
+DLRM, and publishes no α, η or step size. Trials are in virtual time ([simulation.md](../simulation.md)
+tells what is played): on two cores eight workers exchanged at every third iteration or so, and held
+each other back. Those on clicks were sketched with one seed, on a third to two thirds of the clicks,
+before they were declared; at α = 0.9 too, after which it became an arm of Table 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from bench.papers.claim import Claim, End, Told
+from bench.papers.picture import saved
+from leashed.base.table import Table
+from leashed.cluster.shadowsync.figure5 import Figure5
+from leashed.cluster.shadowsync.panels import Panels, VirtualFigure6, VirtualFigure8
+from leashed.cluster.shadowsync.virtual import (
+    VirtualFigure5,
+    VirtualSweep,
+    VirtualTable2,
+    VirtualTable2b,
+)
+from leashed.studies.elp import TABLE_1
+from leashed.studies.intervals import Interval, interval
+from leashed.studies.study import Record
+
+_MEMORY = (1.5, 1.1)  # least growth of EPS from 12 to 24 threads, most from 24 to 64
+_LINEAR = 3.6  # least growth of EPS from 5 to 20 trainers
+_MILD = 0.01  # most growth of a loss from 12 to 64 threads
+
+Losses = Mapping[int, float]  # by repeat
+
+
+def _by(
+    records: Sequence[Record], name: str, arm: Callable[[Record], object]
+) -> dict[object, dict[int, float]]:
+    """What was measured, by arm and repeat."""
+    found: dict[object, dict[int, float]] = {}
+    for record in records:
+        setting = record["setting"]
+        found.setdefault(arm(setting), {})[setting["repeat"]] = record["measured"][name]
+    return found
+
+
+def _less(one: Losses, other: Losses) -> Interval:
+    """One less the other, seed by seed."""
+    return interval([one[repeat] - other[repeat] for repeat in sorted(one)])
+
+
+def _mean(losses: Losses) -> float:
+    return sum(losses.values()) / len(losses)
+
+
+def _picture(study: Panels, records: Sequence[Record], name: str) -> Callable[[Path], Path]:
+    return lambda folder: saved(lambda: study.drawn(records), folder, name)
+
+
+def _elp(_: Sequence[Record]) -> Told:
+    rows = [[one.algorithm, f"{one.elp:,}"] for one in TABLE_1 if one.elp is not None]
+    return Told(
+        End.COMES_OUT,
+        words="Batch size × Hogwild threads × replicas is what the table has, row by row; the two rows "
+        "without a batch size are not compared.",
+        table=Table(["", "ELP"], rows),
+    )
+
+
+def _figure_5(records: Sequence[Record]) -> Told:
+    study = Figure5.of(records)
+    plateaus = study.plateaus(records)
+    ratios = [each["ratio"] for each in plateaus]
+    alone = study.curve(records, "none", study.servers[0])
+    kept = [eps / alone[n] for n, eps in study.curve(records, "S-EASGD", study.servers[0]).items()]
+
+    def drawn() -> Figure:
+        figure = study.drawn(records)
+        figure.set_size_inches(8.0, 4.0)
+        return figure
+
+    return Told(
+        End.COMES_OUT,
+        words=f"FR-EASGD-5 stops where bytes over bandwidth say (measured over predicted "
+        f"{min(ratios):.3f} to {max(ratios):.3f}), and each doubling of the sync servers doubles "
+        f"where. S-EASGD keeps {min(kept):.2f} to {max(kept):.2f} of the EPS without "
+        "synchronisation; FR-EASGD-30 is linear as far as was run.",
+        table=study.tables(records)[2],
+        picture=lambda folder: saved(drawn, folder, "shadowsync-figure5"),
+        theirs="EPS over 5 to 20 trainers: S-EASGD and FR-EASGD-30 are straight lines, FR-EASGD-5 "
+        "is level from 14 on; with four sync servers it is straight too.",
+    )
+
+
+def _table_3(records: Sequence[Record]) -> Told:
+    study = VirtualFigure5.of(records)
+    curves = study.losses(records, "eval_loss")
+    arms = [arm for arm in curves if arm != "no synchronisation"]
+    counts = sorted(next(iter(curves.values())))
+    rise = {arm: curves[arm][counts[-1]] / curves[arm][counts[0]] for arm in arms}
+    told = ", ".join(f"{arm} {rise[arm]:.2f}" for arm in arms)
+    least = min(rise, key=lambda arm: rise[arm])
+    words = (
+        f"Evaluation loss with {counts[-1]} trainers, times that with {counts[0]}: {told}. The "
+        "paper's rises are fractions of a percent, of billions of examples; here 480 workers share "
+        "120,000. One seed; an MLP on digits, since the parameters are to be of several servers."
+    )
+    table = study.tables(records)[-1]
+    if least == "S-EASGD":
+        return Told(End.COMES_OUT_UNDER, "one seed, on an MLP", words, table)
+    return Told(End.REFUTED, f"{least}, whose loss rises less", words, table)
+
+
+def _table_2(kind: type[VirtualTable2]) -> Callable[[Sequence[Record]], Told]:
+    """Both parts are read alike: whether S-EASGD is ahead of each fixed rate, by α."""
+    b = kind is VirtualTable2b
+
+    def arm(setting: Record) -> object:
+        return setting["settings"].get("alpha"), setting["gap"], setting["sync"]
+
+    def tell(records: Sequence[Record]) -> Told:
+        losses = _by(records, "eval_loss", arm)
+        gaps = _by(records, "gap", arm)
+        under, pieces = [], []
+        for alpha in sorted({key[0] for key in losses if key[0] is not None}):
+            shadow = losses[alpha, None, "easgd"]
+            fixed = {key[1]: one for key, one in losses.items() if key[0] == alpha and key[1]}
+            best = min(fixed, key=lambda gap: _mean(fixed[gap]))
+            ahead = [_less(shadow, one) for one in fixed.values()]
+            gap = _mean(gaps[alpha, None, "easgd"])
+            pieces.append(
+                f"α = {alpha:g}: S-EASGD (gap {gap:.2f}) {interval(list(shadow.values())).text()}; "
+                f"best fixed gap {best}, {interval(list(fixed[best].values())).text()}; S-EASGD less "
+                f"that {_less(shadow, fixed[best]).text()}"
+            )
+            holds = (
+                _mean(shadow) > _mean(fixed[best]) and best > min(fixed)
+                if b
+                else all(each.high < 0 for each in ahead)
+            )
+            if holds:
+                under.append(f"α = {alpha:g}")
+        words = ". ".join(pieces) + "."
+        table = kind.of(records).parts(records)[0].found
+        if under:
+            return Told(End.COMES_OUT_UNDER, " and ".join(under), words, table)
+        what = (
+            "every α tried: the best gap is the smallest, or S-EASGD is ahead of all"
+            if b
+            else "fixed rates that are as good, at every α tried"
+        )
+        return Told(End.REFUTED, what, words, table)
+
+    return tell
+
+
+def _table_2_digits(records: Sequence[Record]) -> Told:
+    losses = _by(records, "eval_loss", lambda setting: (setting["sync"], setting["gap"]))
+    shadow = losses["easgd", None]
+    ahead = {
+        key[1]: _less(shadow, one)
+        for key, one in losses.items()
+        if key[0] == "easgd" and key[1] is not None
+    }
+    words = "S-EASGD less each fixed rate, evaluation loss, seed by seed: " + ", ".join(
+        f"{each.text()} of a gap of {gap}" for gap, each in ahead.items()
+    )
+    table = VirtualTable2.of(records).parts(records)[0].found
+    certain = [gap for gap, each in ahead.items() if each.high < 0]
+    if certain:
+        gaps = ", ".join(map(str, certain))
+        return Told(
+            End.COMES_OUT_UNDER, f"α = 0.3 on an MLP, of gaps of {gaps}", f"{words}.", table
+        )
+    return Told(End.REFUTED, "intervals that reach 0", f"{words}.", table)
+
+
+def _outputs(records: Sequence[Record]) -> Told:
+    rows, least = [], {"eval_loss": 0, "eval_loss_mean": 0, "eval_loss_best": 0}
+    for name in ("easgd",):
+        for alpha, gap in dict.fromkeys(
+            (r["setting"]["settings"]["alpha"], r["setting"]["gap"])
+            for r in records
+            if r["setting"]["sync"] == name
+        ):
+            own = [
+                r
+                for r in records
+                if r["setting"]["sync"] == name
+                and (r["setting"]["settings"]["alpha"], r["setting"]["gap"]) == (alpha, gap)
+            ]
+            found = {
+                key: {r["setting"]["repeat"]: r["measured"][key] for r in own} for key in least
+            }
+            least[min(found, key=lambda key: _mean(found[key]))] += 1
+            first = found["eval_loss"]
+            rows.append(
+                [
+                    f"α = {alpha:g}, {'background' if gap is None else f'gap {gap}'}",
+                    interval(list(first.values())).text(),
+                    _less(found["eval_loss_mean"], first).text(),
+                    _less(found["eval_loss_best"], first).text(),
+                ]
+            )
+    widest = max(abs(float(row[column].split(" ")[0])) for row in rows for column in (2, 3))
+    return Told(
+        End.COMES_OUT_UNDER if widest < _MILD else End.REFUTED,
+        "frequent synchronisation and rare, alike" if widest < _MILD else "rare synchronisation",
+        f"Of {len(rows)} arms the first replica has the least evaluation loss in "
+        f"{least['eval_loss']}, the mean in {least['eval_loss_mean']}, the best on other clicks in "
+        f"{least['eval_loss_best']}. The furthest that either is from the first, on average over the "
+        f"seeds, is {widest:.4f}.",
+        Table(["", "first", "mean − first", "best − first"], rows),
+    )
+
+
+def _figure_6(records: Sequence[Record]) -> Told:
+    study = VirtualFigure6.of(records)
+    pieces, behind = [], set()
+    for kind in ("ma", "bmuf"):
+        own = [
+            r
+            for r in records
+            if r["setting"]["sync"] == kind
+            and r["setting"]["settings"]["alpha"] == records[0]["setting"]["settings"]["alpha"]
+        ]
+        losses = _by(own, "eval_loss", lambda s: (s["trainers"], s["seconds"] is None))
+        less = [_less(losses[n, True], losses[n, False]) for n in study.trainers]
+        behind |= {n for n, each in zip(study.trainers, less, strict=True) if each.low > 0}
+        pieces.append(f"{kind.upper()} {', '.join(each.text() for each in less)}")
+    rates = _ratio_of_syncs(records)
+    words = (
+        f"S less FR, evaluation loss, with {', '.join(map(str, study.trainers))} trainers: "
+        f"{'; '.join(pieces)}. Synchronisations of FR over those of S: {min(rates):.2f} to "
+        f"{max(rates):.2f}."
+    )
+    table = study.tables(records)[1]
+    picture = _picture(study, records, "shadowsync-figure6")
+    theirs = (
+        "Losses over 5 to 20 trainers: curves of S-BMUF and S-MA lie on or below those of FR-BMUF and "
+        "FR-MA, all rising gently."
+    )
+    if not behind:
+        return Told(End.COMES_OUT, "", words, table, picture, theirs)
+    if held := [n for n in study.trainers if n not in behind]:
+        return Told(End.COMES_OUT_UNDER, _counts(held), words, table, picture, theirs)
+    return Told(
+        End.REFUTED, "a fixed rate that synchronises as often", words, table, picture, theirs
+    )
+
+
+def _ratio_of_syncs(records: Sequence[Record]) -> list[float]:
+    counted: dict[tuple[object, ...], float] = {}
+    for record in records:
+        setting = record["setting"]
+        own = (
+            setting["repeat"],
+            setting["trainers"],
+            setting["sync"],
+            setting["settings"]["alpha"],
+        )
+        way = "S" if setting["seconds"] is None else "FR"
+        counted[(*own, way)] = record["measured"]["syncs"]
+    return [syncs / counted[(*key[:-1], "S")] for key, syncs in counted.items() if key[-1] == "FR"]
+
+
+def _figure_6_scaling(records: Sequence[Record]) -> Told:
+    study = VirtualFigure6.of(records)
+    few, many = min(study.trainers), max(study.trainers)
+    eps = _by(records, "eps", lambda s: (study.arm(s), s["trainers"]))
+    arms = list(dict.fromkeys(study.arm(r["setting"]) for r in records))
+    growth = {arm: _mean(eps[arm, many]) / _mean(eps[arm, few]) for arm in arms}
+    beside = _mean(eps["FR-MA", many]) / _mean(eps["S-MA", many])
+    words = (
+        f"From {few} to {many} trainers EPS grows {min(growth.values()):.2f} to "
+        f"{max(growth.values()):.2f} times. That FR is as fast as S cannot be where it synchronises "
+        "as often: a shadow that never pauses trains for as long as a round takes, FR waits that long "
+        f"too, and for its slowest worker. FR-MA has {beside:.2f} of S-MA's EPS at {many}."
+    )
+    table = study.tables(records)[4]
+    if min(growth.values()) >= _LINEAR * many / few / 4.0:
+        return Told(End.COMES_OUT, "", words, table)
+    slow = min(growth, key=lambda arm: growth[arm])
+    return Told(End.REFUTED, f"{slow}, which grows {growth[slow]:.2f} times", words, table)
+
+
+def _figure_7(records: Sequence[Record]) -> Told:
+    study = VirtualFigure6.of(records)
+    shown = [record for record in records if record["setting"]["seconds"] is None]
+    train = _by(shown, "train_loss", lambda s: (study.arm(s), s["trainers"]))
+    tested = _by(shown, "eval_loss", lambda s: (study.arm(s), s["trainers"]))
+    arms = list(dict.fromkeys(study.arm(r["setting"]) for r in shown))
+    easgd, small, large = arms[0], *[arm for arm in arms if "BMUF" in arm]
+    ranked = {n: sorted(arms, key=lambda arm: _mean(train[arm, n])) for n in study.trainers}
+    leads = [n for n in study.trainers if ranked[n][:2] == [easgd, large]]
+    helps = [n for n in study.trainers if _less(train[large, n], train[small, n]).mean < 0]
+    best = {min(arms, key=lambda arm: _mean(tested[arm, n])) for n in study.trainers}
+    words = (
+        f"Training loss: S-EASGD, then S-BMUF of the larger α, with {_counts(leads)}; the larger α "
+        f"improves S-BMUF with {_counts(helps)}. S-EASGD's training loss is the least with "
+        f"{_counts([n for n in study.trainers if ranked[n][0] == easgd])}. Evaluation: the least has "
+        f"{' or '.join(sorted(best))}, where the paper has a mixed picture."
+    )
+    told = (words, study.tables(records)[0], _picture(study, records, "shadowsync-figure7"), _SEVEN)
+    if len(leads) == len(helps) == len(study.trainers):
+        return Told(End.COMES_OUT, "", *told)
+    both = [n for n in leads if n in helps]
+    if both:
+        return Told(End.COMES_OUT_UNDER, f"{_counts(both)}", *told)
+    return Told(End.REFUTED, "the training losses, at every number of trainers", *told)
+
+
+_SEVEN = (
+    "Training and evaluation loss over 5 to 20 trainers: S-EASGD has the least training loss, then "
+    "S-BMUF of the larger α; the evaluation curves cross."
+)
+
+
+def _counts(counts: Sequence[int]) -> str:
+    return f"{', '.join(map(str, counts))} trainers" if counts else "no number of trainers"
+
+
+def _figure_8(records: Sequence[Record]) -> Told:
+    study = VirtualFigure8.of(records)
+    eps = _by(records, "eps", lambda s: (s["trainers"], s["threads"]))
+    losses = _by(records, "eval_loss", lambda s: (s["trainers"], s["threads"]))
+    rise = {n: _mean(losses[n, 64]) / _mean(losses[n, 12]) - 1.0 for n in study.trainers}
+    before = {n: _mean(eps[n, 24]) / _mean(eps[n, 12]) for n in study.trainers}
+    after = {n: _mean(eps[n, 64]) / _mean(eps[n, 24]) for n in study.trainers}
+    words = " ".join(
+        f"{n} trainers: evaluation loss rises by {100 * rise[n]:.2f}% from 12 to 64 threads; EPS grows "
+        f"{before[n]:.2f} times from 12 to 24 and {after[n]:.2f} from 24 to 64."
+        for n in study.trainers
+    )
+    words += " That EPS ends at 24 is the setting; what it does to the losses is not."
+    told = (words, study.tables(records)[1], _picture(study, records, "shadowsync-figure8"), _EIGHT)
+    mild = all(value <= _MILD for value in rise.values())
+    ends = min(before.values()) >= _MEMORY[0] and max(after.values()) <= _MEMORY[1]
+    if mild and ends:
+        return Told(End.COMES_OUT_UNDER, "a memory that 24 threads fill, a setting of ours", *told)
+    return Told(End.REFUTED, "losses that rise more than mildly" if ends else "EPS", *told)
+
+
+_EIGHT = (
+    "Losses rise gently with the number of threads, from 1 to 64; EPS rises up to 24 and is nearly "
+    "level from there, with 5 and with 10 trainers."
+)
+
+
+def _numbers(records: Sequence[Record]) -> Told:
+    study = VirtualSweep.of(records)
+    best = study.best(records)
+    told = "; ".join(
+        f"{kind}: {', '.join(f'{name} {value:g}' for name, value in numbers.items())}"
+        for kind, numbers in best.items()
+    )
+    table = study.parts(records)[0].found
+    assert table is not None
+    return Told(
+        End.PRIVATE_DATA,
+        words=f"The least mean of the background and the gap of 30: {told}. Our defaults are α = 0.3, "
+        "of a first grid on threads, and for BMUF the best with η below 1. The smaller the gap, the "
+        "smaller the best α: with it MA and EASGD in the background lose the more, the larger it is.",
+        table=Table(table.header, [row for kind in best for row in _first(table.rows, kind)]),
+    )
+
+
+def _first(rows: list[list[str]], kind: str) -> list[list[str]]:
+    """The best of a kind."""
+    return [row for row in rows if row[0].startswith(f"{kind} ")][:_SHOWN]
+
+
+_SHOWN = 6  # rows of each kind
+
+CLAIMS = [
+    Claim(
+        at="Figures 1 to 4",
+        claim="DLRM, the training system, its embedding servers and its shadow threads.",
+        trial="",
+        tell=lambda _: Told(End.DRAWING),
+    ),
+    Claim(
+        at="Table 1",
+        claim="ShadowSync's example level parallelism is 96,000, the highest of all.",
+        trial="Arithmetic; `leashed elp` has all rows.",
+        tell=_elp,
+        command="leashed elp",
+    ),
+    Claim(
+        at="Table 2(a)",
+        claim="With 11 trainers, S-EASGD's gap is 5.21, and its training and evaluation losses are "
+        "below those of FR-EASGD at gaps of 5, 10, 30 and 100, whose evaluation loss rises with the "
+        "gap.",
+        trial="A small DLRM with Adagrad, 300,000 clicks once, batches of 4, 24 threads; the link "
+        "makes S-EASGD's gap 5.21. Arms: background and four gaps, at α = 0.3 and 0.9, paired by five "
+        "seeds; one trainer. Ours: α, η, sizes. Comes out under an α where S-EASGD's evaluation loss "
+        "is below each fixed rate's by more than the interval. Sketched before with one seed.",
+        tell=_table_2(VirtualTable2),
+        command="leashed bench shadowsync --virtual --table2",
+        results="shadowsync-table2a",
+    ),
+    Claim(
+        at="Table 2(b)",
+        claim="With 20 trainers whose reading is the bottleneck S-EASGD's gap is 1.008; the best fixed "
+        "gap is then 30, and S-EASGD is slightly behind it: the best rate varies with the system.",
+        trial="As 2(a), with 20 trainers, six times the bandwidth, and batches that are waited for, "
+        "12 ms, which makes the gap 1.0. Comes out under an α where some fixed gap above 5 has the "
+        "least evaluation loss and S-EASGD's is above it (means over five seeds).",
+        tell=_table_2(VirtualTable2b),
+        command="leashed bench shadowsync --table2b",
+        results="shadowsync-table2b",
+    ),
+    Claim(
+        at="Section 4, the output",
+        claim="The first trainer's replica is what comes out, for simplicity; the average, or the best "
+        "replica on a validation set, are alternatives.",
+        trial="The arms of Table 2(b): evaluation loss of the first replica, of the mean of all, and of "
+        "the best by 20,000 other clicks, all on the same 20,000. Comes out if none is further than "
+        "0.01 from the first, on average over five seeds.",
+        tell=_outputs,
+        command="leashed bench shadowsync --table2b",
+        results="shadowsync-table2b",
+    ),
+    Claim(
+        at="Table 2(a), on digits",
+        claim="As Table 2(a).",
+        trial="An MLP on digits by SGD, two passes of 60,000, 11 trainers of 24 threads, batches of 4, "
+        "α = 0.3; five seeds, made before Table 2(a)'s trial on the paper's model.",
+        tell=_table_2_digits,
+        command="leashed bench shadowsync --virtual --table2 --model mlp --examples 60000 --passes 2 "
+        "--bandwidth 4e8 --alpha 0.3",
+        results="virtual-table2",
+    ),
+    Claim(
+        at="Figure 5, EPS",
+        claim="S-EASGD's and FR-EASGD-30's examples per second grow linearly with the trainers; "
+        "FR-EASGD-5's stop at 14, where the sync servers' links are full, and four servers solve it.",
+        trial="Real threads and sockets, whose iterations wait in place of a gradient, each sync server "
+        "behind a link of 12.5 MB/s; 1 to 24 trainers, one run of 6 s each. Pace, bandwidth and sizes "
+        "are ours. Comes out if plateaus are within 10% of bytes over bandwidth.",
+        tell=_figure_5,
+        command="leashed bench shadowsync --figure5",
+        results="figure5",
+    ),
+    Claim(
+        at="Figure 5, losses, and Table 3",
+        claim="Losses rise with the number of trainers, mildest those of S-EASGD: by 0.18% of "
+        "evaluation loss from 5 to 20, FR-EASGD-5's by 0.33%, FR-EASGD-30's by 0.25%.",
+        trial="An MLP on digits, two passes of 60,000, 5 to 20 trainers of 24 threads, α = 0.3; one seed.",
+        tell=_table_3,
+        command="leashed bench shadowsync --virtual --figure5 --passes 2 --trainers 5,11,14,20",
+        results="virtual-figure5",
+    ),
+    Claim(
+        at="Figure 6(a)",
+        claim="MA and BMUF are in the background as good as at a fixed rate, or better.",
+        trial="Small DLRM, Adagrad, 300,000 clicks once, batches of 4; 5 to 20 trainers of 24 threads, "
+        "α = 0.3, η = 0.75 without momentum. FR begins a round when as much was trained as in the "
+        "background between two: 2 to 5 iterations a worker. α, η, rates, sizes are ours. Comes out under "
+        "trainers at which S − FR of evaluation loss, paired by five seeds, has no interval above 0.",
+        tell=_figure_6,
+        command="leashed bench shadowsync --figure6",
+        results="shadowsync-figure6",
+    ),
+    Claim(
+        at="Figure 6(b)",
+        claim="All four scale linearly: synchronisation is no bottleneck.",
+        trial="The runs of Figure 6(a): examples per second with 20 trainers over those with 5. Comes "
+        "out if each arm has at least 3.6 of 4.",
+        tell=_figure_6_scaling,
+        command="leashed bench shadowsync --figure6",
+        results="shadowsync-figure6",
+    ),
+    Claim(
+        at="Figure 7",
+        claim="A larger α improves S-BMUF; S-EASGD has the best training loss, then S-BMUF of the larger "
+        "α; of evaluation losses none leads everywhere.",
+        trial="The runs of Figure 6(a) in the background: S-EASGD, S-MA, S-BMUF with α = 0.3 and 0.6. "
+        "S-EASGD's gap is the paper's 12.5 with 20 trainers. Comes out if means of the training loss "
+        "are in this order at every number of trainers.",
+        tell=_figure_7,
+        command="leashed bench shadowsync --figure7",
+        results="shadowsync-figure6",
+    ),
+    Claim(
+        at="Figure 8",
+        claim="Losses rise mildly with the Hogwild threads of a trainer; EPS almost stops growing at 24, "
+        "where memory's bandwidth is used up.",
+        trial="Small DLRM as before, S-EASGD at α = 0.3, 5 and 10 trainers of 1, 12, 24, 32, 64 threads; "
+        "beyond 24 a gradient takes as much longer, a setting of ours. Five seeds. Comes out if "
+        "evaluation loss rises by at most 1% from 12 to 64 threads and EPS by at most 10% from 24.",
+        tell=_figure_8,
+        command="leashed bench shadowsync --figure8",
+        results="shadowsync-figure8",
+    ),
+    Claim(
+        at="α and η",
+        claim="The same hyper-parameters, those of production, for all; none is published.",
+        trial="A grid of α, η and block momentum, in virtual time, on digits: evaluation loss in the "
+        "background and at a gap of 30, five seeds. Our defaults come from it.",
+        tell=_numbers,
+        command="leashed bench shadowsync --virtual --sweep",
+        results="virtual-sweep",
+    ),
+]
