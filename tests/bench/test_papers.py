@@ -2,20 +2,24 @@
 
 import gzip
 import json
+import math
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 pytest.importorskip("matplotlib")
 
 from matplotlib.figure import Figure
 
+from bench.papers import leashed_sgd
 from bench.papers.__main__ import differing
 from bench.papers.claim import WORDS, Claim, End, Told
 from bench.papers.page import EXPERIMENTS, NOT_RUN, PAGES, papers, text
 from bench.papers.picture import saved
 from leashed.base.table import Table
+from leashed.studies.persistence import Cell, Ended
 
 LARGEST = 60_000  # bytes of a figure
 LONG = "word " * (WORDS + 1)
@@ -138,3 +142,29 @@ def test_every_page_is_of_a_paper_and_its_figures_are_small() -> None:
     assert {name: size for name, size in large.items() if size > LARGEST} == {}
     told = "".join(path.read_text("utf-8") for path in PAGES.glob("*.md"))
     assert [name for name in large if f"({name})" not in told] == []
+
+
+def ended(half: float, least: float) -> Ended:
+    nothing = np.empty(0)
+    return Ended(half, 10.0, least, least, 1.0, 0.0, 1.0, 1.0, nothing, nothing)
+
+
+@pytest.mark.parametrize(
+    ("bounded", "expected"),
+    [
+        ([(20.0, 0.5), (22.0, 0.5), (21.0, 0.5)], True),  # sooner than all without a bound
+        ([(40.0, 0.5), (42.0, 0.5), (41.0, 0.5)], False),  # as soon as one of them
+        ([(math.nan, 0.5), (math.nan, 0.5), (math.nan, 0.5)], False),
+        ([(math.nan, 0.3), (math.nan, 0.31), (math.nan, 0.3)], True),  # lower than all
+        ([(5.0, 0.5), (41.0, 0.5), (41.0, 0.5)], False),  # in one seed alone
+    ],
+)
+def test_a_bound_pays_where_it_is_ahead_of_all_without_one(bounded, expected: bool) -> None:
+    free = [(41.0, 0.5), (41.0, 0.5), (42.0, 0.5)]
+    never = [(math.nan, 0.8), (math.nan, 0.81), (math.nan, 0.79)]
+    runs = {"ASYNC": never, "HOG": free, "LSH_ps∞": never, "LSH_ps1": bounded, "LSH_ps0": never}
+    place = {
+        name: Cell(16, 15.0, 0.005, name, tuple(ended(*one) for one in of))
+        for name, of in runs.items()
+    }
+    assert leashed_sgd.pays(place, limit=250.0) is expected
