@@ -8,7 +8,8 @@ slowed by another. Of the trials in it, where a gradient takes T_c and an update
 persistence` decides by one rule, **a bound pays**: for LSH_ps0 or ps1, paired by seed, the T_c to half
 of the initial loss (the run's limit where it never came there) or the lowest share of the loss is below
 that of each of ASYNC, HOG and LSH_ps∞, by more than half the 95% interval over five seeds. A run **came
-there** if its loss was half. The runs of scaling were made before this page was begun.
+there** if its loss was half. Sketched with one seed before that was declared: m = 34 at a ratio of 15, to
+choose the batch, and m = 16 at 60 and 15. The runs of scaling were made before this page was begun.
 """
 
 from __future__ import annotations
