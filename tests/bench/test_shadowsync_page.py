@@ -1,0 +1,76 @@
+"""ShadowSync's page: what each claim tells of records, of runs as small as can be."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import leashed as lsh
+from bench.papers.claim import End
+from bench.papers.shadowsync import CLAIMS
+from leashed.cluster.shadowsync.panels import VirtualFigure6, VirtualFigure8
+from leashed.cluster.shadowsync.virtual import VirtualTable2, VirtualTable2b
+
+CLICKS = lsh.datasets.synthetic_clicks(600, seed=0, test=200, cardinalities=1000)
+SMALL = {"examples": 600, "repeats": 2}
+STUDIES = {
+    "shadowsync-table2a": VirtualTable2(threads=2, gaps=(2, 5), **SMALL),
+    "shadowsync-table2b": VirtualTable2b(threads=2, gaps=(2, 5), **SMALL),
+    "shadowsync-figure6": VirtualFigure6(trainers=(2, 4), threads=2, **SMALL),
+    "shadowsync-figure8": VirtualFigure8(trainers=(2,), threads=(1, 12, 24, 64), **SMALL),
+}
+
+
+@pytest.fixture(scope="module")
+def records():
+    return {
+        name: [json.loads(study.line(study.run(one, CLICKS))) for one in study.settings()]
+        for name, study in STUDIES.items()
+    }
+
+
+@pytest.mark.parametrize(
+    "claim", [one for one in CLAIMS if one.results in STUDIES], ids=lambda one: one.at
+)
+def test_a_claim_tells_of_its_runs(claim, records) -> None:
+    told = claim.tell(records[claim.results])
+    assert told.end in (End.COMES_OUT, End.COMES_OUT_UNDER, End.REFUTED)
+    assert told.words
+    assert told.table is not None
+    assert told.table.rows
+
+
+def of(table: str, losses: dict[tuple[float, int | None], list[float]]):
+    """Records of Table 2 with these losses by (α, gap), seed by seed."""
+    records = []
+    for (alpha, gap), values in losses.items():
+        for repeat, loss in enumerate(values):
+            setting = {"repeat": repeat, "sync": "easgd", "gap": gap, "settings": {"alpha": alpha}}
+            names = ("train_loss", "eval_loss", "eval_loss_mean", "eval_loss_best", "eval_accuracy")
+            measured = {**dict.fromkeys(names, loss), "gap": gap or 5.2, "syncs": 1, "eps": 1.0}
+            measured |= {"gap_by_bytes_in": 1.0, "gap_by_bytes_out": 1.0}
+            conditions = STUDIES[table].conditions(CLICKS)
+            records.append({"setting": setting, "conditions": conditions, "measured": measured})
+    return records
+
+
+AHEAD = {(0.3, None): [0.50, 0.51], (0.3, 5): [0.52, 0.53], (0.3, 10): [0.53, 0.54]}
+
+
+def claim(at: str):
+    return next(one for one in CLAIMS if one.at == at)
+
+
+def test_table_2_a_comes_out_where_the_shadow_is_ahead_of_every_fixed_rate() -> None:
+    told = claim("Table 2(a)").tell(of("shadowsync-table2a", AHEAD))
+    assert str(told) == "comes out under α = 0.3"
+    behind = {**AHEAD, (0.3, 10): [0.50, 0.49]}
+    assert claim("Table 2(a)").tell(of("shadowsync-table2a", behind)).end is End.REFUTED
+
+
+def test_table_2_b_comes_out_where_a_longer_gap_is_best_and_the_shadow_behind() -> None:
+    at = claim("Table 2(b)")
+    assert at.tell(of("shadowsync-table2b", AHEAD)).end is End.REFUTED
+    longer = {**AHEAD, (0.3, 10): [0.49, 0.48]}
+    assert str(at.tell(of("shadowsync-table2b", longer))) == "comes out under α = 0.3"
