@@ -91,7 +91,11 @@ COMMANDS: dict[str, tuple[list[str], list[str], str]] = {
         [*CLICKS, "--table2b", "--gaps", "2"], ["--pace", "0.03"], "pace"
     ),
 }  # fmt: skip
-FEWER = {"rows": 160, "updates": 2, "batch_size": 8}
+FEWER = {
+    "damping": {"warm": 100, "updates": 2, "ids": 100, "lr": (0.01, 0.1)},
+    "normalisation": {"gradients": 20, "ids": 100, "lr": (0.01, 0.1)},
+    "swap": {"rows": 160, "batch_size": 8},
+}
 """Of studies whose command has no option for it."""
 
 
@@ -105,9 +109,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("leashed.cli.tune.problem_of", lambda _: problem)
 
     def given(options, kind, whole=study.given):
-        fewer = FEWER if kind.NAME in ("damping", "normalisation", "swap") else {}
-        fewer = {"batch_size": 8, "rows": 160} if kind.NAME == "swap" else fewer
-        return {**whole(options, kind), **fewer}
+        return {**FEWER.get(kind.NAME, {}), **whole(options, kind)}
 
     monkeypatch.setattr("leashed.cli.study.given", given)
     for name in ("METHODS", "SHARDINGS", "CLUSTERS"):
@@ -260,7 +262,7 @@ def test_ctrl_c_leaves_what_has_not_ended(tmp_path: Path) -> None:
 
 
 def test_a_run_that_ctrl_c_has_cut_short_is_no_record() -> None:
-    asked = damping.Asked(workers=(3,), updates=300, rows=200, repeats=2)
+    asked = damping.Asked(workers=(3,), updates=300, warm=200, ids=100, repeats=2, lr=(0.01,))
 
     def begun(_: object, number: int) -> None:
         if number == 2:  # others are under way
@@ -269,9 +271,9 @@ def test_a_run_that_ctrl_c_has_cut_short_is_no_record() -> None:
     ran = run(asked, begun=begun)
     assert ran.interrupted
     assert len(ran.records) < 3
-    assert len(ran.left) == 8 - len(ran.records)
+    assert len(ran.left) == 12 - len(ran.records)
     for record in ran.records:
-        assert None not in record["measured"]["loss"]
+        assert None not in record["measured"]["auc"]
 
 
 def test_an_error_keeps_what_ended_before(tmp_path: Path) -> None:

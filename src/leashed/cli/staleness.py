@@ -41,7 +41,7 @@ def add_arguments(parser: Arguments) -> None:
 
 def refuse(options: argparse.Namespace) -> None:
     """ValueError where an argument is given that goes with --damping alone."""
-    for name in ("times", "lr", "repeats", "full"):
+    for name in ("model", "times", "lr", "repeats", "short"):
         given = getattr(options, name)
         if given is not None and given is not False:
             raise ValueError(f"--{name} goes with --damping; give that too, or leave it out")
@@ -50,7 +50,7 @@ def refuse(options: argparse.Namespace) -> None:
 def damping(options: argparse.Namespace) -> int:
     """The command with ``--damping``."""
     if options.updates is not None:
-        raise ValueError("--updates does not go with --damping; --full trains longer")
+        raise ValueError("--updates does not go with --damping, whose workers make 12 each")
     return _perform(options, Asked)
 
 

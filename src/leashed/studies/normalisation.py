@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from itertools import product
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,46 +15,43 @@ from numpy.typing import NDArray
 from leashed import staleness
 from leashed.base import checks
 from leashed.base.table import MISSING, Table
-from leashed.models.layers import BatchNorm, DataNorm
-from leashed.staleness import Policy
+from leashed.models.graphs import Applied, Graph, Input, Node
+from leashed.models.layers import DataNorm, ReLU
 from leashed.studies.damping import BASELINE
 from leashed.studies.intervals import Interval, interval
-from leashed.studies.many_workers import ManyWorkers
-from leashed.studies.recommender import NAME
+from leashed.studies.many_workers import MODELS, ManyWorkers
 from leashed.studies.study import GoOn, Part, Record, option
 from leashed.training.doubts import ends_are_told
+from leashed.training.options import Init
 from leashed.training.result import TrainResult
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["ARMS", "Arm", "Asked", "Curve", "curves"]
+__all__ = ["ARMS", "Asked", "Curve", "curves", "normalised"]
+
+_PLAIN, _INPUT, _BEFORE, _EACH = "none", "input", "before ReLU", "each layer"
+ARMS = (_PLAIN, _INPUT, _BEFORE, _EACH)
+"""Where the data are normalised: nowhere; the numbers that the model reads; before each ReLU, as
+Algorithm 1 is printed; what each dense layer reads, the numbers and what is behind each ReLU. In all
+of them staleness is normalised, as in the figure."""
+
+_SWEEP = 3  # of the trial's gradients one third
 
 
-class Arm(NamedTuple):
-    """What is done against stale gradients.
-
-    Attributes:
-        damping: of them.
-        norm: before each ReLU (Algorithm 1).
-    """
-
-    damping: Policy
-    norm: BatchNorm | DataNorm | None
-
-
-ARMS: dict[str, Arm] = {
-    "none": Arm(staleness.none(), None),
-    "staleness": Arm(staleness.normalized(BASELINE), None),
-    "staleness + data": Arm(staleness.normalized(BASELINE), DataNorm()),
-    "staleness + batch (ours)": Arm(staleness.normalized(BASELINE), BatchNorm()),
-    "data alone (ours)": Arm(staleness.none(), DataNorm()),
-}
-"""The figure's are the second and the third: the paper never normalises data solely
-(docs/readings.md#staleness-and-data-normalisation-swap). Batch normalisation in its place, and what
-is left without staleness normalisation, are ours."""
-
-_TESTED = 10_000
+def normalised(graph: Graph, where: str) -> Graph:
+    """The graph with data normalisation where an arm has it."""
+    made: dict[Node, Node] = {}
+    for node in graph.nodes:
+        new = copy.copy(node)
+        object.__setattr__(new, "inputs", tuple(made[one] for one in node.inputs))
+        relu = isinstance(node, Applied) and isinstance(node.layer, ReLU)
+        if relu and where == _BEFORE:
+            new = new.inputs[0] >> DataNorm() >> ReLU()
+        elif (relu and where == _EACH) or (isinstance(node, Input) and where in (_INPUT, _EACH)):
+            new = new >> DataNorm()
+        made[node] = new
+    return Graph(made[graph.output], graph.loss, graph.name, graph.l2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,17 +60,22 @@ class Curve:
 
     Attributes:
         workers, arm: which.
-        seconds: float64 [E]; of which a gradient takes 1 in the mean.
-        auc: float64 [repeats, E]; of another day's clicks, at those seconds; NaN after a crash.
+        rate: of Adagrad.
+        auc: float64 [repeats, E]; of other clicks, after each tenth of the run; NaN after a crash.
         near_zero: share of the batches' means that counted as ±0.001, over values and repeats; 0
             where no data is normalised.
     """
 
     workers: int
     arm: str
-    seconds: NDArray[np.float64]
+    rate: float
     auc: NDArray[np.float64]
     near_zero: float
+
+    @property
+    def done(self) -> NDArray[np.float64]:
+        """float64 [E]; the share of the run at each evaluation."""
+        return np.linspace(0.0, 1.0, self.auc.shape[1])
 
     def intervals(self) -> list[Interval]:
         """The AUC at each evaluation, as a mean over the repeats with its 95% interval."""
@@ -82,51 +86,71 @@ class Curve:
         return interval(list(self.auc[:, -1] - other.auc[:, -1]))
 
 
-_STALENESS = "staleness"
-_HEADER = [
-    "workers",
-    "normalised",
-    "AUC half-way",
-    "at the end",
-    "against staleness",
-    "means near 0",
-]
+_HEADER = ["workers", "normalised", "η", "AUC half-way", "at the end", "against none"]
+_HEADER += ["means near 0"]
 
 
 @dataclass(frozen=True)
 class Asked(ManyWorkers):
-    """What to train, as of ``ManyWorkers``; means are of a gradient's clicks."""
+    """What to train, as of ``ManyWorkers``; means are of a gradient's clicks.
+
+    Args:
+        gradients: of all workers together, each of clicks that no other has.
+    """
 
     NAME: ClassVar[str] = "normalisation"
     TITLE: ClassVar[str] = "Data normalisation among many workers"
     HELP: ClassVar[str] = "data normalisation among many workers"
     DESCRIPTION: ClassVar[str] = (
-        "Train with thousands of workers in virtual time, with stale gradients damped or not and with "
-        "mini-batches normalised or not: Figure 6 of extreme-scale-asgd."
+        "Train with thousands of workers in virtual time, with stale gradients damped and with "
+        "mini-batches normalised at one place or another, or nowhere: Figure 6 of extreme-scale-asgd."
     )
     VARIED: ClassVar[str] = "arm"
 
-    lr: float = option(0.003, "of Adagrad", partial(checks.real, above=0.0))
     batch_size: int = option(32, "clicks of a gradient", partial(checks.whole, minimum=2))
+    gradients: int = option(
+        300_000, "of all workers", checks.whole, full=900_000, short=30_000, command=False
+    )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checks.whole("batch_size", self.batch_size, 2, self.rows)
+    @property
+    def rows(self) -> int:
+        return self.gradients * self.batch_size
 
     def arms(self) -> Iterable[str]:
         return ARMS
 
+    def swept(self) -> list[Record]:
+        return [
+            {"repeat": 0, "workers": workers, "arm": arm, "lr": lr}
+            for workers, arm, lr in product(self.workers, ARMS, self.lr)
+        ]
+
+    def rate(self, setting: Record, records: Sequence[Record]) -> float:
+        """The best of the arm's own among as many workers, after a third of the gradients."""
+        mine = (setting["workers"], setting["arm"])
+        ends = {
+            lr: float(found["auc"][0, -1])
+            for lr in self.lr
+            for workers, arm, found in self.measured(records, lr)
+            if (workers, arm) == mine
+        }
+        return max(ends, key=lambda lr: np.nan_to_num(ends[lr]))
+
     @ends_are_told()
     def measure(self, setting: Record, data: Any, go_on: GoOn) -> Record:  # noqa: ARG002
-        arm = ARMS[setting["arm"]]
-        result = self.train(setting, *arm, go_on, self.days[1][:_TESTED])
-        near_zero = _near_zero(result) if isinstance(arm.norm, DataNorm) else 0.0
-        return {"auc": self.padded(result.validation_auc), "near_zero": near_zero}
+        clicks = self.clicks(setting["repeat"]).train
+        if "lr" in setting:
+            clicks = clicks[: len(clicks) // _SWEEP]
+        model = normalised(self.graph(), setting["arm"])
+        init = Init(tables=self.tables(setting["repeat"], setting["rate"]))
+        damping = staleness.normalized(BASELINE)
+        result = self.train(setting, model, clicks, damping, init, go_on)
+        return {"auc": self.course(result), "near_zero": _near_zero(result)}
 
     def curves(self, records: Sequence[Record]) -> list[Curve]:
         """One for each number of workers and arm."""
         return [
-            Curve(workers, arm, self.seconds, one["auc"], float(one["near_zero"].mean()))
+            Curve(workers, arm, float(one["rate"][0]), one["auc"], float(one["near_zero"].mean()))
             for workers, arm, one in self.measured(records)
         ]
 
@@ -141,17 +165,38 @@ class Asked(ManyWorkers):
         caption = (
             "AUC over time (extreme-scale-asgd, Figure 6), with its 95% interval over the seeds."
         )
-        table = Table(_HEADER, [_row(curve, found) for curve in found])
-        return [Part(self.TITLE, table, self._note(), drawn, caption)]
+        return [
+            Part(self.TITLE, self.table(found), self._note(), drawn, caption),
+            Part("The sweep of the rate", self.sweep_table(records)),
+        ]
+
+    def table(self, found: Sequence[Curve]) -> Table:
+        """A row for each curve."""
+        return Table(_HEADER, [_row(curve, found) for curve in found])
+
+    def sweep_table(self, records: Sequence[Record]) -> Table:
+        """The AUC at the end of the sweep's runs."""
+        swept = {
+            lr: {(n, arm): one for n, arm, one in self.measured(records, lr)} for lr in self.lr
+        }
+        rows = [
+            [f"{workers:,}", arm]
+            + [f"{swept[lr][workers, arm]['auc'][0, -1]:.4f}" for lr in self.lr]
+            for workers, arm in product(self.workers, ARMS)
+            if all((workers, arm) in swept[lr] for lr in self.lr)
+        ]
+        return Table(["workers", "normalised", *(f"η = {lr:g}" for lr in self.lr)], rows)
 
     def _note(self) -> str:
         return (
-            f"Trained: {NAME}, by ASP with Adagrad at {self.lr:g}, {self.updates} gradients of each "
-            f"worker in the mean, each of {self.batch_size} clicks. Staleness: normalised to a thousand "
-            "workers. Data, batch: DataNorm or BatchNorm before each ReLU, by the mini-batch's own "
-            "means; for evaluation one running average of all workers' batches, in the order in which "
-            "they fall due. AUC: of another day's clicks, means ± half the 95% interval over the seeds; "
-            "against staleness normalisation alone, of the same seeds. Means near 0: counted as ±0.001."
+            f"Trained: {MODELS[self.model].words}, {self.ids:,} ids of each feature; "
+            f"{self.gradients:,} gradients of {self.batch_size} clicks, each click once, by ASP with "
+            f"Adagrad. Staleness is normalised to {BASELINE:,} workers everywhere. Data: DataNorm of the "
+            "numbers read, before each ReLU, or of what each dense layer reads, by the mini-batch's own "
+            "means; for evaluation one running average of all workers' batches. η: of each arm the best "
+            "of the sweep, one seed and a third of the gradients. AUC of other clicks: means ± half the "
+            "95% interval over the seeds; against none: of the same seeds. Means near 0: counted as "
+            "±0.001."
         )
 
 
@@ -162,10 +207,11 @@ def curves(asked: Asked) -> Iterator[Curve]:
 
 def _row(curve: Curve, found: Sequence[Curve]) -> list[str]:
     known = curve.intervals()
-    plain = next(one for one in found if (one.workers, one.arm) == (curve.workers, _STALENESS))
+    plain = next(one for one in found if (one.workers, one.arm) == (curve.workers, _PLAIN))
     return [
         f"{curve.workers:,}",
         curve.arm,
+        f"{curve.rate:g}",
         known[len(known) // 2].text(),
         known[-1].text(),
         MISSING if curve is plain else curve.against(plain).text(),
@@ -174,5 +220,7 @@ def _row(curve: Curve, found: Sequence[Curve]) -> list[str]:
 
 
 def _near_zero(ended: TrainResult) -> float:
-    told = ended.config["statistics"]
+    told = ended.config.get("statistics")
+    if told is None:
+        return 0.0
     return float(told["near_zero"] / max(1, told["batches"] * len(ended.statistics)))

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from leashed.datasets import ClickDataset, synthetic_clicks
 from leashed.models import tables
 from leashed.models.graphs import Graph
-from leashed.models.layers import BatchNorm, DataNorm
 from leashed.models.recommenders import dlrm
 from leashed.models.tables import Table
 from leashed.rules import Adagrad
@@ -49,9 +48,9 @@ class Gradient(NamedTuple):
     rows: NDArray[np.float32]
 
 
-def model(norm: BatchNorm | DataNorm | None = None) -> Graph:
-    """The model; one logit. With a layer that normalises it stands before each ReLU."""
-    return dlrm(CARDINALITY, _DIM, bottom=(16, _DIM), top=(16,), norm=norm)
+def model() -> Graph:
+    """The model; one logit."""
+    return dlrm(CARDINALITY, _DIM, bottom=(16, _DIM), top=(16,))
 
 
 def new_tables(lr: float, seed: int) -> dict[str, Table]:

@@ -22,21 +22,30 @@ from leashed.studies.study import GoOn, Part, Record, Study, option, revived
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["PAPER", "TIMES", "Counted", "Counting", "count"]
+__all__ = ["PAPER", "TIMES", "Counted", "Counting", "count", "shares"]
 
 _BEFORE = 10  # updates of each worker that do not count yet
 
-TIMES: dict[str, Callable[[int], Cluster]] = {
-    "exponential": lambda n: simulation.exponential(n, 1.0),
-    "rates": lambda n: simulation.rates(n, 1.0, 0.1),
-    "normal": lambda n: simulation.normal(n, 1.0, 0.05),
+TIMES: dict[str, Callable[..., Cluster]] = {
+    "exponential": lambda n, share=1.0: simulation.exponential(n, share, fetch=1.0 - share),
+    "rates": lambda n, share=1.0: simulation.rates(n, share, 0.1, fetch=1.0 - share),
+    "normal": lambda n, share=1.0: simulation.normal(n, share, 0.05 * share, fetch=1.0 - share),
 }
-"""How long gradients take, in seconds of which the mean is 1: the paper's Poisson processes, of equal
-rates and of rates drawn once (a standard deviation of a tenth), and nearly constant ones (of a
-twentieth); the deviations are ours."""
+"""How long a cycle takes, in seconds of which the mean is 1, and of it a gradient that share (default:
+1), which is the time between a pull and its push: the paper's Poisson processes, of equal rates and of
+rates drawn once (a standard deviation of a tenth), and nearly constant ones (of a twentieth); the
+deviations are ours."""
 
 PAPER = {1000: (875.0, 4770.0), 3000: (2090.0, 11300.0)}
 """Mean and variance that it measured, by its number of workers."""
+
+
+def shares(workers: int) -> list[float]:
+    """Of a cycle that a gradient takes: all of it, and what makes the mean that the paper measured of
+    so many workers.
+    """
+    measured = [PAPER[workers][0]] if workers in PAPER else []
+    return [1.0, *(round((mean - 1.0) / (workers - 1.0), 4) for mean in measured)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,16 +55,18 @@ class Counted:
     Attributes:
         workers: n.
         times: of ``TIMES``.
+        share: of a cycle, that a gradient takes.
         counts: int64 [largest + 1]; updates of staleness 0, 1, ….
     """
 
     workers: int
     times: str
+    share: float
     counts: NDArray[np.int64]
 
     @property
     def mean(self) -> float:
-        """E(τ); the paper's theory says n."""
+        """E(τ); the paper's theory says n, that of a share s 1 + s (n - 1)."""
         return float(np.arange(len(self.counts)) @ self.counts / self.counts.sum())
 
     @property
@@ -65,7 +76,7 @@ class Counted:
         return float(squares @ self.counts / self.counts.sum())
 
 
-def count(workers: int, times: str, updates: int, seed: int = 0) -> Counted:
+def count(workers: int, times: str, updates: int, seed: int = 0, share: float = 1.0) -> Counted:
     """Make so many updates with ASP in virtual time, of a model of two parameters, since staleness does
     not depend on gradients, after as many as let every worker push some times.
     """
@@ -74,7 +85,7 @@ def count(workers: int, times: str, updates: int, seed: int = 0) -> Counted:
         simulation.simulate(
             models.logistic_regression(1),
             (x, np.array([0, 1])),
-            cluster=TIMES[times](workers),
+            cluster=TIMES[times](workers, share),
             mode=modes.ASP(),
             until=Until(updates=several),
             rule=SGD(1e-6),
@@ -85,14 +96,15 @@ def count(workers: int, times: str, updates: int, seed: int = 0) -> Counted:
     ]
     counts = played[1].copy()
     counts[: len(played[0])] -= played[0]
-    return Counted(workers, times, np.concatenate([[0], counts]))
+    return Counted(workers, times, share, np.concatenate([[0], counts]))
 
 
-_HEADER = ["workers", "times", "mean τ", "in theory", "in the paper", "variance", "its theory"]
-_HEADER += ["the paper's"]
+_HEADER = ["workers", "times", "share", "mean τ", "in theory", "in the paper", "variance"]
+_HEADER += ["its theory", "the paper's"]
 _NOTE = (
-    "τ as the paper counts it, from 1. Theory: E(τ) = n, whatever the rates; the variance n(n − 1) is "
-    "that of exponential times of equal rates. The paper's are what it measured."
+    "τ as the paper counts it, from 1. Share: of a cycle, between a pull and its push; the rest is "
+    "fetching. Theory: E(τ) = 1 + s (n − 1), whatever the rates; the variance n(n − 1) is that of "
+    "exponential times of equal rates and s = 1. The paper's are what it measured."
 )
 
 
@@ -118,10 +130,14 @@ class Counting(Study):
     seed: int = option(0, "of the durations", partial(checks.whole, minimum=0))
 
     def settings(self) -> list[Record]:
-        return [{"workers": n, "times": times} for n, times in product(self.workers, TIMES)]
+        return [
+            {"workers": n, "times": times, "share": share}
+            for n, times in product(self.workers, TIMES)
+            for share in shares(n)
+        ]
 
     def measure(self, setting: Record, data: Any, go_on: GoOn) -> Counted:  # noqa: ARG002
-        return count(setting["workers"], setting["times"], self.updates, self.seed)
+        return count(**setting, updates=self.updates, seed=self.seed)
 
     def parts(self, records: Sequence[Record]) -> list[Part]:
         found = [revived(Counted, record["measured"]) for record in records]
@@ -149,12 +165,13 @@ def counts_of(workers: tuple[int, ...], updates: int, seed: int) -> Iterator[Cou
 def _row(counted: Counted) -> list[str]:
     n = counted.workers
     mean, variance = (number(value) for value in PAPER[n]) if n in PAPER else (MISSING, MISSING)
-    exponential = counted.times == "exponential"
+    exponential = counted.times == "exponential" and counted.share == 1.0
     return [
         f"{n:,}",
         counted.times,
+        f"{counted.share:g}",
         number(counted.mean, 4),
-        f"{n:,}",
+        number(1.0 + counted.share * (n - 1), 4),
         mean,
         number(counted.variance),
         number(float(n * (n - 1))) if exponential else MISSING,

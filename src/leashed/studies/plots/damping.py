@@ -1,4 +1,4 @@
-"""Figure 5 of extreme-scale-asgd: loss over time by the damping of stale gradients."""
+"""Figure 5 of extreme-scale-asgd: AUC over time by the damping of stale gradients."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Curve(Protocol):
     @property
     def damping(self) -> str: ...
     @property
-    def seconds(self) -> NDArray[np.float64]: ...
+    def done(self) -> NDArray[np.float64]: ...
     def intervals(self) -> Sequence[tuple[float, float, float]]: ...
 
 
@@ -36,15 +36,13 @@ def over_time(found: Sequence[Curve]) -> Figure:
             chosen = [one for one in found if one.workers == workers]
             for one, colour in zip(chosen, list(COLOURS.values())[1:], strict=False):
                 mean, low, high = np.array(one.intervals()).T
-                axes.plot(one.seconds, mean, color=colour, label=one.damping)
+                axes.plot(one.done, mean, color=colour, label=one.damping)
                 if np.isfinite(low).all():
-                    axes.fill_between(one.seconds, low, high, color=colour, alpha=0.2, linewidth=0)
-            axes.set(title=f"{workers:,} workers", xlabel="time [gradients of a worker]")
+                    axes.fill_between(one.done, low, high, color=colour, alpha=0.2, linewidth=0)
+            axes.set(title=f"{workers:,} workers", xlabel="share of the clicks")
             axes.legend(title="damping")
         means = np.array([[mean for mean, _, _ in one.intervals()] for one in found])
-        if np.isfinite(means[:, 0]).any():
-            least = np.min(means, initial=np.inf, where=np.isfinite(means))
-            most = np.max(means[:, 0], initial=-np.inf, where=np.isfinite(means[:, 0]))
-            panels[0].set_ylim(0.95 * least, 1.05 * most)
-        panels[0].set_ylabel("loss")
+        if np.isfinite(means).any():
+            panels[0].set_ylim(np.nanmin(means) - 0.02, np.nanmax(means) + 0.02)
+        panels[0].set_ylabel("AUC of other clicks")
     return figure

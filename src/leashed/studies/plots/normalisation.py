@@ -20,7 +20,7 @@ class Curve(Protocol):
     @property
     def arm(self) -> str: ...
     @property
-    def seconds(self) -> NDArray[np.float64]: ...
+    def done(self) -> NDArray[np.float64]: ...
     def intervals(self) -> Sequence[tuple[float, float, float]]: ...
 
 
@@ -36,13 +36,13 @@ def over_time(found: Sequence[Curve]) -> Figure:
             chosen = [one for one in found if one.workers == workers]
             for one, colour in zip(chosen, list(COLOURS.values())[1:], strict=False):
                 mean, low, high = np.array(one.intervals()).T
-                axes.plot(one.seconds, mean, color=colour, label=one.arm)
+                axes.plot(one.done, mean, color=colour, label=one.arm)
                 if np.isfinite(low).all():
-                    axes.fill_between(one.seconds, low, high, color=colour, alpha=0.2, linewidth=0)
-            axes.set(title=f"{workers:,} workers", xlabel="time [gradients of a worker]")
+                    axes.fill_between(one.done, low, high, color=colour, alpha=0.2, linewidth=0)
+            axes.set(title=f"{workers:,} workers", xlabel="share of the clicks")
         means = np.array([[mean for mean, _, _ in one.intervals()] for one in found])
         if np.isfinite(means).any():
             panels[0].set_ylim(np.nanmin(means) - 0.02, np.nanmax(means) + 0.02)
-        panels[0].set_ylabel("AUC of another day")
+        panels[0].set_ylabel("AUC of other clicks")
         panels[0].legend(title="normalised")
     return figure
