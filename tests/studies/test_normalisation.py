@@ -35,16 +35,15 @@ def places(graph: Graph) -> list[tuple[type, type | None]]:
 @pytest.mark.parametrize("name", MODELS)
 def test_data_are_normalised_where_an_arm_says(name: str) -> None:
     graph = MODELS[name].graph(10)
-    assert [places(normalised(graph, arm)) for arm in ("none",)] == [[]]
-    assert [of for of, _ in places(normalised(graph, "input"))] == [Input]
-    before = places(normalised(graph, "before ReLU"))
+    found = {name: normalised(graph, arm) for name, arm in ARMS.items()}
+    assert places(found["none"]) == []
+    assert [of for of, _ in places(found["input"])] == [Input]
+    before = places(found["before ReLU"])
     assert set(before) == {(Dense, ReLU)}
-    behind = [of for of, _ in places(normalised(graph, "each layer"))]
+    behind = [of for of, _ in places(found["each layer"])]
     assert sorted(map(str, behind)) == sorted(map(str, [Input, *([ReLU] * len(before))]))
-    assert normalised(graph, "none").dimension == graph.dimension
-    assert {one.name for one in normalised(graph, "input").tables} == {
-        one.name for one in graph.tables
-    }
+    assert found["none"].dimension == graph.dimension
+    assert {one.name for one in found["input"].tables} == {one.name for one in graph.tables}
 
 
 def test_arms_differ_by_where_they_normalise() -> None:

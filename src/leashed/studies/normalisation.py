@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,27 +28,45 @@ from leashed.training.result import TrainResult
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["ARMS", "Asked", "Curve", "curves", "normalised"]
+__all__ = ["ARMS", "Arm", "Asked", "Curve", "curves", "normalised"]
 
-_PLAIN, _INPUT, _BEFORE, _EACH = "none", "input", "before ReLU", "each layer"
-ARMS = (_PLAIN, _INPUT, _BEFORE, _EACH)
-"""Where the data are normalised: nowhere; the numbers that the model reads; before each ReLU, as
-Algorithm 1 is printed; what each dense layer reads, the numbers and what is behind each ReLU. In all
-of them staleness is normalised, as in the figure."""
+
+class Arm(NamedTuple):
+    """Where data are normalised.
+
+    Attributes:
+        numbers: those that the model reads.
+        before: each ReLU, as Algorithm 1 is printed.
+        behind: each ReLU, what the next dense layer reads.
+    """
+
+    numbers: bool = False
+    before: bool = False
+    behind: bool = False
+
+
+_PLAIN = "none"
+ARMS: dict[str, Arm] = {
+    _PLAIN: Arm(),
+    "input": Arm(numbers=True),
+    "before ReLU": Arm(before=True),
+    "each layer": Arm(numbers=True, behind=True),
+}
+"""In all of them staleness is normalised, as in the figure."""
 
 _SWEEP = 3  # of the trial's gradients one third
 
 
-def normalised(graph: Graph, where: str) -> Graph:
+def normalised(graph: Graph, arm: Arm) -> Graph:
     """The graph with data normalisation where an arm has it."""
     made: dict[Node, Node] = {}
     for node in graph.nodes:
         new = copy.copy(node)
         object.__setattr__(new, "inputs", tuple(made[one] for one in node.inputs))
         relu = isinstance(node, Applied) and isinstance(node.layer, ReLU)
-        if relu and where == _BEFORE:
+        if relu and arm.before:
             new = new.inputs[0] >> DataNorm() >> ReLU()
-        elif (relu and where == _EACH) or (isinstance(node, Input) and where in (_INPUT, _EACH)):
+        if (relu and arm.behind) or (isinstance(node, Input) and arm.numbers):
             new = new >> DataNorm()
         made[node] = new
     return Graph(made[graph.output], graph.loss, graph.name, graph.l2)
@@ -141,7 +159,7 @@ class Asked(ManyWorkers):
         clicks = self.clicks(setting["repeat"]).train
         if "lr" in setting:
             clicks = clicks[: len(clicks) // _SWEEP]
-        model = normalised(self.graph(), setting["arm"])
+        model = normalised(self.graph(), ARMS[setting["arm"]])
         init = Init(tables=self.tables(setting["repeat"], setting["rate"]))
         damping = staleness.normalized(BASELINE)
         result = self.train(setting, model, clicks, damping, init, go_on)
