@@ -28,6 +28,9 @@ CLICKS = ["bench", "shadowsync", "--threads", "1", "--repeats", "1", "--trainers
 CLICKS += ["--examples", "64"]
 PACED = ["--pace", "0.002", "--dimension", "100", "--scale", "0.02"]
 
+SHARED = ["--workers", "2", "--batch-size", "8", "--sync-workers", "2", "--rows", "160"]
+SHARED += ["--repeats", "1"]
+
 # The command of each, as small as it can be; what cannot be gone on with, and how that is named.
 COMMANDS: dict[str, tuple[list[str], list[str], str]] = {
     "combinations": (["bench", "combinations", "--rules", "SGD,Adam"], ["--threads", "2"], "threads"),
@@ -41,6 +44,13 @@ COMMANDS: dict[str, tuple[list[str], list[str], str]] = {
         ["bench", "staleness", "--damping", "--workers", "2", "--repeats", "2"], ["--lr", "1"], "lr"
     ),
     "figure5": ([*FIGURE, *PACED], ["--pace", "0.003"], "pace"),
+    "global-batch": (
+        ["bench", "global-batch", *SHARED, "--counts", "2", "--batches", "4"], ["--lr", "1"], "lr"
+    ),
+    "gradient-norms": (
+        ["bench", "gradient-norms", *SHARED, "--batches", "4", "--updates", "2"], ["--lr", "1"], "lr"
+    ),
+    "hyperparameters": (["bench", "hyperparameters", *SHARED], ["--lr", "1"], "lr"),
     "normalisation": (
         ["bench", "normalisation", "--workers", "2", "--repeats", "1", "--batch-size", "8"],
         ["--lr", "1"],
@@ -68,12 +78,7 @@ COMMANDS: dict[str, tuple[list[str], list[str], str]] = {
     ),
     "swap": (["bench", "swap", "--days", "1", "--repeats", "1"], ["--drift", "0"], "drift"),
     "sweep": ([*SHADOWSYNC, "--sweep", *PASS, *GRID], ["--lr", "1"], "lr"),
-    "switching": (
-        ["bench", "switching", "--workers", "2", "--batch-size", "8", "--rows", "160",
-         "--repeats", "1"],
-        ["--lr", "1"],
-        "lr",
-    ),
+    "switching": (["bench", "switching", *SHARED], ["--lr", "1"], "lr"),
     "table2": ([*SHADOWSYNC, "--table2", *PASS, "--varying", "3/1"], ["--lr", "1"], "lr"),
     "tune": (
         ["tune", "--seconds", "300", "--threads", "1", "--batch-size", "64", "--loss-fraction", "0.9"],
@@ -116,6 +121,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         few = dict(list(getattr(shat, name).items())[:2])
         monkeypatch.setattr(f"leashed.studies.shat.{name}", few)
     monkeypatch.setattr("leashed.studies.shat.HETEROGENEOUS", ("ASP",))
+    monkeypatch.setattr("leashed.studies.switching.STALE_WORKERS", 4)
     monkeypatch.setattr("leashed.studies.combinations.DISCIPLINES", (lsh.Sequential(),))
     monkeypatch.setattr("leashed.studies.combinations.POLICIES", (lsh.staleness.none(),))
     begun: list[int] = []

@@ -11,27 +11,34 @@ import pytest
 from leashed.base.table import MISSING
 from leashed.cli import main
 from leashed.studies import recommender
-from leashed.studies.gba import Found, _staleness, parts, tendencies
+from leashed.studies.gba import Found, Switching, _staleness, parts, tendencies
 from leashed.studies.gba_bound import both_updated, bounds
 from leashed.studies.switching import (
     DAILY,
     MODES,
+    PUSHES,
     STATES,
+    SYNC_OF_ALL,
     Setting,
     after_sync,
     careers,
     hours,
     plans,
+    rate,
     rates,
+    staleness,
     to_sync,
 )
 from leashed.training.result import Histogram
 
-SMALL = Setting(workers=4, batch_size=8, rows=500, base=1, days=2, repeats=2)
+SMALL = Setting(workers=4, batch_size=8, sync_workers=2, rows=500, base=1, days=2, repeats=2)
 
 
 def test_a_slow_worker_holds_up_who_waits_for_it() -> None:
-    found = {one.mode: one.eps for one in hours(replace(SMALL, workers=20), compute=60.0)}
+    found = {
+        one.mode: one.eps
+        for one in hours(replace(SMALL, workers=20, sync_workers=20), compute=60.0)
+    }
     assert set(found) == set(DAILY)
     night, evening = (slice(2, 6), slice(16, 20))
     for eps in found.values():
@@ -43,13 +50,33 @@ def test_a_slow_worker_holds_up_who_waits_for_it() -> None:
 
 
 def test_the_more_strained_the_cluster_the_more_gba_is_worth() -> None:
-    found = {(one.state, one.mode): one for one in rates(replace(SMALL, workers=20))}
-    assert set(found) == {(state, mode) for state in STATES for mode in MODES}
+    setting = replace(SMALL, workers=20, sync_workers=20)
+    found = {one[:2]: one for one in rates(setting) if one.push == setting.push}
+    assert set(found) == {(s, mode) for s in STATES for mode in (*MODES, SYNC_OF_ALL)}
     worth = [found[state, "GBA"].eps.mean() / found[state, "Sync"].eps.mean() for state in STATES]
     assert 1 < worth[0] < worth[1] < worth[2]
     one = found["busy", "GBA"]
     assert one.local.shape == (SMALL.repeats, 20)
     assert one.local.sum(axis=1).mean() == pytest.approx(one.eps.mean(), rel=0.1)
+
+
+def test_where_servers_are_full_a_barrier_without_them_is_the_faster() -> None:
+    def worth(push: float, state: str) -> float:
+        setting = replace(SMALL, workers=20, sync_workers=5, push=push)
+        sync, asynchronous = (rate(setting, state, mode, [0]) for mode in ("Sync", "Async"))
+        return float(sync.eps.mean() / asynchronous.eps.mean())
+
+    # Twenty workers at a tenth of a second: the servers are full from 5 ms a push on.
+    assert worth(0.0, "vacant") < 1.0 < worth(0.01, "vacant")
+    assert worth(0.0, "strained") < worth(0.0, "vacant")
+    assert worth(0.01, "strained") < worth(0.01, "vacant")
+
+
+@pytest.mark.parametrize("share", [1.0, 0.25])
+def test_gradients_are_as_stale_as_their_share_of_a_cycle(share: float) -> None:
+    gba, bsp = (staleness(SMALL, "vacant", mode, share, 0).mean() for mode in ("GBA", "BSP"))
+    assert gba == pytest.approx(share, rel=0.05)
+    assert bsp == pytest.approx(8 * share, rel=0.05)  # n/b2
 
 
 def test_a_career_is_its_days() -> None:
@@ -61,10 +88,15 @@ def test_a_career_is_its_days() -> None:
     assert still[0].auc == gba[0].auc
     assert still[1].auc != gba[1].auc
     for days in (still, gba, back):
-        assert all(day.gradients == 63 for day in days)
+        assert all(day.gradients == (32 if day.mode == "Sync" else 63) for day in days)
         assert all(0.4 < auc < 0.9 for day in days for auc in day.auc)
     assert all(day.staleness.total + day.dropped == day.gradients for day in gba)
     assert all(day.data_staleness.total == day.staleness.total for day in gba)
+
+
+def test_a_model_is_one_of_those_named() -> None:
+    with pytest.raises(ValueError, match="model must be one of deepfm, dlrm"):
+        Switching(model="cnn")
 
 
 def test_two_steps_update_the_ids_that_both_have() -> None:
@@ -91,8 +123,9 @@ def test_tables_have_every_mode_and_state() -> None:
     assert len(set(asked)) == len(asked)
     days = dict(zip(asked, careers(SMALL, asked), strict=True))
     found = Found(SMALL, list(hours(SMALL)), list(rates(SMALL)), days, list(bounds(SMALL)))
-    daily, states, switches, bound = parts(found)
+    daily, pushes, states, switches, bound = parts(found)
     assert len(daily.found.rows) == len(DAILY)
+    assert len(pushes.found.rows) == 2 * len(PUSHES)
     assert len(states.found.rows) == len(STATES) * len(MODES)
     assert len(switches.found.rows) == 2 * len(MODES)
     assert len(bound.found.rows) == 2 * len(STATES)
@@ -119,7 +152,8 @@ def test_a_crash_names_the_rates() -> None:
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "switching.html"
-    arguments = ["--workers", "4", "--batch-size", "8", "--rows", "400", "--repeats", "1"]
+    arguments = ["--workers", "4", "--batch-size", "8", "--sync-workers", "2", "--rows", "400"]
+    arguments += ["--repeats", "1"]
     assert main(["bench", "switching", *arguments, "--report", str(page)]) == 0
     shown = capsys.readouterr().out
     assert "strained" in shown
@@ -132,6 +166,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     [
         (["--workers", "1"], "workers must be at least 2"),
         (["--rows", "100"], "rows must be at least 16000"),
+        (["--sync-workers", "3"], "sync_workers must divide the 1600 clicks of a global batch"),
         (["--lr", "-1"], "lr must be greater than 0"),
     ],
 )

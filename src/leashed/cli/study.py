@@ -28,6 +28,9 @@ from leashed.studies import damping, normalisation, persistence, shat, swap
 from leashed.studies.combinations import Combinations
 from leashed.studies.contention import Contention
 from leashed.studies.gba import Switching
+from leashed.studies.global_batch import Batches
+from leashed.studies.gradient_norms import Norms
+from leashed.studies.hyperparameters import Sets
 from leashed.studies.packed import unpacked
 from leashed.studies.stale import Counting
 from leashed.studies.study import Data, Kept, Part, Ran, Record, Study, read, run
@@ -50,12 +53,15 @@ __all__ = [
 ]
 
 STUDIES: tuple[type[Study], ...] = (
+    Batches,
     Combinations,
     Contention,
     Counting,
     Figure5,
+    Norms,
     Scaling,
     Search,
+    Sets,
     Sweep,
     Switching,
     Table2,
@@ -71,7 +77,7 @@ STUDIES: tuple[type[Study], ...] = (
     shat.Asked,
     swap.Asked,
 )
-"""Of the twelve, of which ShadowSync's is nine."""
+"""Of the fifteen, of which ShadowSync's is nine."""
 
 RUNS_LEFT = 3
 """The exit status where ``--minutes`` has left runs."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -16,20 +17,26 @@ from leashed.base.table import MISSING, Table, number
 from leashed.datasets import ClickDataset
 from leashed.studies import gba_bound, recommender, switching
 from leashed.studies.gba_bound import Bound
-from leashed.studies.intervals import interval
-from leashed.studies.recommender import NAME
-from leashed.studies.study import GoOn, Part, Record, Study, revived
+from leashed.studies.intervals import Interval, interval, ratio
+from leashed.studies.study import GoOn, Part, Record, revived
 from leashed.studies.switching import (
     DAILY,
     MODES,
+    PUSHES,
+    SHARES,
+    STALE,
+    STALE_WORKERS,
     STATES,
+    SYNC_OF_ALL,
     Career,
     Day,
     Hours,
     Rate,
     Setting,
+    Shared,
     after_sync,
     plans,
+    rated,
     to_sync,
 )
 from leashed.training.result import Histogram
@@ -40,17 +47,27 @@ if TYPE_CHECKING:
 __all__ = ["Found", "Part", "Switching", "parts", "tendencies"]
 
 _DAY_NOTE = (
-    "Examples per second, of the largest of all; SwarmSGD and Prague are the paper's approaches of "
-    "local all-reduce, and Async, SwarmSGD and GBA, which wait for nobody, are as fast as each other. "
+    "Examples per second, of the largest of all; Sync is an all-reduce among few fast workers, SwarmSGD "
+    "and Prague are the paper's approaches of local all-reduce, and of Async and GBA the servers take "
+    "each push. "
     "The load over the day is ours: the paper does not have its cluster's in numbers."
 )
+_PUSHES_NOTE = (
+    "Throughput over Async's, seed by seed, ± half the 95% interval. Sync is an all-reduce among few fast "
+    "workers, or among as many as Async has (Sync of all); Async's pushes are taken by the servers one "
+    "after the other, in the time that stands first."
+)
 _STATES_NOTE = (
-    f"Trained: {NAME}: days by Sync, then one by the mode; AUC of the day after. Global: examples per "
+    "Days by Sync, then one by the mode; AUC of the day after. Global: examples per "
     "second, ± their standard deviation over windows of five seconds; local: of a worker, ± theirs "
     "over the workers. Staleness: updates between pull and application, of the gradients applied; of data: "
     "steps between the token of their batch and then. "
     "AUC − Sync's: seed by seed, mean ± half its 95% interval. Dense parameters by Adagrad in Async, by Adam "
     "in the others, each day from a fresh state; rows by Adagrad throughout."
+)
+_STALE_NOTE = (
+    f"Of {STALE_WORKERS} workers, with the numbers of the paper's private task. Mean (largest) staleness, in "
+    "updates, where gradients take so much of a worker's cycle, and fetching batches the rest."
 )
 _SWITCH_NOTE = (
     "AUC of the next day at the first day after the switch, at the last, and as the mean of all; "
@@ -64,6 +81,13 @@ _BOUND_NOTE = (
 )
 
 
+class Stale(NamedTuple):
+    """Staleness of the gradients applied: updates between pull and application."""
+
+    mean: float
+    most: int
+
+
 class Found(NamedTuple):
     """What ``leashed bench switching`` finds."""
 
@@ -74,10 +98,12 @@ class Found(NamedTuple):
     bounds: list[Bound]
     seeds: tuple[int, ...] = ()
     """Of the repeats; where there is none those of ``setting``."""
+    stale: Mapping[tuple[str, str, float], list[Stale]] = MappingProxyType({})
+    """By state, mode and share of a cycle."""
 
 
 @dataclass(frozen=True)
-class Switching(Setting, Study):
+class Switching(Shared):
     """What ``leashed bench switching`` asks, as of ``Setting``.
 
     Raises:
@@ -97,15 +123,6 @@ class Switching(Setting, Study):
     )
     SIDE_BY_SIDE: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        least = 10 * self.workers * self.batch_size
-        if self.rows < least:
-            raise ValueError(
-                f"rows must be at least {least}, ten global batches of {self.workers} workers and "
-                f"{self.batch_size} clicks, got {self.rows}"
-            )
-
     @cached_property
     def clicks(self) -> list[ClickDataset]:
         """Of the days of a career, and of the one after."""
@@ -119,7 +136,12 @@ class Switching(Setting, Study):
     def settings(self) -> list[Record]:
         """Of Figure 1, which has no repeats, of Tables 2 and 3, of careers, and of the bound."""
         rates: list[Record] = [
-            {"of": "rate", "state": s, "mode": mode} for s, mode in product(STATES, MODES)
+            {"of": "rate", "state": state, "mode": mode, "charge": push}
+            for state, mode, push in rated(self)
+        ]
+        rates += [
+            {"of": "staleness", "state": state, "mode": mode, "share": share}
+            for state, mode, share in product(STATES, STALE, SHARES)
         ]
         bounds: list[Record] = [
             {"of": "bound", "state": state, "share": share}
@@ -148,7 +170,12 @@ class Switching(Setting, Study):
         if kind == "day":
             return switching.hour_by_hour(self, setting["mode"])
         if kind == "rate":
-            return switching.rate(self, setting["state"], setting["mode"], [seed])
+            charged = replace(self, push=setting["charge"])
+            return switching.rate(charged, setting["state"], setting["mode"], [seed])
+        if kind == "staleness":
+            of = (setting["state"], setting["mode"], setting["share"])
+            found = switching.staleness(self, *of, seed)
+            return {"mean": found.mean(), "most": found.max()}
         if kind == "career":
             days = switching.career_of(self, _career(setting, seed), self.clicks, go_on)
             return [{**day._asdict(), **_counts(day)} for day in days]
@@ -163,8 +190,9 @@ class Switching(Setting, Study):
 
     def found(self, records: Sequence[Record]) -> Found:
         """What ``parts`` takes."""
-        rates: dict[tuple[str, str], list[Rate]] = {}
+        rates: dict[tuple[str, str, float], list[Rate]] = {}
         pieces: dict[str, list[gba_bound._Measured]] = {}
+        stale: dict[tuple[str, str, float], list[Stale]] = {}
         daily, days, seeds = [], {}, []
         for record in records:
             setting, measured = record["setting"], record["measured"]
@@ -174,7 +202,10 @@ class Switching(Setting, Study):
             elif kind == "rate":
                 seeds.append(seed)
                 one = revived(Rate, measured)
-                rates.setdefault((one.state, one.mode), []).append(one)
+                rates.setdefault(one[:3], []).append(one)
+            elif kind == "staleness":
+                of = (setting["state"], setting["mode"], setting["share"])
+                stale.setdefault(of, []).append(Stale(**measured))
             elif kind == "career":
                 days[_career(setting, seed)] = [_revived_day(day) for day in measured]
             else:
@@ -191,7 +222,7 @@ class Switching(Setting, Study):
                     *key,
                     *(
                         np.concatenate(values)
-                        for values in zip(*(one[2:] for one in same), strict=True)
+                        for values in zip(*(one[3:] for one in same), strict=True)
                     ),
                 )
                 for key, same in rates.items()
@@ -199,6 +230,7 @@ class Switching(Setting, Study):
             days,
             [gba_bound.bound(state, of_state, zeta) for state, of_state in pieces.items()],
             tuple(dict.fromkeys(seeds)),
+            stale,
         )
 
 
@@ -220,8 +252,17 @@ def _revived_day(measured: Record) -> Day:
 
 
 def parts(found: Found) -> list[Part]:
-    """Figure 1, in numbers too, Tables 2 and 3 in one, Figure 6, in numbers too, and the bound."""
-    return [_daily(found.daily), _states(found), _switches(found), _bound(found.bounds)]
+    """Figure 1, in numbers too, what a push costs, Tables 2 and 3 in one, Figure 6, in numbers too, and
+    the bound.
+    """
+    return [
+        _daily(found.daily),
+        _pushes(found.rates),
+        _states(found),
+        *([_stale(found.stale)] if found.stale else []),
+        _switches(found),
+        _bound(found.bounds),
+    ]
 
 
 def _daily(found: Sequence[Hours]) -> Part:
@@ -247,14 +288,36 @@ def _daily(found: Sequence[Hours]) -> Part:
     return Part(title, Table(header, rows), _DAY_NOTE, drawn, caption)
 
 
+def _pushes(rates: Sequence[Rate]) -> Part:
+    table = Table(
+        ["push", "mode", *STATES],
+        [
+            [f"{1000 * push:g} ms", mode, *(worth(rates, mode, s, push).text(2) for s in STATES)]
+            for push in PUSHES
+            for mode in ("Sync", SYNC_OF_ALL)
+        ],
+    )
+    return Part("Sync beside Async, by what a push costs the servers", table, _PUSHES_NOTE)
+
+
+def worth(rates: Sequence[Rate], mode: str, state: str, push: float) -> Interval:
+    """A mode's throughput over Async's, seed by seed."""
+    ours, theirs = (
+        next(one.eps.mean(axis=1) for one in rates if one[:3] == (state, name, push))
+        for name in (mode, "Async")
+    )
+    return ratio(list(ours), list(theirs))
+
+
 def _states(found: Found) -> Part:
     header = ["state", "mode", "global", "of Sync's", "local", "AUC", "AUC − Sync's", "dropped"]
     header += ["staleness", "most", "of data", "most of data"]
     setting = found.setting
-    sync = {one.state: float(one.eps.mean()) for one in found.rates if one.mode == "Sync"}
+    rates = [one for one in found.rates if one.push == setting.push and one.mode in MODES]
+    sync = {one.state: float(one.eps.mean()) for one in rates if one.mode == "Sync"}
     of_sync: dict[str, list[Day]] = {}
     rows = []
-    for one in found.rates:
+    for one in rates:
         lengths = setting.days if one.state == "busy" else 1
         firsts = [
             found.days[after_sync(setting, seed, one.mode, one.state, lengths)][setting.base]
@@ -279,6 +342,27 @@ def _states(found: Found) -> Part:
             ]
         )
     return Part("Three states of the cluster (Tables 2 and 3)", Table(header, rows), _STATES_NOTE)
+
+
+def _stale(found: Mapping[tuple[str, str, float], Sequence[Stale]]) -> Part:
+    def mean(state: str, mode: str, share: float) -> float:
+        return float(np.mean([one.mean for one in found[state, mode, share]]))
+
+    rows = [
+        [
+            f"{share:g}",
+            state,
+            *(
+                f"{number(mean(state, mode, share))} "
+                f"({max(one.most for one in found[state, mode, share])})"
+                for mode in STALE
+            ),
+            number(mean(state, "BSP", share) / mean(state, "GBA", share)),
+        ]
+        for share, state in product(SHARES, STATES)
+    ]
+    header = ["share of a cycle", "state", *STALE, "BSP ÷ GBA"]
+    return Part("Staleness (Table 3)", Table(header, rows), _STALE_NOTE)
 
 
 def _seeds(found: Found) -> Sequence[int]:

@@ -105,10 +105,12 @@ def measured(setting: Setting, piece: _Piece, clicks: ClickDataset) -> _Measured
     """At one moment of a training on the day's ``clicks``."""
     k = max(_BEHIND, round(piece.share * (setting.rows // (setting.workers * setting.batch_size))))
     sample, latest = clicks[:_SAMPLE], _trained(setting, piece, clicks, k)
-    now = recommender.gradient(latest.result, sample)
+    graph = setting.graph()
+    now = recommender.gradient(latest.result, sample, graph)
     found = [np.zeros(2)]
     for s in range(1, _BEHIND):
-        before = recommender.gradient(_trained(setting, piece, clicks, k - s).result, sample)
+        trained = _trained(setting, piece, clicks, k - s).result
+        before = recommender.gradient(trained, sample, graph)
         found.append(_squares(now.dense - before.dense, now.rows - before.rows))
     assert latest.mode is not None
     seen = latest.mode.data_staleness[:_BEHIND]
@@ -133,15 +135,15 @@ def _squares(dense: NDArray[np.float32], rows: NDArray[np.float32]) -> NDArray[n
 def _trained(setting: Setting, piece: _Piece, data: ClickDataset, updates: int) -> Simulation:
     """After so many updates: of one seed the beginning of a longer training is a shorter one."""
     trained = simulate(
-        recommender.model(),
+        setting.graph(),
         data,
-        cluster=setting.cluster(piece.state),
+        cluster=setting.cluster("GBA", piece.state),
         mode=MODES["GBA"](setting.workers),
         until=Until(updates=updates),
         rule=setting.rule("GBA"),
         batch_size=setting.batch_size,
         seed=piece.seed,
-        init=Init(tables=recommender.new_tables(setting.rows_lr, piece.seed)),
+        init=Init(tables=setting.tables(piece.seed)),
     )
     recommender.require_finite(trained.result, *crash("GBA", piece.state))
     return trained

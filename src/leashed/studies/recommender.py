@@ -72,13 +72,16 @@ def require_finite(trained: TrainResult, what: str, remedy: str) -> None:
         raise ValueError(f"{what} crashed: what it trains is no longer finite; {remedy}")
 
 
-def gradient(trained: TrainResult, clicks: ClickDataset) -> Gradient:
-    """Where a training ended."""
-    values = [_all(trained.tables, spec.name) for spec in model().tables]
-    columns = [(np.ascontiguousarray(column), None, None) for column in np.asarray(clicks.ids).T]
-    _, dense, rows = model().native.gradient(
-        trained.parameters, clicks.x, clicks.y, columns, values
-    )
+def gradient(trained: TrainResult, clicks: ClickDataset, graph: Graph | None = None) -> Gradient:
+    """Where a training of ``graph`` (default: ``model()``) ended."""
+    graph = model() if graph is None else graph
+    values = [_all(trained.tables, spec.name) for spec in graph.tables]
+    ids = np.asarray(clicks.ids)
+    columns = [
+        (np.ascontiguousarray(ids[:, k if node.feature is None else node.feature]), None, None)
+        for k, node in enumerate(graph.embeddings)
+    ]
+    _, dense, rows = graph.native.gradient(trained.parameters, clicks.x, clicks.y, columns, values)
     return Gradient(dense, np.concatenate([one.ravel() for one in rows]))
 
 

@@ -6,8 +6,8 @@ accuracy, drops and staleness from careers: days of clicks, one after another, e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from typing import NamedTuple
@@ -18,37 +18,52 @@ from numpy.typing import NDArray
 from leashed import models, modes, simulation
 from leashed.base import checks
 from leashed.datasets import ClickDataset
+from leashed.models import tables
+from leashed.models.graphs import Graph
+from leashed.models.recommenders import deepfm
+from leashed.models.tables import Table
 from leashed.modes import Mode
 from leashed.rules import SGD, Adagrad, Adam, Rule
 from leashed.simulation.virtual_time import Cluster, Simulation, simulate
 from leashed.stopping import Until
 from leashed.studies import recommender
 from leashed.studies.side_by_side import side_by_side
-from leashed.studies.study import GoOn, option, unbroken
+from leashed.studies.study import GoOn, Study, option, unbroken
 from leashed.training.doubts import ends_are_told
 from leashed.training.options import Init, Observe
 from leashed.training.result import Histogram
 
 __all__ = [
     "DAILY",
+    "MODELS",
     "MODES",
+    "PUSHES",
+    "SHARES",
+    "STALE",
     "STATES",
+    "SYNC_OF_ALL",
     "Career",
     "Day",
     "Hours",
+    "Model",
     "Rate",
     "Setting",
+    "Shared",
     "after_sync",
     "careers",
     "crash",
     "hours",
     "plans",
+    "rated",
     "rates",
+    "staleness",
+    "timed",
     "to_sync",
+    "trained",
 ]
 
 MODES: dict[str, Callable[[int], Mode]] = {
-    "Sync": lambda _: modes.Sync(),
+    "Sync": lambda _: modes.AllReduce(),
     "Async": lambda _: modes.ASP(),
     "Hop-BS": lambda _: modes.HopBS(b1=2),
     "BSP": lambda n: modes.BSP(b2=max(1, n // 5)),
@@ -56,7 +71,10 @@ MODES: dict[str, Callable[[int], Mode]] = {
     "GBA": lambda _: modes.GBA(iota=4),
 }
 """Of the paper's Tables 2 and 3, for so many workers, with the numbers of its Table 1: b2 of a hundred
-workers, b3 of four hundred."""
+workers, b3 of four hundred. Sync has no server, and the few fast workers of ``Setting.crew``."""
+
+SYNC_OF_ALL = "Sync of all"
+"""As Sync, by the workers of the other modes, whose batches are theirs."""
 
 DAILY: dict[str, Callable[[int], Mode]] = {
     "Sync": MODES["Sync"],
@@ -70,6 +88,27 @@ DAILY: dict[str, Callable[[int], Mode]] = {
 STATES = {"vacant": 0.05, "busy": 0.3, "strained": 1.0}
 """The cluster's load, as of ``Cluster.under``; ours."""
 
+PUSHES = (0.0, 0.0005, 0.001, 0.00125, 0.0015, 0.002)
+"""Seconds that the servers take for a push: the sweep in which Sync is set beside Async."""
+
+SHARES = (1.0, 0.5, 0.3, 0.25, 0.2, 0.15, 0.1)
+"""Of a cycle between a pull and its push: the rest of it a worker fetches its batch."""
+
+STALE = {
+    "Hop-BS": modes.HopBS(b1=2),
+    "GBA": modes.GBA(iota=4),
+    "BSP": modes.BSP(b2=50),
+}
+"""Of the paper's Table 3, with the numbers of its private task, which has ``STALE_WORKERS``."""
+
+STALE_WORKERS = 400
+
+MODELS: dict[str, Callable[[], Graph]] = {
+    "deepfm": lambda: deepfm(recommender.CARDINALITY, 8, hidden=(16,)),
+    "dlrm": recommender.model,
+}
+"""What a study may take: the paper's of Criteo, small, and DLRM."""
+
 _WINDOWS = 20
 
 
@@ -78,8 +117,14 @@ class Setting:
     """Workers and data that all modes share.
 
     Args:
-        workers: n; their gradients make a global batch.
-        batch_size: clicks of a gradient.
+        workers: n of every mode but Sync; their gradients make a global batch.
+        batch_size: clicks of a gradient of theirs.
+        sync_workers: of Sync, as the paper's Table 1 has it: few, with batches so much larger that
+            theirs make a global batch too, and so much faster that a gradient takes as long.
+        push: seconds that the servers take for a push, one after the other; of Sync each worker's own
+            update.
+        transfer: seconds of a model or a gradient over one link, each way; of Sync over a ring.
+        model: of ``MODELS``.
         compute: seconds of a gradient on a vacant cluster.
         every: seconds for which a worker's machine is shared with the same others.
         rows: clicks of a day.
@@ -95,24 +140,49 @@ class Setting:
 
     workers: int = option(100, "n", partial(checks.whole, minimum=2))
     batch_size: int = option(16, "clicks of a gradient", checks.whole)
+    sync_workers: int = option(25, "of Sync: few and fast, with larger batches", checks.whole)
+    push: float = option(0.0015, "seconds of the servers for a push", checks.seconds)
+    transfer: float = option(0.002, "seconds of a gradient over a link", checks.seconds)
+    model: str = option("deepfm", "what is trained", choices=MODELS)
     compute: float = 0.1
     every: float = 5.0
-    rows: int = option(100_000, "clicks of a day", checks.whole, full=400_000)
+    rows: int = option(100_000, "clicks of a day", checks.whole, full=400_000, short=50_000)
     drift: float = 0.1
     base: int = 2
     days: int = 3
     lr: float = option(0.005, "of Adam", partial(checks.real, above=0.0))
-    async_lr: float = option(0.01, "of Adagrad, in Async", partial(checks.real, above=0.0))
+    async_lr: float = option(0.04, "of Adagrad, in Async", partial(checks.real, above=0.0))
     rows_lr: float = option(
         0.02, "of Adagrad, for the rows of tables", partial(checks.real, above=0.0)
     )
-    repeats: int = option(5, "seeds of each", checks.whole, full=11)
+    repeats: int = option(5, "seeds of each", checks.whole, full=11, short=1)
     seed: int = option(0, "the first", partial(checks.whole, minimum=0))
 
-    def cluster(self, state: str) -> Cluster:
-        """In one of ``STATES``."""
-        alone = simulation.normal(self.workers, self.compute, 0.05 * self.compute)
+    def crew(self, mode: str) -> tuple[int, int]:
+        """Workers of that mode, and clicks of a gradient."""
+        if mode != "Sync":
+            return self.workers, self.batch_size
+        return self.sync_workers, self.workers * self.batch_size // self.sync_workers
+
+    def cluster(self, mode: str, state: str, share: float = 1.0) -> Cluster:
+        """Of that mode, in one of ``STATES``, where gradients are so much of a cycle."""
+        alone = simulation.normal(
+            self.crew(mode)[0],
+            share * self.compute,
+            0.05 * share * self.compute,
+            update=self.push,
+            copy=self.transfer,
+            fetch=(1.0 - share) * self.compute,
+        )
         return alone.under(STATES[state], every=self.every)
+
+    def graph(self) -> Graph:
+        """What is trained."""
+        return MODELS[self.model]()
+
+    def tables(self, seed: int) -> dict[str, Table]:
+        """New ones of it, trained by Adagrad whatever the mode."""
+        return tables.of(self.graph().tables, rule=Adagrad(self.rows_lr), seed=seed)
 
     def rule(self, mode: str) -> Rule:
         """Of that mode, for the dense parameters."""
@@ -122,6 +192,25 @@ class Setting:
     def seeds(self) -> range:
         """Of the repeats."""
         return range(self.seed, self.seed + self.repeats)
+
+
+@dataclass(frozen=True)
+class Shared(Setting, Study):
+    """A study of such workers and data."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        step = self.workers * self.batch_size
+        if step % self.sync_workers:
+            raise ValueError(
+                f"sync_workers must divide the {step} clicks of a global batch, got "
+                f"{self.sync_workers}"
+            )
+        if self.rows < 10 * step:
+            raise ValueError(
+                f"rows must be at least {10 * step}, ten global batches of {self.workers} workers and "
+                f"{self.batch_size} clicks, got {self.rows}"
+            )
 
 
 class Hours(NamedTuple):
@@ -141,12 +230,14 @@ class Rate(NamedTuple):
 
     Attributes:
         state, mode: which.
+        push: seconds of the servers for one.
         eps: float64 [repeats, windows]; examples per second of all workers.
         local: float64 [repeats, n]; of each worker over the whole run.
     """
 
     state: str
     mode: str
+    push: float
     eps: NDArray[np.float64]
     local: NDArray[np.float64]
 
@@ -183,11 +274,16 @@ class Day(NamedTuple):
     data_staleness: Histogram
 
 
-def _timed(
-    mode: Mode, cluster: Cluster, setting: Setting, window: float, windows: int, seed: int
+def mode_of(setting: Setting, name: str) -> Mode:
+    """By its name in ``MODES``, ``DAILY`` or ``SYNC_OF_ALL``."""
+    made = {**DAILY, **MODES, SYNC_OF_ALL: MODES["Sync"]}[name]
+    return made(setting.crew(name)[0])
+
+
+def timed(
+    mode: Mode, batch_size: int, cluster: Cluster, window: float, windows: int, seed: int
 ) -> Simulation:
     """With a model of two parameters, evaluated at the end of each window of so many seconds."""
-    batch_size = setting.batch_size
     x = np.arange(batch_size, dtype=np.float32)[:, None] % 2
     return simulate(
         models.logistic_regression(1),
@@ -204,10 +300,17 @@ def _timed(
 
 def hour_by_hour(setting: Setting, name: str, compute: float = 20.0) -> Hours:
     """Figure 1 of one mode: a day of ``simulation.day``, in which a gradient takes ``compute`` seconds
-    alone.
+    alone, and pushes and transfers as much longer.
     """
-    cluster = simulation.day(setting.workers, compute)
-    played = _timed(DAILY[name](setting.workers), cluster, setting, 3600.0, 24, setting.seed)
+    longer = compute / setting.compute
+    workers, batch_size = setting.crew(name)
+    cluster = simulation.day(
+        workers,
+        compute,
+        update=longer * setting.push,
+        copy=longer * setting.transfer,
+    )
+    played = timed(mode_of(setting, name), batch_size, cluster, 3600.0, 24, setting.seed)
     return Hours(name, played.result.eps[1:25])
 
 
@@ -218,16 +321,40 @@ def hours(setting: Setting, compute: float = 20.0) -> Iterator[Hours]:
 
 def rate(setting: Setting, state: str, name: str, seeds: Sequence[int]) -> Rate:
     """One mode in one state of the cluster."""
-    mode, cluster = MODES[name](setting.workers), setting.cluster(state)
-    played = [_timed(mode, cluster, setting, setting.every, _WINDOWS, seed) for seed in seeds]
+    cluster, mode = setting.cluster(name, state), mode_of(setting, name)
+    batch_size = setting.crew(name)[1]
+    played = [timed(mode, batch_size, cluster, setting.every, _WINDOWS, seed) for seed in seeds]
     eps = np.array([one.result.eps[1 : _WINDOWS + 1] for one in played])
     pushed = [one.mode.worker_examples / one.result.elapsed for one in played if one.mode]
-    return Rate(state, name, eps, np.array(pushed))
+    return Rate(state, name, setting.push, eps, np.array(pushed))
+
+
+def rated(setting: Setting) -> list[tuple[str, str, float]]:
+    """State, mode and push of Table 2, and of the sweep of what a push costs."""
+    table = [(state, mode, setting.push) for state, mode in product(STATES, MODES)]
+    sweep = product(STATES, ("Sync", SYNC_OF_ALL, "Async"), PUSHES)
+    return list(dict.fromkeys([*table, *sweep]))
 
 
 def rates(setting: Setting) -> Iterator[Rate]:
-    """Table 2, and the local rates of Table 3: every mode in every state of the cluster."""
-    return side_by_side(lambda one: rate(setting, *one, setting.seeds), product(STATES, MODES))
+    """Table 2, the local rates of Table 3, and the sweep."""
+
+    def one(asked: tuple[str, str, float]) -> Rate:
+        state, name, push = asked
+        return rate(replace(setting, push=push), state, name, setting.seeds)
+
+    return side_by_side(one, rated(setting))
+
+
+def staleness(setting: Setting, state: str, name: str, share: float, seed: int) -> Histogram:
+    """Table 3's, of the gradients applied, of one of ``STALE``, where nothing but a gradient and its
+    batch take time.
+    """
+    free = Setting(
+        STALE_WORKERS, push=0.0, transfer=0.0, compute=setting.compute, every=setting.every
+    )
+    played = timed(STALE[name], 2, free.cluster(name, state, share), setting.every, 4, seed)
+    return played.result.staleness
 
 
 def plans(setting: Setting) -> list[Career]:
@@ -279,27 +406,54 @@ def career_of(
         clicks: of each of its days, and of the one after.
         go_on: is called at evaluations.
     """
-    model, found = recommender.model(), []
-    theta = model.init(career.seed)
-    tables = recommender.new_tables(setting.rows_lr, career.seed)
+    going, found = Model(setting.graph().init(career.seed), setting.tables(career.seed)), []
     for number, (mode, state) in enumerate(career.plan):
-        played = simulate(
-            model,
-            clicks[number],
-            validation=clicks[number + 1],
-            cluster=setting.cluster(state),
-            mode=MODES[mode](setting.workers),
-            until=Until(epochs=1),
-            rule=setting.rule(mode),
-            batch_size=setting.batch_size,
-            seed=career.seed + number,
-            init=Init(theta, tables),
-            observe=go_on,
+        played = trained(
+            setting, going, mode, state, clicks[number : number + 2], career.seed + number, go_on
         )
-        recommender.require_finite(unbroken(played.result), *crash(mode, state))
-        theta = played.result.parameters
         found.append(_day(mode, played))
     return found
+
+
+class Model:
+    """What goes on from one training to the next: parameters, and tables with their rules' states."""
+
+    def __init__(self, theta: NDArray[np.float32], tables: Mapping[str, Table]) -> None:
+        self.theta = theta
+        self.tables = tables
+
+
+def trained(
+    setting: Setting,
+    going: Model,
+    mode: str,
+    state: str,
+    clicks: Sequence[ClickDataset],
+    seed: int,
+    observe: Observe | GoOn = lambda _: None,
+    rule: Rule | None = None,
+) -> Simulation:
+    """A pass over the first of ``clicks``, judged by the second; ``going`` is what came of it.
+
+    Raises:
+        ValueError: what is trained is no longer finite.
+    """
+    played = simulate(
+        setting.graph(),
+        clicks[0],
+        validation=clicks[1],
+        cluster=setting.cluster(mode, state),
+        mode=mode_of(setting, mode),
+        until=Until(epochs=1),
+        rule=setting.rule(mode) if rule is None else rule,
+        batch_size=setting.crew(mode)[1],
+        seed=seed,
+        init=Init(going.theta, going.tables),
+        observe=observe,
+    )
+    recommender.require_finite(unbroken(played.result), *crash(mode, state))
+    going.theta = played.result.parameters
+    return played
 
 
 def crash(mode: str, state: str) -> tuple[str, str]:

@@ -77,3 +77,54 @@ def _range(
     low = others[0] if others and others[0] - least > high - others[0] else least
     margin = 0.1 * max(high - low, 1e-3)
     return low - margin, high + margin
+
+
+def halves(
+    lines: Mapping[tuple[str, str, str], Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]]],
+) -> Figure:
+    """AUC over the share of the clicks, a panel for each mode before the switch, a line for each arm:
+    means over seeds, at every 5%.
+    """
+    shares = np.linspace(0.05, 1.0, 20)
+    with style():
+        figure = Figure(figsize=(9.0, 3.6))
+        panels = dict.fromkeys(before for before, _, _ in lines)
+        every = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+        for axes, before in zip(every, panels, strict=True):
+            arms = {arm[1:]: of_seeds for arm, of_seeds in lines.items() if arm[0] == before}
+            looks = zip(list(COLOURS.values())[1:], _MARKS, strict=False)
+            for (arm, of_seeds), (colour, mark) in zip(arms.items(), looks, strict=False):
+                mean = np.mean([np.interp(shares, *series) for series in of_seeds], axis=0)
+                label = f"{arm[0]}, set {arm[1]}"
+                axes.plot(shares, mean, color=colour, marker=mark, markersize=3, label=label)
+            axes.axvline(0.5, color="#777777", linestyle=":")
+            axes.set(title=f"from {before}", xlabel="share of the clicks")
+            axes.legend(fontsize="small")
+        every[0].set_ylabel("AUC")
+    return figure
+
+
+def batches(aucs: Mapping[int, Sequence[float]]) -> Figure:
+    """AUC by the global batch: means, the least and the largest over seeds."""
+    with style():
+        figure = Figure(figsize=(5.0, 3.4))
+        axes = figure.subplots()
+        means = np.array([np.mean(one) for one in aucs.values()])
+        ends = np.array([(min(one), max(one)) for one in aucs.values()]).T
+        axes.errorbar(list(aucs), means, np.abs(ends - means), marker="o", capsize=4)
+        axes.set_xscale("log", base=2)
+        axes.set(xlabel="clicks of a global batch", ylabel="AUC")
+    return figure
+
+
+def norms(found: Mapping[str, NDArray[np.float64]]) -> Figure:
+    """Distributions of the norms, a line for each."""
+    with style():
+        figure = Figure(figsize=(5.5, 3.4))
+        axes = figure.subplots()
+        edges = np.linspace(0.0, max(float(one.max()) for one in found.values()), 60)
+        for name, one in found.items():
+            axes.hist(one, list(edges), density=True, histtype="step", label=name)
+        axes.set(xlabel="L2 norm of an update's gradient", ylabel="density")
+        axes.legend(fontsize="small")
+    return figure
