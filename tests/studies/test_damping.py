@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,22 +10,25 @@ import numpy as np
 import pytest
 
 from leashed.cli import main, study
-from leashed.studies.damping import DAMPING, Asked, curves
+from leashed.studies.damping import DAMPING, Asked, Curve, curves
 from leashed.studies.plots.damping import over_time
-from leashed.studies.study import run
 
 SMALL = Asked(workers=(5,), updates=10, warm=500, ids=100, repeats=2, lr=(0.01, 0.1))
 
 
 def test_every_damping_begins_alike_and_ends_apart() -> None:
-    found = list(curves(SMALL))
-    assert [one.damping for one in found] == list(DAMPING)
-    for one in found:
+    every = list(curves(SMALL))
+    assert [(one.rate, one.damping) for one in every] == [
+        (rate, damping) for rate in SMALL.lr for damping in DAMPING
+    ]
+    found = every[: len(DAMPING)]
+    for one in every:
         assert one.auc.shape == (2, len(one.done))
         assert np.isfinite(one.auc).all()
         np.testing.assert_array_equal(one.auc[:, 0], found[0].auc[:, 0])
         assert one.mean_staleness == pytest.approx(5, rel=0.2)
         assert one.intervals()[-1].mean == pytest.approx(one.auc[:, -1].mean())
+        assert one.gained().mean == pytest.approx((one.auc[:, -1] - one.auc[:, 0]).mean())
     ends = {one.damping: one.auc[0, -1] for one in found}
     assert ends["none"] != ends["linear"]
     # Nobody is staler than the baseline cluster's thousand workers would be.
@@ -33,33 +37,27 @@ def test_every_damping_begins_alike_and_ends_apart() -> None:
     assert linear.against(linear).mean == 0
 
 
-def test_the_beginning_is_trained_and_is_the_same_at_every_rate() -> None:
-    trained, hardly = SMALL, replace(SMALL, warm=1)
-    begins = [
-        {
-            round(one["measured"]["auc"][0], 6)
-            for one in run(asked).records
-            if not one["setting"]["repeat"]
-        }
-        for asked in (trained, hardly)
-    ]
-    assert [len(each) for each in begins] == [1, 1]
+def test_the_beginning_is_trained() -> None:
+    begins = [next(curves(replace(SMALL, warm=warm))).auc[0, 0] for warm in (500, 1)]
     assert begins[0] != begins[1]
 
 
-def test_the_rate_is_the_largest_at_which_the_fewest_workers_hold() -> None:
-    asked = replace(SMALL, workers=(5, 9), repeats=1, lr=(0.1, 0.2, 0.3))
+def test_the_fewest_workers_hold_where_they_do_not_end_below_their_beginning() -> None:
+    def curve(workers: int, rate: float, *ends: float, damping: str = "none") -> Curve:
+        return Curve(workers, damping, rate, np.array([[0.6, end] for end in ends]), 5.0)
 
-    def record(workers: int, lr: float, begin: float, end: float) -> dict:
-        setting = {"repeat": 0, "workers": workers, "damping": "none", "lr": lr}
-        return {"setting": setting, "measured": {"auc": [begin, 0.1, end]}}
-
-    held = [record(5, 0.1, 0.6, 0.7), record(5, 0.2, 0.6, 0.6), record(5, 0.3, 0.6, 0.59)]
-    assert asked.rate({}, held) == 0.2
-    assert asked.rate({}, held[2:]) == 0.1
-    crashed = [record(5, 0.2, 0.6, float("nan"))]
-    assert asked.rate({}, [*held[:1], *crashed]) == 0.1
-    assert {one["workers"] for one in asked.swept()} == {5}
+    asked = replace(SMALL, workers=(5, 9))
+    found = [
+        curve(5, 0.1, 0.7, 0.7),
+        curve(5, 0.2, 0.55, 0.65),
+        curve(5, 0.3, 0.5, 0.501),
+        curve(5, 0.4, math.nan, 0.7),
+        curve(5, 0.5, 0.7, 0.7, damping="linear"),
+        curve(9, 0.6, 0.7, 0.7),
+    ]
+    assert asked.held(found) == [0.1, 0.2]
+    table = str(asked.table([*found[:1], curve(9, 0.1, 0.65, 0.65)]))
+    assert "-0.0500 ± 0.0000" in table
 
 
 def test_runs_that_crash_have_a_curve_and_a_figure_all_the_same() -> None:

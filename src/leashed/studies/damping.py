@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from leashed import staleness
 from leashed.base import checks
-from leashed.base.table import MISSING, Table, number
+from leashed.base.table import Table, number
 from leashed.disciplines import Sequential
 from leashed.rules import Adagrad
 from leashed.staleness import Policy
@@ -33,12 +33,12 @@ __all__ = ["BASELINE", "DAMPING", "Asked", "Curve", "curves"]
 BASELINE = 1000
 """Workers of the cluster that staleness is normalised to, the paper's."""
 
-_NORMALISED = "normalised"
+_PLAIN = "none"
 DAMPING: dict[str, Policy] = {
-    "none": staleness.none(),
+    _PLAIN: staleness.none(),
     "linear": staleness.inverse(),
     "printed": staleness.normalized_as_printed(BASELINE),
-    _NORMALISED: staleness.normalized(BASELINE),
+    "normalised": staleness.normalized(BASELINE),
     "normalised, trans": staleness.stage_aware(staleness.normalized(BASELINE)),
 }
 """No damping, 1/τ (Zhang et al., 2016), eq. 7 to the letter, as it is read
@@ -74,13 +74,13 @@ class Curve:
         """The AUC at each evaluation, as a mean over the repeats with its 95% interval."""
         return [interval(list(values)) for values in self.auc.T]
 
+    def gained(self) -> Interval:
+        """The AUC at the end less that at first."""
+        return interval(list(self.auc[:, -1] - self.auc[:, 0]))
+
     def against(self, other: Curve) -> Interval:
         """How much better the AUC at the end is than another's of the same seeds."""
         return interval(list(self.auc[:, -1] - other.auc[:, -1]))
-
-
-_HEADER = ["workers", "damping", "η", "mean τ", "AUC at first", "half-way", "at the end"]
-_HEADER += [f"against {BASELINE:,} without"]
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,10 @@ class Asked(ManyWorkers):
     VARIED: ClassVar[str] = "damping"
 
     lr: tuple[float, ...] = option(
-        (0.001, 0.002, 0.003, 0.005, 0.01), "of Adagrad, swept", partial(checks.real, above=0.0)
+        (0.002, 0.003, 0.005),
+        "of Adagrad, swept",
+        partial(checks.real, above=0.0),
+        short=(0.002, 0.005),
     )
     batch_size: int = 8
     warm: int = option(200_000, "clicks before", checks.whole, short=50_000, command=False)
@@ -111,28 +114,12 @@ class Asked(ManyWorkers):
     def arms(self) -> Iterable[str]:
         return DAMPING
 
-    def conditions(self, data: Any) -> Record:
-        by = {"fewest": min(self.workers), "seeds": self.repeats}  # the rate is told by these
-        return {**super().conditions(data), **by}
-
-    def swept(self) -> list[Record]:
-        few = min(self.workers)
+    def settings(self) -> list[Record]:
         return [
-            {"repeat": repeat, "workers": few, "damping": "none", "lr": lr}
-            for repeat, lr in product(range(self.repeats), self.lr)
-        ]
-
-    def rate(self, setting: Record, records: Sequence[Record]) -> float:  # noqa: ARG002
-        """The largest at which the fewest workers hold without damping: they end no lower than they
-        began, in the mean over the seeds. Where they hold at none, the smallest.
-        """
-        holds = [lr for lr, auc in self.sweep(records) if auc[:, -1].mean() >= auc[:, 0].mean()]
-        return max(holds, default=min(self.lr))
-
-    def sweep(self, records: Sequence[Record]) -> list[tuple[float, NDArray[np.float64]]]:
-        """The AUC of each rate without damping, float64 [repeats, E]."""
-        return [
-            (lr, found["auc"]) for lr in sorted(self.lr) for *_, found in self.measured(records, lr)
+            {"repeat": repeat, "lr": lr, "workers": workers, "damping": name}
+            for repeat, lr, workers, name in product(
+                range(self.repeats), self.lr, self.workers, DAMPING
+            )
         ]
 
     @ends_are_told()
@@ -158,79 +145,68 @@ class Asked(ManyWorkers):
         last = self.warm + self.updates * setting["workers"] * self.batch_size
         init = Init(before.parameters, tables=rows)
         policy = DAMPING[setting["damping"]]
-        result = self.train(setting, model, clicks.train[self.warm : last], policy, init, go_on)
+        clicks_after = clicks.train[self.warm : last]
+        result = self.train(setting, setting["lr"], model, clicks_after, policy, init, go_on)
         return {"auc": self.course(result), "staleness": result.staleness.mean()}
 
     def curves(self, records: Sequence[Record]) -> list[Curve]:
-        """One for each number of workers and damping."""
+        """One for each rate, number of workers and damping."""
         return [
-            Curve(
-                workers,
-                damping,
-                float(one["rate"][0]),
-                one["auc"],
-                1.0 + float(one["staleness"].mean()),
-            )
-            for workers, damping, one in self.measured(records)
+            Curve(workers, damping, lr, one["auc"], 1.0 + float(one["staleness"].mean()))
+            for lr in self.lr
+            for workers, damping, one in self.measured(records, lr)
         ]
+
+    def held(self, found: Sequence[Curve]) -> list[float]:
+        """The rates at which the fewest workers hold without damping: the AUC at the end is not below
+        that at first, by the interval of the difference over the seeds.
+        """
+        few = min(self.workers)
+        plain = [one for one in found if (one.workers, one.damping) == (few, _PLAIN)]
+        return [one.rate for one in plain if one.gained().high >= 0]
 
     def parts(self, records: Sequence[Record]) -> list[Part]:
         found = self.curves(records)
+        rate = max(self.held(found), default=min(self.lr))
 
         def drawn() -> Figure:
             from leashed.studies.plots import damping  # noqa: PLC0415 (matplotlib is optional)
 
-            return damping.over_time(found)
+            return damping.over_time([one for one in found if one.rate == rate])
 
         caption = (
-            "AUC over time (extreme-scale-asgd, Figure 5), with its 95% interval over the seeds."
+            f"AUC over time (extreme-scale-asgd, Figure 5) at η = {rate:g}, the largest at which the "
+            "fewest workers hold without damping, with its 95% interval over the seeds."
         )
-        return [
-            Part(self.TITLE, self.table(found), self._note(), drawn, caption),
-            Part("The sweep of the rate", self.sweep_table(records)),
-        ]
+        return [Part(self.TITLE, self.table(found), self._note(), drawn, caption)]
 
     def table(self, found: Sequence[Curve]) -> Table:
-        """A row for each curve."""
+        """A row for each number of workers and damping."""
         few = min(self.workers)
-        plain = next((one for one in found if (one.workers, one.damping) == (few, "none")), None)
-        return Table(_HEADER, [_row(one, plain) for one in found])
-
-    def sweep_table(self, records: Sequence[Record]) -> Table:
-        """What the fewest workers came to at each rate."""
-        rows = [
-            [f"{lr:g}", interval(list(auc[:, 0])).text(), interval(list(auc[:, -1])).text()]
-            for lr, auc in self.sweep(records)
-        ]
-        few = f"{min(self.workers):,} without damping: η"
-        return Table([few, "AUC at first", "at the end"], rows)
+        plain = {one.rate: one for one in found if (one.workers, one.damping) == (few, _PLAIN)}
+        rows: dict[tuple[int, str], list[str]] = {}
+        for one in found:
+            begun = [f"{one.workers:,}", one.damping, number(one.mean_staleness, 4)]
+            row = rows.setdefault((one.workers, one.damping), begun)
+            gain = one.against(plain[one.rate]) if one.rate in plain else None
+            more = "" if gain is None or one is plain[one.rate] else f" ({gain.text()})"
+            row.append(f"{one.intervals()[-1].text()}{more}")
+        rates = dict.fromkeys(one.rate for one in found)
+        header = ["workers", "damping", "mean τ", *(f"η = {rate:g}" for rate in rates)]
+        return Table(header, list(rows.values()))
 
     def _note(self) -> str:
         return (
             f"Trained: {MODELS[self.model].words}, {self.ids:,} ids of each feature; {self.warm:,} clicks "
             f"by one worker, then {self.updates} updates of {self.batch_size} clicks of each worker in "
-            "the mean, by ASP with Adagrad, rows at 0.03 as before. η: the largest of the sweep at which the fewest workers end "
-            "no lower than they began. Damping, of τ counted from 1: linear 1/τ; printed and normalised "
-            f"leave up to {BASELINE:,} alone and make it 1/τ² and ({BASELINE:,}/τ)² above; trans: eq. 5. "
-            "AUC of other clicks: means ± half the 95% interval over the seeds; against: of the same "
-            "seeds."
+            "the mean, by ASP with Adagrad, rows at 0.03 as before. Damping, of τ counted from 1: linear "
+            f"1/τ; printed and normalised leave up to {BASELINE:,} alone and make it 1/τ² and "
+            f"({BASELINE:,}/τ)² above; trans: eq. 5. AUC of other clicks at the end: means ± half the 95% "
+            f"interval over the seeds; in brackets against {min(self.workers):,} without damping, of the "
+            "same seeds and rate."
         )
 
 
 def curves(asked: Asked) -> Iterator[Curve]:
-    """Train with every damping on every number of workers, one curve after the other."""
+    """Train with every damping on every number of workers at every rate, one curve after the other."""
     yield from asked.curves(asked.all())
-
-
-def _row(curve: Curve, plain: Curve | None) -> list[str]:
-    known = curve.intervals()
-    return [
-        f"{curve.workers:,}",
-        curve.damping,
-        f"{curve.rate:g}",
-        number(curve.mean_staleness, 4),
-        known[0].text(),
-        known[len(known) // 2].text(),
-        known[-1].text(),
-        MISSING if plain is None or curve is plain else curve.against(plain).text(),
-    ]

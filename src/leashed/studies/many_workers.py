@@ -1,7 +1,5 @@
 """What the studies share that train a recommender by thousands of asynchronous workers, in virtual
 time: extreme-scale-asgd, Figures 5 and 6.
-
-A study sweeps Adagrad's rate first, and then makes its trial at the rates that the sweep tells.
 """
 
 from __future__ import annotations
@@ -9,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from itertools import product, takewhile
+from itertools import product
 from threading import Lock
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +24,6 @@ from leashed.rules import Adagrad
 from leashed.simulation.virtual_time import simulate
 from leashed.staleness import Policy
 from leashed.stopping import Until
-from leashed.studies.side_by_side import as_they_end
 from leashed.studies.stale import TIMES
 from leashed.studies.study import GoOn, Record, Study, option, unbroken
 from leashed.training.options import Init, Observe
@@ -122,7 +119,7 @@ class ManyWorkers(Study):
     workers: tuple[int, ...] = option((1000, 3000), "numbers of them", checks.whole)
     times: str = option("normal", "of gradients", choices=TIMES)
     lr: tuple[float, ...] = option(
-        (0.001, 0.003, 0.01, 0.03), "of Adagrad, swept", partial(checks.real, above=0.0)
+        (0.003, 0.01, 0.03), "of Adagrad, swept", partial(checks.real, above=0.0)
     )
     batch_size: int = 32
     ids: int = option(10_000, "of each feature", checks.whole, command=False)
@@ -133,47 +130,10 @@ class ManyWorkers(Study):
         """The values of ``VARIED``."""
         raise NotImplementedError
 
-    def swept(self) -> list[Record]:
-        """The settings of the sweep, each with its ``lr``."""
-        raise NotImplementedError
-
-    def rate(self, setting: Record, records: Sequence[Record]) -> float:
-        """The rate at which a setting of the trial is run, by the records of the sweep."""
-        raise NotImplementedError
-
     @property
     def rows(self) -> int:
         """Clicks of a seed."""
         raise NotImplementedError
-
-    def settings(self) -> list[Record]:
-        trial = [
-            {"repeat": repeat, "workers": workers, self.VARIED: arm}
-            for repeat, workers, arm in product(range(self.repeats), self.workers, self.arms())
-        ]
-        return self.swept() + trial
-
-    def conditions(self, data: Any) -> Record:
-        return {**super().conditions(data), "lr": list(self.lr)}  # another sweep, other rates
-
-    def runs(
-        self,
-        records: Sequence[Any],
-        data: Any,
-        begin: Callable[[Any], bool],
-        progress: Callable[[Any], object],  # noqa: ARG002
-    ) -> Iterator[Any]:
-        for sweep in (True, False):
-            left = [one for one in self.left(records, data) if ("lr" in one) == sweep]
-
-            def measured(setting: Record, go_on: GoOn) -> Record:
-                rate = setting["lr"] if "lr" in setting else self.rate(setting, records)
-                return {**self.measure({**setting, "rate": rate}, data, go_on), "rate": rate}
-
-            for setting, found in as_they_end(measured, takewhile(begin, left)):
-                yield self.record(setting, data, found)
-            if any("lr" in one for one in self.left(records, data)):
-                return
 
     def clicks(self, repeat: int) -> ClickSplit:
         """Of a seed."""
@@ -191,6 +151,7 @@ class ManyWorkers(Study):
     def train(
         self,
         setting: Record,
+        rate: float,
         model: Graph,
         clicks: ClickDataset,
         damping: Policy,
@@ -207,12 +168,12 @@ class ManyWorkers(Study):
             cluster=TIMES[self.times](workers),
             mode=modes.ASP(),
             until=Until(epochs=1),
-            rule=Adagrad(setting["rate"], initial_accumulator=_ACCUMULATED),
+            rule=Adagrad(rate, initial_accumulator=_ACCUMULATED),
             staleness=damping,
             init=init,
             batch_size=self.batch_size,
             seed=self.seed + setting["repeat"],
-            observe=Observe(go_on, every=seconds / _EVALUATIONS, rows=_TESTED),
+            observe=Observe(go_on, every=seconds / _EVALUATIONS, rows=1),
         ).result
         return unbroken(result)
 
@@ -228,8 +189,8 @@ class ManyWorkers(Study):
     def measured(
         self, records: Sequence[Record], lr: float | None = None
     ) -> Iterator[tuple[int, str, Record]]:
-        """For each number of workers and arm what was measured, each as float64 [repeats, …]: of the
-        trial, or of the sweep's runs at a rate.
+        """For each number of workers and arm what was measured, each as float64 [repeats, …], of the
+        settings of that rate, or of those that name none.
         """
         for workers, arm in product(self.workers, self.arms()):
             mine = [

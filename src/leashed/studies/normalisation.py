@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import product
+from itertools import product, takewhile
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -20,6 +20,7 @@ from leashed.models.layers import DataNorm, ReLU
 from leashed.studies.damping import BASELINE
 from leashed.studies.intervals import Interval, interval
 from leashed.studies.many_workers import MODELS, ManyWorkers
+from leashed.studies.side_by_side import as_they_end
 from leashed.studies.study import GoOn, Part, Record, option
 from leashed.training.doubts import ends_are_told
 from leashed.training.options import Init
@@ -110,7 +111,7 @@ _HEADER += ["means near 0"]
 
 @dataclass(frozen=True)
 class Asked(ManyWorkers):
-    """What to train, as of ``ManyWorkers``; means are of a gradient's clicks.
+    """What to train, as of ``ManyWorkers``, after a sweep of the rate; means are of a gradient's clicks.
 
     Args:
         gradients: of all workers together, each of clicks that no other has.
@@ -127,7 +128,7 @@ class Asked(ManyWorkers):
 
     batch_size: int = option(32, "clicks of a gradient", partial(checks.whole, minimum=2))
     gradients: int = option(
-        300_000, "of all workers", checks.whole, full=900_000, short=30_000, command=False
+        150_000, "of all workers", checks.whole, full=900_000, short=30_000, command=False
     )
 
     @property
@@ -137,11 +138,41 @@ class Asked(ManyWorkers):
     def arms(self) -> Iterable[str]:
         return ARMS
 
+    def settings(self) -> list[Record]:
+        trial = [
+            {"repeat": repeat, "workers": workers, "arm": arm}
+            for repeat, workers, arm in product(range(self.repeats), self.workers, ARMS)
+        ]
+        return self.swept() + trial
+
     def swept(self) -> list[Record]:
+        """The settings of the sweep, each with its ``lr``."""
         return [
             {"repeat": 0, "workers": workers, "arm": arm, "lr": lr}
             for workers, arm, lr in product(self.workers, ARMS, self.lr)
         ]
+
+    def conditions(self, data: Any) -> Record:
+        return {**super().conditions(data), "lr": list(self.lr)}  # another sweep, other rates
+
+    def runs(
+        self,
+        records: Sequence[Any],
+        data: Any,
+        begin: Callable[[Any], bool],
+        progress: Callable[[Any], object],  # noqa: ARG002
+    ) -> Iterator[Any]:
+        for sweep in (True, False):
+            left = [one for one in self.left(records, data) if ("lr" in one) == sweep]
+
+            def measured(setting: Record, go_on: GoOn) -> Record:
+                rate = setting["lr"] if "lr" in setting else self.rate(setting, records)
+                return {**self.measure({**setting, "rate": rate}, data, go_on), "rate": rate}
+
+            for setting, found in as_they_end(measured, takewhile(begin, left)):
+                yield self.record(setting, data, found)
+            if any("lr" in one for one in self.left(records, data)):
+                return
 
     def rate(self, setting: Record, records: Sequence[Record]) -> float:
         """The best of the arm's own among as many workers, after a third of the gradients."""
@@ -162,7 +193,8 @@ class Asked(ManyWorkers):
         model = normalised(self.graph(), ARMS[setting["arm"]])
         init = Init(tables=self.tables(setting["repeat"], setting["rate"]))
         damping = staleness.normalized(BASELINE)
-        result = self.train(setting, model, clicks, damping, init, go_on)
+        rate = setting["rate"]
+        result = self.train(setting, rate, model, clicks, damping, init, go_on)
         return {"auc": self.course(result), "near_zero": _near_zero(result)}
 
     def curves(self, records: Sequence[Record]) -> list[Curve]:

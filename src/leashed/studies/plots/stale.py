@@ -29,7 +29,7 @@ def distributions(found: Sequence[Counted]) -> Figure:
     """A panel for each kind of times; a histogram for each number of workers."""
     kinds = list(dict.fromkeys(one.times for one in found))
     with style():
-        figure = Figure(figsize=(5.0 * len(kinds), 4.0))
+        figure = Figure(figsize=(4.5 * len(kinds), 3.5))
         panels = figure.subplots(1, len(kinds), squeeze=False)[0]
         for axes, kind in zip(panels, kinds, strict=True):
             chosen = [one for one in found if one.times == kind]
