@@ -125,7 +125,7 @@ def _table_2(kind: type[VirtualTable2]) -> Callable[[Sequence[Record]], Told]:
     def tell(records: Sequence[Record]) -> Told:
         losses = _by(records, "eval_loss", arm)
         gaps = _by(records, "gap", arm)
-        under, pieces = [], []
+        under, least, pieces = [], [], []
         for alpha in sorted({key[0] for key in losses if key[0] is not None}):
             shadow = losses[alpha, None, "easgd"]
             fixed = {key[1]: one for key, one in losses.items() if key[0] == alpha and key[1]}
@@ -144,6 +144,8 @@ def _table_2(kind: type[VirtualTable2]) -> Callable[[Sequence[Record]], Told]:
             )
             if holds:
                 under.append(f"α = {alpha:g}")
+            if _mean(shadow) < _mean(fixed[best]):
+                least.append(f"α = {alpha:g}")
         words = ". ".join(pieces) + "."
         table = kind.of(records).parts(records)[0].found
         if under:
@@ -153,6 +155,8 @@ def _table_2(kind: type[VirtualTable2]) -> Callable[[Sequence[Record]], Told]:
             if b
             else "fixed rates that are as good, at every α tried"
         )
+        if least and not b:
+            what = f"intervals that reach 0; at {' and '.join(least)} its mean is the least of all"
         return Told(End.REFUTED, what, words, table)
 
     return tell

@@ -67,6 +67,8 @@ def test_table_2_a_comes_out_where_the_shadow_is_ahead_of_every_fixed_rate() -> 
     assert str(told) == "comes out under α = 0.3"
     behind = {**AHEAD, (0.3, 10): [0.50, 0.49]}
     assert claim("Table 2(a)").tell(of("shadowsync-table2a", behind)).end is End.REFUTED
+    barely = claim("Table 2(a)").tell(of("shadowsync-table2a", {**AHEAD, (0.3, 5): [0.49, 0.53]}))
+    assert str(barely).endswith("reach 0; at α = 0.3 its mean is the least of all")
 
 
 def test_table_2_b_comes_out_where_a_longer_gap_is_best_and_the_shadow_behind() -> None:
