@@ -64,11 +64,13 @@ def _means(records: Sequence[Any]) -> Told:
     far = [one for one in shared if abs(one.mean / PAPER[one.workers][0] - 1) >= _NEAR]
     shares = " and ".join(f"{one:g}" for one in dict.fromkeys(one.share for one in shared))
     kinds = [name for name in TIMES if name not in {one.times for one in far}]
-    off = ", ".join(f"{one.times} times of {one.workers:,} {number(one.mean, 4)}" for one in far)
+    off = ", ".join(
+        f"{one.times} times of {one.workers:,} workers, {number(one.mean, 4)}" for one in far
+    )
     how: dict[str, Any] = {
         "words": "The mean is n where a gradient takes the whole cycle, whatever the times. The paper's "
         f"own are those of a gradient that takes {shares} of it: share × (n − 1) + 1. Further than 2% "
-        f"from them: {off or 'none'}.",
+        f"from them: {off or 'none'}; nearly constant times keep workers in the phase in which they begin.",
         "table": _staleness_table(found),
         "picture": lambda folder: saved(
             lambda: stale_plot.distributions(shared), folder, "extreme-scale-asgd-figure-3"
@@ -83,7 +85,7 @@ def _means(records: Sequence[Any]) -> Told:
 
 def _variances(records: Sequence[Any]) -> Told:
     found = _counted(records)
-    constant = ", ".join(
+    constant = " and ".join(
         number(one.variance) for one in found if one.times == "normal" and one.share < 1
     )
     return Told(
@@ -91,8 +93,7 @@ def _variances(records: Sequence[Any]) -> Told:
         of="arithmetic: Poisson workers give n(n − 1), 999,000 and 8,997,000, for 4,770 and 11,300",
         words="The others' pushes within an exponential time are a geometric number. With the share that "
         "makes the paper's mean m the variance is still m(m − 1): 765,000 and 4,366,000. Nearly constant "
-        f"times of these shares give {constant}.",
-        table=_staleness_table(found),
+        f"times of these shares give {constant}. The table is that above.",
     )
 
 

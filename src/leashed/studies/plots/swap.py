@@ -29,7 +29,7 @@ def days(found: Sequence[Curve]) -> Figure:
     mean accumulator of the dense parameters.
     """
     with style():
-        figure = Figure(figsize=(10.0, 4.0))
+        figure = Figure(figsize=(9.0, 3.5))
         left, right = figure.subplots(1, 2)
         for one, colour in zip(found, list(COLOURS.values())[1:], strict=False):
             mean, low, high = np.array(one.by_day()).T
