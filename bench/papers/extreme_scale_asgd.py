@@ -113,16 +113,19 @@ def _damping(records: Sequence[Any]) -> Told:
             name: curves[rate, many, name].against(curves[rate, few, "none"])
             for name in damping.DAMPING
         }
+        ends = [curves[rate, n, "none"].auc[:, -1] for n in (many, few)]
+        below = int((ends[0] < ends[1]).sum())
         told.append(
-            f"{rate:g}: none {_sign(gains['none'])}, normalised {_sign(gains['normalised'])}"
+            f"{rate:g}: none {_sign(gains['none'])}, below in {below} of {asked.repeats} seeds, "
+            f"normalised {_sign(gains['normalised'])}"
         )
         worst.append(min(gains, key=lambda name: gains[name].mean))
         if gains["none"].high < 0 <= gains["normalised"].high:
             good.append(rate)
     largest = max(held, default=min(asked.lr))
     how: dict[str, Any] = {
-        "words": f"{few:,} hold at {', '.join(f'{rate:g}' for rate in held) or 'no rate'}. {many:,} against "
-        f"{few:,} without, by η: {'; '.join(told)}. The worst of {many:,}: {', '.join(worst)}.",
+        "words": f"{many:,} against {few:,} without, at each η where these hold: {'; '.join(told)}. "
+        f"The worst of {many:,}: {', '.join(worst)}.",
         "table": asked.table(found),
         "picture": lambda folder: saved(
             lambda: damping_plot.over_time([one for one in found if one.rate == largest]),
@@ -133,7 +136,8 @@ def _damping(records: Sequence[Any]) -> Told:
         f"highest, near that of 1K. (Here η = {largest:g}.)",
     }
     if not good:
-        return Told(End.REFUTED, of="this trial, at every rate at which 1K holds", **how)
+        of = "the intervals over the seeds, at every rate at which 1K holds"
+        return Told(End.REFUTED, of=of, **how)
     of = f"η = {', '.join(f'{rate:g}' for rate in good)}"
     if any(one != "linear" for one, rate in zip(worst, held, strict=True) if rate in good):
         of += ", but for linear, which is not the worst"

@@ -30,7 +30,7 @@ def over_time(found: Sequence[Curve]) -> Figure:
     """
     sizes = list(dict.fromkeys(one.workers for one in found))
     with style():
-        figure = Figure(figsize=(4.5 * len(sizes), 3.5))
+        figure = Figure(figsize=(3.8 * len(sizes), 3.0))
         panels = figure.subplots(1, len(sizes), squeeze=False, sharey=True)[0]
         for axes, workers in zip(panels, sizes, strict=True):
             chosen = [one for one in found if one.workers == workers]
@@ -40,9 +40,9 @@ def over_time(found: Sequence[Curve]) -> Figure:
                 if np.isfinite(low).all():
                     axes.fill_between(one.done, low, high, color=colour, alpha=0.2, linewidth=0)
             axes.set(title=f"{workers:,} workers", xlabel="share of the clicks")
-            axes.legend(title="damping")
         means = np.array([[mean for mean, _, _ in one.intervals()] for one in found])
         if np.isfinite(means).any():
             panels[0].set_ylim(np.nanmin(means) - 0.02, np.nanmax(means) + 0.02)
         panels[0].set_ylabel("AUC of other clicks")
+        panels[0].legend(title="damping", fontsize="x-small")
     return figure

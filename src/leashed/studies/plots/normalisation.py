@@ -30,7 +30,7 @@ def over_time(found: Sequence[Curve]) -> Figure:
     """
     sizes = list(dict.fromkeys(one.workers for one in found))
     with style():
-        figure = Figure(figsize=(4.5 * len(sizes), 3.5))
+        figure = Figure(figsize=(3.8 * len(sizes), 3.0))
         panels = figure.subplots(1, len(sizes), squeeze=False, sharey=True)[0]
         for axes, workers in zip(panels, sizes, strict=True):
             chosen = [one for one in found if one.workers == workers]
