@@ -443,7 +443,7 @@ def figure7(records: Sequence[Any]) -> Told:
     elif worst < 1e-4:
         told = _OUT
     else:
-        told = End.COMES_OUT_UNDER, f"differences of up to {worst:.1g} in place of 10⁻⁴"
+        told = End.COMES_OUT_UNDER, f"differences of up to {worst:.5f} in place of 10⁻⁴"
     return Told(*told, words, part.found)
 
 
