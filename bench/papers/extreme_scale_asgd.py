@@ -5,7 +5,10 @@ data are private: clicks are drawn from a seed here, and thousands of workers ar
 time, whose cycles take nearly the same (a deviation of a twentieth, ours) where nothing else is said.
 Its model is Wide & Deep with attention, of which one sentence tells: `models.ecommerce`, small (rows of
 8, attention of 16 units, layers of 16 and 8: ours). Staleness is counted from 1. Intervals are of 95%,
-over five seeds by which all arms are paired.
+over five seeds by which all arms are paired. Figure 5's trial was declared twice: at first at one rate,
+the largest of a sweep at which 1,000 workers held (0.002), and after that had been run, with the same
+seeds, at three. Figure 3's rule was "every mean" and became "those times whose means" when the
+counts were there.
 """
 
 from __future__ import annotations
