@@ -120,8 +120,9 @@ LEVELS = pytest.mark.parametrize("isa", ISAS)
 def assert_close(model: Model, got: NDArray[np.floating], wanted: NDArray[np.floating]) -> None:
     assert got.dtype == np.float32
     assert got.shape == wanted.shape
-    # Terms that cancel leave their rounding; the derivatives by the logits are of the order of 1.
-    rounding = 0.1 * TOLERANCE * max(float(np.linalg.norm(wanted)), 1.0)
+    # Terms that cancel leave their rounding; the derivatives by the logits are of the order of 1, and so
+    # is each of the hundreds of inputs that a layer behind a convolution may have.
+    rounding = 0.3 * TOLERANCE * max(float(np.linalg.norm(wanted)), 1.0)
     blocks = model.native.parameters
     for block in blocks:
         part = slice(block.offset, block.offset + math.prod(block.shape))

@@ -101,7 +101,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "setting": ({"rule": "sgd:beta1=1"}, "rule sgd:beta1=1: sgd has no 'beta1'; it has lr, weight"),
     "value": ({"rule": "sgd:lr=fast"}, "rule: lr is 'fast', neither a number nor true or false"),
     "discipline": ({"discipline": "hogwyld"}, "discipline 'hogwyld' is unknown; choose one of seq"),
-    "mode": ({"mode": "sspp"}, "mode 'sspp' is unknown; choose one of sync, bsp, asp, ssp"),
+    "mode": ({"mode": "sspp"}, "mode 'sspp' is unknown; choose one of sync, all_reduce, bsp"),
     "staleness": ({"staleness": "power"}, "staleness power: .*k"),
 }
 

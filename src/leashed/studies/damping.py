@@ -158,12 +158,12 @@ class Asked(ManyWorkers):
         ]
 
     def held(self, found: Sequence[Curve]) -> list[float]:
-        """The rates at which the fewest workers hold without damping: the AUC at the end is not below
-        that at first, by the interval of the difference over the seeds.
+        """The rates at which the fewest workers hold without damping: the mean AUC at the end is not
+        below that at first.
         """
         few = min(self.workers)
         plain = [one for one in found if (one.workers, one.damping) == (few, _PLAIN)]
-        return [one.rate for one in plain if one.gained().high >= 0]
+        return [one.rate for one in plain if one.gained().mean >= 0]
 
     def parts(self, records: Sequence[Record]) -> list[Part]:
         found = self.curves(records)
