@@ -110,9 +110,9 @@ def test_who_joins_an_all_reduce_takes_the_parameters_of_another():
     transfer = 0.4
     joins = simulation.constant(2, 0.01).members([(0.005, 1, "join")])
     played = play(modes.AllReduce(), over(joins, bandwidth=BYTES / transfer))
-    # A round of one, then one that waits for what the other is sent, and 79 of two after a ring each.
-    expected = 0.405 + 0.01 + 78.5 * (0.01 + transfer)
-    assert played.result.elapsed == pytest.approx(expected, abs=0.5)
+    # All rounds are of two: the first waits for what the other is sent, and a ring is before each other one.
+    expected = 0.005 + transfer + 0.01 + 79 * (0.01 + transfer)
+    assert played.result.elapsed == pytest.approx(expected, abs=0.05)
 
 
 def test_where_transfers_are_slow_fewer_of_them_are_faster():

@@ -160,6 +160,10 @@ class VirtualFigure6(Panels):
         for name in ("trainers", "alpha"):
             if not getattr(self, name):
                 raise ValueError(f"{name} must not be empty")
+        if len(set(self.alpha)) < len(self.alpha):
+            raise ValueError(f"alpha must have each number once, got {self.alpha}")
+        if self.model != DLRM:
+            raise ValueError(f"model must be {DLRM}, whose rounds these are, got {self.model}")
         for count in self.trainers:
             checks.whole("trainers", count, 2)
         checks.whole("threads", self.threads)

@@ -159,6 +159,8 @@ class VirtualTable2(PlayedPass, Table2):
         super().__post_init__()
         if not self.alpha:
             raise ValueError("alpha must not be empty")
+        if len(set(self.alpha)) < len(self.alpha):
+            raise ValueError(f"alpha must have each number once, got {self.alpha}")
         for arm in self.arms():
             synchroniser_of(arm, self.iterations(self.examples))
 
