@@ -26,15 +26,17 @@ std::int64_t ModeTransfers::pulled(std::uint32_t worker) {
   return network_->receive(server, worker, bytes, network_->send(server, bytes, played_.now));
 }
 
-// The first who goes on with a version is the first to be told that its round is over.
 std::int64_t ModeTransfers::reduced(std::uint32_t worker) {
   ModePlayer& player = played_.players[worker];
-  if (player.parts[0].version != reduced_version_) {
-    reduced_version_ = player.parts[0].version;
-    reduced_ = ring();
-  }
+  reduce();
   player.parts[0].bytes = bytes_of(worker, 0);
   return std::max({played_.now, reduced_, player.meets_until});
+}
+
+void ModeTransfers::reduce() {
+  if (!played_.rule.reduces || played_.updates() == reductions_) return;
+  reductions_ = played_.updates();
+  reduced_ = ring();
 }
 
 std::int64_t ModeTransfers::ring() {
@@ -45,6 +47,7 @@ std::int64_t ModeTransfers::ring() {
     there.push_back(w);
     most = std::max(most, played_.players[w].parts[0].bytes);
   }
+  if (there.size() < 2) return played_.now;
   if (network_) return network_->average(there, most, played_.now);
   ModePlayer& first = played_.players[there[0]];
   const auto k = static_cast<double>(there.size());

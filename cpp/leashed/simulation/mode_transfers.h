@@ -33,6 +33,9 @@ class ModeTransfers {
   // A server carries out one push after the other; of several, each its part in its share of the
   // time. Without one each worker does its own.
   void arrive(std::uint32_t worker, std::size_t shard);
+  // Where the workers reduce and a round has become an update, their ring begins now, whatever they
+  // fetch meanwhile.
+  void reduce();
   // When the nodes have each other's models.
   std::int64_t meet(std::span<const modes::Node> nodes);
   // A model, from one worker to another: when it is there.
@@ -54,9 +57,9 @@ class ModeTransfers {
   const std::unique_ptr<Durations> update_, transfer_;
   const bool served_;  // pushes go to a server
   std::optional<Network> network_;
-  std::vector<std::int64_t> free_;     // when each server will be
-  std::uint64_t reduced_version_ = 0;  // by the last ring,
-  std::int64_t reduced_ = 0;           // and when it ends
+  std::vector<std::int64_t> free_;  // when each server will be
+  std::uint64_t reductions_ = 0;    // updates that rings have begun for
+  std::int64_t reduced_ = 0;        // when the last ends
 };
 
 }  // namespace leashed

@@ -98,6 +98,7 @@ class ModePlay final : Sink {
         break;
     }
     // Also who goes, and a lease that runs out, may close a round, which is an update.
+    transfers_.reduce();
     if (played_.updates() >= played_.options.until.updates) {
       played_.watch.stop.stop(StopReason::updates);
     }
