@@ -110,7 +110,9 @@ def test_an_all_reduce_begins_when_its_round_is_over_and_batches_are_fetched_mea
     cluster = simulation.constant(4, 3e-3, copy=1e-3, fetch=2e-3)
     played = play(modes.AllReduce(), cluster).result
     rounds = played.total_updates
-    assert played.elapsed == pytest.approx(rounds * 5e-3, abs=2.1e-3)  # the ring's 1.5 ms are in the 2
+    assert played.elapsed == pytest.approx(
+        rounds * 5e-3, abs=2.1e-3
+    )  # the ring's 1.5 ms are in the 2
 
 
 def test_who_joins_an_all_reduce_takes_the_parameters_of_another():
