@@ -5,12 +5,13 @@ Training for Recommendation Models*. In virtual time, with clicks and a cluster 
 with batches of 16, a gradient every 0.1 s on a vacant cluster, loads of 0.05 (vacant), 0.3 (busy) and 1.0
 (strained) of other work, unevenly spread. **Sync** is an all-reduce among 25 workers, four times as fast,
 with batches of 64, as Table 1 has few of them; the servers of the other modes take 1.5 ms for a push
-unless a trial says otherwise. The model is a small **DeepFM**, the paper's of Criteo (26 tables of 1,000
+unless a trial says otherwise (0.5 ms for Figures 7 and 8). The model is a small **DeepFM**, the paper's of Criteo (26 tables of 1,000
 rows of 8 floats, and of 1), whatever the figure's task; `--model dlrm` takes DLRM. Figure 1 and Table 3's
 staleness, YouTubeDNN's, are of times alone; Figures 3, 7 and 8 are made with DeepFM in its place, and nothing
 with DIEN. Set S is Adam at 0.005, set A Adagrad at 0.04, the best of five rates from scratch, or within the
 seeds' noise of it, with seeds 100 to 102, which no trial has; rows are trained by Adagrad at 0.02 throughout.
-Intervals are of 95% over seeds 0 to 4, arms paired by them. Sketched before they were declared: Figure 1's
+Intervals are of 95% over seeds 0 to 4, arms paired by them; all seeds
+have the same clicks. Sketched before they were declared: Figure 1's
 ratios (seed 0), and every study with seeds 100 and 101 and half the clicks, but for Figures 7 and 8; of
 8 an earlier sketch with DLRM had AUC lower at 6,400 clicks alone.
 """

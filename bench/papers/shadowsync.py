@@ -5,7 +5,8 @@ Highly Scalable Distributed Training* (2020). Its data and models are private; i
 DLRM, and publishes no α, η or step size. Trials are in virtual time ([simulation.md](../simulation.md)
 tells what is played): on two cores eight workers exchanged at every third iteration or so, and held
 each other back. Those on clicks were sketched with one seed, on a third to two thirds of the clicks,
-before they were declared; at α = 0.9 too, after which it became an arm of Table 2.
+before they were declared; at α = 0.9 too, after which it became an arm of Table 2. All seeds have the same
+clicks.
 """
 
 from __future__ import annotations
