@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from leashed.training.plots.style import style
 
-_DOTS = 80  # an inch
+_DOTS = 70  # an inch
 
 
 def saved(draw: Callable[[], Figure], folder: Path, name: str) -> Path:

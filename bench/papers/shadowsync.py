@@ -310,7 +310,7 @@ def _figure_7(records: Sequence[Record]) -> Told:
         f"{_counts([n for n in study.trainers if ranked[n][0] == easgd])}. Evaluation: the least has "
         f"{' or '.join(sorted(best))}, where the paper has a mixed picture."
     )
-    told = (words, study.tables(records)[0], _picture(study, records, "shadowsync-figure7"), _SEVEN)
+    told = (words, study.tables(records)[0], None, _SEVEN)  # Figure 6's has it
     if len(leads) == len(helps) == len(study.trainers):
         return Told(End.COMES_OUT, "", *told)
     both = [n for n in leads if n in helps]
