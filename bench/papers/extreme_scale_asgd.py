@@ -21,7 +21,6 @@ from bench.papers.claim import Claim, End, Told
 from bench.papers.picture import saved
 from leashed.base.table import MISSING, Table, number
 from leashed.studies import damping, normalisation, swap
-from leashed.studies.intervals import Interval
 from leashed.studies.plots import damping as damping_plot
 from leashed.studies.plots import normalisation as normalisation_plot
 from leashed.studies.plots import stale as stale_plot
@@ -100,10 +99,6 @@ def _variances(records: Sequence[Any]) -> Told:
     )
 
 
-def _sign(gain: Interval) -> str:
-    return f"{gain.mean:+.4f} ± {gain.half:.4f}"
-
-
 def _damping(records: Sequence[Any]) -> Told:
     asked = damping.Asked.of(records)
     found = asked.curves(records)
@@ -119,8 +114,8 @@ def _damping(records: Sequence[Any]) -> Told:
         ends = [curves[rate, n, "none"].auc[:, -1] for n in (many, few)]
         below = int((ends[0] < ends[1]).sum())
         told.append(
-            f"{rate:g}: none {_sign(gains['none'])}, below in {below} of {asked.repeats} seeds, "
-            f"normalised {_sign(gains['normalised'])}"
+            f"{rate:g}: none {gains['none'].signed()}, below in {below} of {asked.repeats} seeds, "
+            f"normalised {gains['normalised'].signed()}"
         )
         worst.append(min(gains, key=lambda name: gains[name].mean))
         if gains["none"].high < 0 <= gains["normalised"].high:
@@ -165,7 +160,7 @@ def _normalisation(records: Sequence[Any]) -> Told:
         [[*row, *more[2:]] for row, more in zip(full.rows, sweep.rows, strict=True)],
     )
     told = "; ".join(
-        f"{n:,}: " + ", ".join(f"{arm} {_sign(gains[n, arm])}" for arm in places)
+        f"{n:,}: " + ", ".join(f"{arm} {gains[n, arm].signed()}" for arm in places)
         for n in asked.workers
     )
     how: dict[str, Any] = {
@@ -210,7 +205,7 @@ def _swap(records: Sequence[Any]) -> Told:
     means = [day.mean for day in adagrad.by_day()]
     best = 1 + means.index(max(means))
     how: dict[str, Any] = {
-        "words": f"Adagrad is best after day {best}. On the last day SWAP is ahead by {_sign(gain)} on "
+        "words": f"Adagrad is best after day {best}. On the last day SWAP is ahead by {gain.signed()} on "
         "the same clicks.",
         "table": _swap_table(found),
         "picture": lambda folder: saved(
@@ -228,7 +223,7 @@ def _each_step(records: Sequence[Any]) -> Told:
     adagrad, ours, decayed = _swap_curves(records)
     gain, over = decayed.against(adagrad), decayed.against(ours)
     words = (
-        f"On the last day it is {_sign(gain)} from Adagrad, and {_sign(over)} from SWAP: where clicks "
+        f"On the last day it is {gain.signed()} from Adagrad, and {over.signed()} from SWAP: where clicks "
         "drift by a tenth a day, forgetting faster pays. The table is that above."
     )
     if gain.low > 0:

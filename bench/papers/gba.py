@@ -29,11 +29,11 @@ from matplotlib.figure import Figure
 
 from bench.papers.claim import Claim, End, Told
 from bench.papers.picture import saved
-from leashed.studies.gba import Found, Stale, Switching, tendencies, worth
+from leashed.studies.gba import Found, Stale, Switching, ahead, tendencies, worth
 from leashed.studies.global_batch import Batches, aucs, throughput
 from leashed.studies.gradient_norms import Norms, norms
 from leashed.studies.hyperparameters import ARMS, Lines, Sets, after, lines
-from leashed.studies.intervals import Interval, interval
+from leashed.studies.intervals import Interval, difference, interval
 from leashed.studies.study import Part, Study
 from leashed.studies.switching import MODES, PUSHES, SHARES, STATES, SYNC_OF_ALL, after_sync
 
@@ -152,14 +152,7 @@ def table3_auc(records: Sequence[Any]) -> Told:
     """GBA's AUC beside Sync's."""
     found = _found(records, "career")
     above = {
-        state: interval(
-            [
-                gba.auc[1] - sync.auc[1]
-                for gba, sync in zip(
-                    _firsts(found, "GBA", state), _firsts(found, "Sync", state), strict=True
-                )
-            ]
-        )
+        state: ahead(_firsts(found, "GBA", state), _firsts(found, "Sync", state))
         for state in STATES
     }
     words = "GBA − Sync: " + ", ".join(f"{state} {one.text()}" for state, one in above.items())
@@ -318,8 +311,8 @@ def _drops(found: Lines, before: str) -> dict[tuple[str, str], Interval]:
 
 def _ends(found: Lines, before: str, mode: str, name: str) -> Interval:
     """AUC at the end, above no switch."""
-    pairs = zip(found[before, mode, name], found[(before, *ARMS[before][0])], strict=True)
-    return interval([float(one[1][-1] - still[1][-1]) for one, still in pairs])
+    arms = found[before, mode, name], found[(before, *ARMS[before][0])]
+    return difference(*([aucs[-1] for _, aucs in arm] for arm in arms))
 
 
 _THEIRS_2 = (
@@ -422,11 +415,7 @@ def figure7(records: Sequence[Any]) -> Told:
     found = aucs(asked, records)
     step, own = asked.workers * asked.batch_size, (asked.workers, asked.batch_size)
     counts = sorted(n for n, batch in found if n * batch == step)
-    above = [
-        interval([a - b for a, b in zip(found[n, step // n], found[own], strict=True)])
-        for n in counts
-        if n != asked.workers
-    ]
+    above = [difference(found[n, step // n], found[own]) for n in counts if n != asked.workers]
     worst = max(abs(one.mean) for one in above)
     grows = {
         push: eps[counts[-1], push] / eps[counts[0], push] for push in sorted({p for _, p in eps})
@@ -454,7 +443,7 @@ def figure8(records: Sequence[Any]) -> Told:
     found = aucs(asked, records)
     own = (asked.workers, asked.batch_size)
     above = {
-        n * batch: interval([a - b for a, b in zip(of, found[own], strict=True)])
+        n * batch: difference(of, found[own])
         for (n, batch), of in sorted(found.items())
         if n == asked.workers and (n, batch) != own
     }

@@ -25,7 +25,7 @@ from bench.papers.claim import Claim, End, Told
 from bench.papers.picture import saved
 from leashed.base.table import MISSING, Table, duration, number, percent, spread
 from leashed.studies.contention import Point
-from leashed.studies.intervals import interval
+from leashed.studies.intervals import difference
 from leashed.studies.persistence import ALGORITHMS, BOUNDED, Asked, Cell, cells
 from leashed.studies.plots import persistence
 from leashed.studies.runs import Run
@@ -70,7 +70,7 @@ def pays(place: dict[str, Cell], limit: float) -> bool:
 
 
 def _below(ours: Sequence[float], theirs: Sequence[float]) -> bool:
-    return interval([a - b for a, b in zip(ours, theirs, strict=True)]).high < 0.0
+    return difference(ours, theirs).high < 0.0
 
 
 def _limit(records: Sequence[Any], threads: int) -> float:

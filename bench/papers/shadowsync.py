@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -28,7 +29,7 @@ from leashed.cluster.shadowsync.virtual import (
     VirtualTable2b,
 )
 from leashed.studies.elp import TABLE_1
-from leashed.studies.intervals import Interval, interval
+from leashed.studies.intervals import Interval, difference, interval
 from leashed.studies.study import Record
 
 _MEMORY = (1.5, 1.1)  # least growth of EPS from 12 to 24 threads, most from 24 to 64
@@ -39,10 +40,10 @@ Losses = Mapping[int, float]  # by repeat
 
 
 def _by(
-    records: Sequence[Record], name: str, arm: Callable[[Record], object]
-) -> dict[object, dict[int, float]]:
+    records: Sequence[Record], name: str, arm: Callable[[Record], Any]
+) -> dict[Any, dict[int, float]]:
     """What was measured, by arm and repeat."""
-    found: dict[object, dict[int, float]] = {}
+    found: dict[Any, dict[int, float]] = {}
     for record in records:
         setting = record["setting"]
         found.setdefault(arm(setting), {})[setting["repeat"]] = record["measured"][name]
@@ -51,7 +52,7 @@ def _by(
 
 def _less(one: Losses, other: Losses) -> Interval:
     """One less the other, seed by seed."""
-    return interval([one[repeat] - other[repeat] for repeat in sorted(one)])
+    return difference(one.values(), (other[repeat] for repeat in one))
 
 
 def _mean(losses: Losses) -> float:
@@ -185,33 +186,28 @@ def _table_2_digits(records: Sequence[Record]) -> Told:
 
 
 def _outputs(records: Sequence[Record]) -> Told:
-    rows, least = [], {"eval_loss": 0, "eval_loss_mean": 0, "eval_loss_best": 0}
-    for name in ("easgd",):
-        for alpha, gap in dict.fromkeys(
-            (r["setting"]["settings"]["alpha"], r["setting"]["gap"])
-            for r in records
-            if r["setting"]["sync"] == name
-        ):
-            own = [
-                r
-                for r in records
-                if r["setting"]["sync"] == name
-                and (r["setting"]["settings"]["alpha"], r["setting"]["gap"]) == (alpha, gap)
+    kinds = ("eval_loss", "eval_loss_mean", "eval_loss_best")
+    losses = {
+        kind: _by(
+            [each for each in records if each["setting"]["sync"] == "easgd"],
+            kind,
+            lambda s: (s["settings"]["alpha"], s["gap"]),
+        )
+        for kind in kinds
+    }
+    rows, least, widest = [], dict.fromkeys(kinds, 0), 0.0
+    for arm, first in losses["eval_loss"].items():
+        alpha, gap = arm
+        least[min(kinds, key=lambda kind: _mean(losses[kind][arm]))] += 1
+        apart = [_less(losses[kind][arm], first) for kind in kinds[1:]]
+        widest = max(widest, *(abs(each.mean) for each in apart))
+        rows.append(
+            [
+                f"α = {alpha:g}, {'background' if gap is None else f'gap {gap}'}",
+                interval(list(first.values())).text(),
+                *(each.text() for each in apart),
             ]
-            found = {
-                key: {r["setting"]["repeat"]: r["measured"][key] for r in own} for key in least
-            }
-            least[min(found, key=lambda key: _mean(found[key]))] += 1
-            first = found["eval_loss"]
-            rows.append(
-                [
-                    f"α = {alpha:g}, {'background' if gap is None else f'gap {gap}'}",
-                    interval(list(first.values())).text(),
-                    _less(found["eval_loss_mean"], first).text(),
-                    _less(found["eval_loss_best"], first).text(),
-                ]
-            )
-    widest = max(abs(float(row[column].split(" ")[0])) for row in rows for column in (2, 3))
+        )
     return Told(
         End.COMES_OUT_UNDER if widest < _MILD else End.REFUTED,
         "frequent synchronisation and rare, alike" if widest < _MILD else "rare synchronisation",

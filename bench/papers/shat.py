@@ -24,7 +24,7 @@ from bench.papers.claim import Claim, End, Told
 from bench.papers.picture import saved
 from leashed.base.table import Table, number
 from leashed.studies import shat
-from leashed.studies.intervals import Interval, interval
+from leashed.studies.intervals import Interval, difference, interval
 from leashed.studies.plots import shat as plots
 from leashed.studies.study import revived
 
@@ -59,16 +59,12 @@ def _apart(
     ours: Runs, theirs: Runs, value: Callable[[shat.Trained], float] = _accuracy
 ) -> Interval:
     """The difference, of the same seeds."""
-    return interval([value(a) - value(b) for a, b in zip(ours, theirs, strict=True)])
+    return difference(map(value, ours), map(value, theirs))
 
 
 def _numbers(runs: Runs) -> list[int]:
     """Of workers, of all methods."""
     return sorted({run.workers for run in runs if run.method == "ENSEMBLE"})
-
-
-def _signed(found: Interval) -> str:
-    return f"{found.mean:+.4f} ± {found.half:.4f}"
 
 
 def _above(records: Sequence[Any], method: str, other: str) -> Told:
@@ -82,10 +78,10 @@ def _above(records: Sequence[Any], method: str, other: str) -> Told:
             here = [run for run in swept if run.lr == lr]
             cells = [_shown(_of(here, name, n)) for name in shat.METHODS]
             pair = _apart(_of(here, method, n), _of(here, other, n))
-            rows.append([f"{n}", f"{lr:g}", *cells, _signed(pair)])
+            rows.append([f"{n}", f"{lr:g}", *cells, pair.signed()])
         cells = [_shown(_of(runs, name, n)) for name in shat.METHODS]
-        rows.append([f"{n}", "best", *cells, _signed(apart[n])])
-    told = "; ".join(f"n = {n}: {_signed(found)}" for n, found in apart.items())
+        rows.append([f"{n}", "best", *cells, apart[n].signed()])
+    told = "; ".join(f"n = {n}: {found.signed()}" for n, found in apart.items())
     how: dict[str, Any] = {
         "words": f"{method} − {other}, each at its best step: {told}. In the table: every step that was "
         "tried, and each method's best.",
@@ -131,7 +127,7 @@ def _ensemble(records: Sequence[Any]) -> Told:
     few, many = _numbers(runs)[0], _numbers(runs)[-1]
     apart = _apart(_of(runs, "ENSEMBLE", many), _of(runs, "ENSEMBLE", few))
     how: dict[str, Any] = {
-        "words": f"ENSEMBLE with {many} workers − with {few}: {_signed(apart)}. Each worker has its share of "
+        "words": f"ENSEMBLE with {many} workers − with {few}: {apart.signed()}. Each worker has its share of "
         "the batches, so more workers have less each.",
         "table": Table(
             ["n", "ENSEMBLE", "a worker's own"],
@@ -162,7 +158,7 @@ def _over_epochs(records: Sequence[Any]) -> Told:
     runs = shat.best(_swept(records))
     numbers = _numbers(runs)
     apart = {n: _apart(_of(runs, "SHAT", n), _of(runs, "ASP", n), _area) for n in numbers}
-    told = "; ".join(f"n = {n}: {_signed(found)}" for n, found in apart.items())
+    told = "; ".join(f"n = {n}: {found.signed()}" for n, found in apart.items())
     compared = [run for run in runs if run.method in shat.HETEROGENEOUS]
     how: dict[str, Any] = {
         "words": f"Mean accuracy over the passes, SHAT − ASP, each at its best step: {told}.",
@@ -200,12 +196,12 @@ def _slow(records: Sequence[Any]) -> Told:
 
     how: dict[str, Any] = {
         "words": f"SHAT's accuracy beside that with equal workers: "
-        f"{'; '.join(f'{name} {_signed(found)}' for name, found in lost.items())}. ASP's is in the table.",
+        f"{'; '.join(f'{name} {found.signed()}' for name, found in lost.items())}. ASP's is in the table.",
         "table": Table(
             ["", "HO", *(f"{name} − HO" for name in lost)],
             [
                 [method, _shown(_of(runs, method, n))]
-                + [_signed(apart[method, name]) for name in lost]
+                + [apart[method, name].signed() for name in lost]
                 for method in shat.HETEROGENEOUS
             ],
         ),

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from leashed.studies.intervals import interval, ratio
+from leashed.studies.intervals import difference, interval, ratio
 
 # Two-sided, 95%; by degrees of freedom.
 TABLE = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 9: 2.262, 10: 2.228, 19: 2.093}
@@ -29,6 +29,14 @@ def test_one_value_tells_nothing_of_its_spread() -> None:
     assert interval([2.0, 2.0]).text(1) == "2.0 ± 0.0"
     with pytest.raises(ValueError, match="empty"):
         interval([])
+
+
+def test_a_difference_is_of_pairs() -> None:
+    ours, theirs = [3.0, 5.0, 8.0], [1.0, 4.0, 5.0]
+    assert difference(iter(ours), iter(theirs)) == interval([2.0, 1.0, 3.0])
+    assert difference(theirs, ours).signed() == "-2.0000 ± 2.4841"
+    with pytest.raises(ValueError, match="zip"):
+        difference(ours, theirs[:2])
 
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])

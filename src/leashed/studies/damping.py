@@ -18,8 +18,8 @@ from leashed.disciplines import Sequential
 from leashed.rules import Adagrad
 from leashed.staleness import Policy
 from leashed.stopping import Until
-from leashed.studies.intervals import Interval, interval
-from leashed.studies.many_workers import MODELS, ManyWorkers
+from leashed.studies.intervals import Interval, difference
+from leashed.studies.many_workers import MODELS, Course, ManyWorkers
 from leashed.studies.study import GoOn, Part, Record, option, unbroken
 from leashed.training.doubts import ends_are_told
 from leashed.training.options import Init, Observe
@@ -49,7 +49,7 @@ _WARM = 0.03  # of one worker, and of rows throughout
 
 
 @dataclass(frozen=True, eq=False)
-class Curve:
+class Curve(Course):
     """One damping on one number of workers.
 
     Attributes:
@@ -65,22 +65,9 @@ class Curve:
     auc: NDArray[np.float64]
     mean_staleness: float
 
-    @property
-    def done(self) -> NDArray[np.float64]:
-        """float64 [E]; the share of the run at each evaluation."""
-        return np.linspace(0.0, 1.0, self.auc.shape[1])
-
-    def intervals(self) -> list[Interval]:
-        """The AUC at each evaluation, as a mean over the repeats with its 95% interval."""
-        return [interval(list(values)) for values in self.auc.T]
-
     def gained(self) -> Interval:
         """The AUC at the end less that at first."""
-        return interval(list(self.auc[:, -1] - self.auc[:, 0]))
-
-    def against(self, other: Curve) -> Interval:
-        """How much better the AUC at the end is than another's of the same seeds."""
-        return interval(list(self.auc[:, -1] - other.auc[:, -1]))
+        return difference(self.auc[:, -1], self.auc[:, 0])
 
 
 @dataclass(frozen=True)

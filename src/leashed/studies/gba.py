@@ -17,7 +17,7 @@ from leashed.base.table import MISSING, Table, number
 from leashed.datasets import ClickDataset
 from leashed.studies import gba_bound, recommender, switching
 from leashed.studies.gba_bound import Bound
-from leashed.studies.intervals import Interval, interval, ratio
+from leashed.studies.intervals import Interval, difference, interval, ratio
 from leashed.studies.study import GoOn, Part, Record, revived
 from leashed.studies.switching import (
     DAILY,
@@ -333,9 +333,7 @@ def _states(found: Found) -> Part:
                 number(float(one.eps.mean()) / sync[one.state]),
                 f"{number(float(one.local.mean()))} ± {number(float(one.local.std()), 2)}",
                 f"{np.mean([day.auc[1] for day in firsts]):.4f}",
-                MISSING
-                if one.mode == "Sync"
-                else interval(_above(firsts, of_sync[one.state])).text(),
+                MISSING if one.mode == "Sync" else ahead(firsts, of_sync[one.state]).text(),
                 _share(firsts),
                 *_staleness([day.staleness for day in firsts]),
                 *_staleness([day.data_staleness for day in firsts]),
@@ -369,8 +367,9 @@ def _seeds(found: Found) -> Sequence[int]:
     return found.seeds or found.setting.seeds
 
 
-def _above(days: Sequence[Day], others: Sequence[Day]) -> list[float]:
-    return [day.auc[1] - other.auc[1] for day, other in zip(days, others, strict=True)]
+def ahead(days: Sequence[Day], others: Sequence[Day]) -> Interval:
+    """The first days' AUC, less others' of the same seeds."""
+    return difference((day.auc[1] for day in days), (day.auc[1] for day in others))
 
 
 def _share(days: Sequence[Day]) -> str:

@@ -14,7 +14,7 @@ from leashed.base import checks
 from leashed.base.table import MISSING, Table, number
 from leashed.datasets import ClickDataset
 from leashed.studies import recommender
-from leashed.studies.intervals import interval
+from leashed.studies.intervals import difference, interval
 from leashed.studies.study import GoOn, Part, Record, option
 from leashed.studies.switching import Model, Shared, mode_of, timed, trained
 from leashed.training.doubts import ends_are_told
@@ -172,14 +172,13 @@ def throughput(records: Sequence[Record]) -> dict[tuple[int, float], float]:
 def _table(found: dict[Crew, list[float]], crews: Sequence[Crew], own: Crew) -> Table:
     rows = []
     for n, batch in sorted(crews):
-        above = [one - still for one, still in zip(found[n, batch], found[own], strict=True)]
         rows.append(
             [
                 str(n),
                 str(batch),
                 str(n * batch),
                 interval(found[n, batch]).text(),
-                MISSING if (n, batch) == own else interval(above).text(5),
+                MISSING if (n, batch) == own else difference(found[n, batch], found[own]).text(5),
             ]
         )
     return Table(["workers", "batch", "global batch", "AUC", "difference"], rows)

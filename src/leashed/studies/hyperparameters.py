@@ -17,7 +17,7 @@ from leashed.datasets import ClickDataset
 from leashed.rules import Adagrad, Adam, Rule
 from leashed.simulation.virtual_time import Simulation
 from leashed.studies import recommender
-from leashed.studies.intervals import interval
+from leashed.studies.intervals import difference, interval
 from leashed.studies.study import GoOn, Part, Record, option
 from leashed.studies.switching import STATES, Model, Shared, trained
 from leashed.training.doubts import ends_are_told
@@ -172,8 +172,7 @@ def _table(found: Lines) -> Table:
     rows = []
     for (before, mode, name), of_seeds in found.items():
         still = found[(before, *ARMS[before][0])]
-        ends = [after(one)[-1] for one in of_seeds]
-        differences = [end - after(one)[-1] for end, one in zip(ends, still, strict=True)]
+        ends, of_still = ([after(one)[-1] for one in of] for of in (of_seeds, still))
         looks = [after(one) for one in of_seeds]
         rows.append(
             [
@@ -183,7 +182,7 @@ def _table(found: Lines) -> Table:
                 f"{np.mean([one[0] for one in looks]):.4f}",
                 f"{np.mean([one.min() for one in looks]):.4f}",
                 f"{np.mean(ends):.4f}",
-                MISSING if of_seeds is still else interval(differences).text(),
+                MISSING if of_seeds is still else difference(ends, of_still).text(),
             ]
         )
     header = ["switch", "set", "before", "at once", "lowest", "at the end", "above no switch"]

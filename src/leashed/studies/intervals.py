@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-__all__ = ["Interval", "interval", "ratio"]
+__all__ = ["Interval", "difference", "interval", "ratio"]
 
 _CONFIDENCE = 0.95
 _BISECTIONS = 60
@@ -34,6 +34,10 @@ class Interval(NamedTuple):
         half = f" ± {self.half:.{digits}f}" if math.isfinite(self.half) else ""
         return f"{self.mean:.{digits}f}{half}"
 
+    def signed(self) -> str:
+        """Of a difference: the mean with its sign ± half the width."""
+        return f"{self.mean:+.4f} ± {self.half:.4f}"
+
 
 def interval(values: Sequence[float]) -> Interval:
     """The mean of values that are drawn independently, about normally; NaN ends where a value is
@@ -51,6 +55,15 @@ def interval(values: Sequence[float]) -> Interval:
         return Interval(mean, -math.inf, math.inf)
     half = _quantile(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
     return Interval(mean, mean - half, mean + half)
+
+
+def difference(ours: Iterable[float], theirs: Iterable[float]) -> Interval:
+    """The mean difference of pairs, such as runs of the same seed.
+
+    Raises:
+        ValueError: there is no pair, or one lacks its other half.
+    """
+    return interval([a - b for a, b in zip(ours, theirs, strict=True)])
 
 
 def ratio(ours: Sequence[float], theirs: Sequence[float]) -> Interval:

@@ -18,8 +18,7 @@ from leashed.base.table import MISSING, Table
 from leashed.models.graphs import Applied, Graph, Input, Node
 from leashed.models.layers import DataNorm, ReLU
 from leashed.studies.damping import BASELINE
-from leashed.studies.intervals import Interval, interval
-from leashed.studies.many_workers import MODELS, ManyWorkers
+from leashed.studies.many_workers import MODELS, Course, ManyWorkers
 from leashed.studies.side_by_side import as_they_end
 from leashed.studies.study import GoOn, Part, Record, option
 from leashed.training.doubts import ends_are_told
@@ -74,7 +73,7 @@ def normalised(graph: Graph, arm: Arm) -> Graph:
 
 
 @dataclass(frozen=True, eq=False)
-class Curve:
+class Curve(Course):
     """One arm with one number of workers.
 
     Attributes:
@@ -90,19 +89,6 @@ class Curve:
     rate: float
     auc: NDArray[np.float64]
     near_zero: float
-
-    @property
-    def done(self) -> NDArray[np.float64]:
-        """float64 [E]; the share of the run at each evaluation."""
-        return np.linspace(0.0, 1.0, self.auc.shape[1])
-
-    def intervals(self) -> list[Interval]:
-        """The AUC at each evaluation, as a mean over the repeats with its 95% interval."""
-        return [interval(list(values)) for values in self.auc.T]
-
-    def against(self, other: Curve) -> Interval:
-        """How much better the AUC at the end is than another's of the same seeds."""
-        return interval(list(self.auc[:, -1] - other.auc[:, -1]))
 
 
 _HEADER = ["workers", "normalised", "η", "AUC half-way", "at the end", "against none"]

@@ -21,7 +21,7 @@ from leashed.models import tables
 from leashed.rules import SWAP, Adagrad, RMSprop, Rule
 from leashed.stopping import Until
 from leashed.studies import recommender
-from leashed.studies.intervals import Interval, interval
+from leashed.studies.intervals import Interval, difference, interval
 from leashed.studies.study import GoOn, Part, Record, Study, option
 from leashed.training.doubts import ends_are_told
 from leashed.training.options import Init, Observe
@@ -65,7 +65,7 @@ class Curve:
 
     def against(self, other: Curve) -> Interval:
         """How much better the last day's AUC is than another's on the same clicks."""
-        return interval(list(self.auc[:, -1] - other.auc[:, -1]))
+        return difference(self.auc[:, -1], other.auc[:, -1])
 
 
 @dataclass(frozen=True)
