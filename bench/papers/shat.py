@@ -252,7 +252,7 @@ def _sharding(records: Sequence[Any]) -> Told:
     return Told(End.REFUTED, of="this trial", **how)
 
 
-_ARMS = f"Six methods, n = 4 and 8, η/n = 0.0003, 0.001, 0.003, 0.01, {_SEEDS}"
+_ARMS = f"Six methods, n = 4, 8 and 16, η/n = 0.0003, 0.001, 0.003, 0.01, {_SEEDS}"
 
 CLAIMS = [
     Claim(

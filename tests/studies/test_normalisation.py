@@ -16,7 +16,7 @@ from leashed.studies.normalisation import ARMS, Asked, curves, normalised
 from leashed.studies.plots.normalisation import over_time
 from leashed.studies.study import run
 
-SMALL = Asked(workers=(4,), gradients=30, repeats=2, batch_size=8, lr=(0.01, 0.1), ids=100)
+SMALL = Asked(workers=(4,), updates=8, repeats=2, batch_size=8, lr=(0.01, 0.1), ids=100)
 
 
 def places(graph: Graph) -> list[tuple[type, type | None]]:
@@ -104,7 +104,7 @@ def test_runs_that_crash_have_a_curve_and_a_figure_all_the_same() -> None:
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
     monkeypatch.setattr(
         "leashed.cli.study.given",
-        lambda *of, given=study.given: {**given(*of), "gradients": 30, "ids": 100},
+        lambda *of, given=study.given: {**given(*of), "updates": 8, "ids": 100},
     )
     page = tmp_path / "normalisation.html"
     arguments = ["--workers", "3,5", "--batch-size", "8", "--repeats", "2", "--lr", "0.01"]

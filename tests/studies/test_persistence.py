@@ -18,7 +18,7 @@ pytest.importorskip("matplotlib")
 from leashed.studies.plots import persistence
 
 DATA = lsh.datasets.synthetic_digits(300, seed=0, test=32)
-SMALL = Asked(threads=(4,), ratio=(30.0, 3.0), repeats=1, cap=8.0, gradients=16, batch_size=16)
+SMALL = Asked(threads=(4,), ratio=(30.0, 3.0), repeats=1, cap=8.0, batch_size=16)
 
 
 @pytest.fixture(scope="module")
@@ -30,14 +30,12 @@ def of(found: list[Cell], algorithm: str, ratio: float) -> Cell:
     return next(one for one in found if (one.algorithm, one.ratio) == (algorithm, ratio))
 
 
-def test_the_limit_is_each_runs_own_and_counted_in_gradients_times(found: list[Cell]) -> None:
+def test_the_limit_of_a_run_is_counted_in_gradients_times(found: list[Cell]) -> None:
     assert [(one.ratio, one.algorithm) for one in found] == [
         (ratio, name) for ratio in SMALL.ratio for name in ALGORITHMS
     ]
     for one in found:
         assert one.runs[0].seconds[-1] == pytest.approx(8.0, abs=0.01)
-    asked = dataclasses.replace(SMALL, cap=8.0, gradients=400)
-    assert [asked.limit(m) for m in (4, 50, 100)] == [100.0, 8.0, 8.0]
 
 
 def test_a_bound_lowers_staleness_the_more_the_dearer_an_update_is(found: list[Cell]) -> None:
@@ -81,7 +79,6 @@ def test_wrong_arguments(capsys: pytest.CaptureFixture[str]) -> None:
         (["--ratio", "0"], "ratio must be greater than 0"),
         (["--lr", "0"], "lr must be"),
         (["--cap", "0"], "cap must be greater than 0"),
-        (["--gradients", "0"], "gradients must be at least 1"),
     ]:
         assert main(["bench", "persistence", *words]) == 2
         assert complaint in capsys.readouterr().err

@@ -54,7 +54,7 @@ ARMS: dict[str, Arm] = {
 }
 """In all of them staleness is normalised, as in the figure."""
 
-_SWEEP = 3  # of the trial's gradients one third
+_SWEEP = 3  # of the trial's clicks one third
 
 
 def normalised(graph: Graph, arm: Arm) -> Graph:
@@ -100,7 +100,7 @@ class Asked(ManyWorkers):
     """What to train, as of ``ManyWorkers``, after a sweep of the rate; means are of a gradient's clicks.
 
     Args:
-        gradients: of all workers together, each of clicks that no other has.
+        updates: of each worker, each of clicks that no other has.
     """
 
     NAME: ClassVar[str] = "normalisation"
@@ -113,13 +113,15 @@ class Asked(ManyWorkers):
     VARIED: ClassVar[str] = "arm"
 
     batch_size: int = option(32, "clicks of a gradient", partial(checks.whole, minimum=2))
-    gradients: int = option(
-        150_000, "of all workers", checks.whole, full=900_000, short=30_000, command=False
-    )
+    updates: int = option(300, "of a worker, in the mean", checks.whole, short=15, command=False)
 
     @property
     def rows(self) -> int:
-        return self.gradients * self.batch_size
+        return max(map(self.seen, self.workers))
+
+    def seen(self, workers: int) -> int:
+        """Clicks that so many workers train on."""
+        return self.updates * workers * self.batch_size
 
     def arms(self) -> Iterable[str]:
         return ARMS
@@ -161,7 +163,7 @@ class Asked(ManyWorkers):
                 return
 
     def rate(self, setting: Record, records: Sequence[Record]) -> float:
-        """The best of the arm's own among as many workers, after a third of the gradients."""
+        """The best of the arm's own among as many workers, after a third of the clicks."""
         mine = (setting["workers"], setting["arm"])
         ends = {
             lr: float(found["auc"][0, -1])
@@ -173,9 +175,8 @@ class Asked(ManyWorkers):
 
     @ends_are_told()
     def measure(self, setting: Record, data: Any, go_on: GoOn) -> Record:  # noqa: ARG002
-        clicks = self.clicks(setting["repeat"]).train
-        if "lr" in setting:
-            clicks = clicks[: len(clicks) // _SWEEP]
+        seen = self.seen(setting["workers"]) // (_SWEEP if "lr" in setting else 1)
+        clicks = self.clicks(setting["repeat"]).train[:seen]
         model = normalised(self.graph(), ARMS[setting["arm"]])
         init = Init(tables=self.tables(setting["repeat"], setting["rate"]))
         damping = staleness.normalized(BASELINE)
@@ -226,11 +227,11 @@ class Asked(ManyWorkers):
     def _note(self) -> str:
         return (
             f"Trained: {MODELS[self.model].words}, {self.ids:,} ids of each feature; "
-            f"{self.gradients:,} gradients of {self.batch_size} clicks, each click once, by ASP with "
+            f"{self.updates:,} gradients a worker of {self.batch_size} clicks, each click once, by ASP with "
             f"Adagrad. Staleness is normalised to {BASELINE:,} workers everywhere. Data: DataNorm of the "
             "numbers read, before each ReLU, or of what each dense layer reads, by the mini-batch's own "
             "means; for evaluation one running average of all workers' batches. η: of each arm the best "
-            "of the sweep, one seed and a third of the gradients. AUC of other clicks: means ± half the "
+            "of the sweep, one seed and a third of the clicks. AUC of other clicks: means ± half the "
             "95% interval over the seeds; against none: of the same seeds. Means near 0: counted as "
             "±0.001."
         )

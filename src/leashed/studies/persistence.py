@@ -86,9 +86,7 @@ class Asked(Study):
         ratio: T_c ÷ T_u.
         lr: step sizes η.
         repeats: runs of each setting, of seeds ``seed``, ``seed + 1`` and so on.
-        cap: T_c of a run, at least.
-        gradients: of a run, at least: few threads need more T_c for as many. A run ends when both
-            are over, or when it is at half of its initial loss.
+        cap: T_c of a run, whatever the threads. It ends earlier when it is at half of its initial loss.
         batch_size: examples of a gradient; the paper's is 512.
         rows: of the training set that evaluations are of.
         seed: of the first.
@@ -117,10 +115,7 @@ class Asked(Study):
     )
     lr: tuple[float, ...] = option((0.005,), "step sizes", checks.step)
     repeats: int = option(5, "seeds of each setting", checks.whole, short=1)
-    cap: float = option(
-        100.0, "T_c of a run, at least", partial(checks.real, above=0.0), short=60.0
-    )
-    gradients: int = option(4000, "of a run, at least", checks.whole, short=2000)
+    cap: float = option(300.0, "T_c of a run", partial(checks.real, above=0.0), short=100.0)
     batch_size: int = option(128, "examples of a gradient; the paper's is 512", checks.whole)
     rows: int = option(2560, "of the training set, for evaluations", checks.whole, command=False)
     seed: int = option(0, "the first", partial(checks.whole, minimum=0))
@@ -134,10 +129,6 @@ class Asked(Study):
             )
         ]
 
-    def limit(self, threads: int) -> float:
-        """T_c of a run."""
-        return max(self.cap, self.gradients / threads)
-
     @ends_are_told()
     def measure(self, setting: Record, data: Split, go_on: GoOn) -> Ended:
         train, m, update = _whitened(data.train), setting["threads"], 1.0 / setting["ratio"]
@@ -150,7 +141,7 @@ class Asked(Study):
             batch_size=self.batch_size,
             seed=self.seed + setting["repeat"],
             init="normal",
-            until=Until(loss_fraction=_HALF, seconds=self.limit(m)),
+            until=Until(loss_fraction=_HALF, seconds=self.cap),
             observe=Observe(go_on, every=max(1.0, 32.0 / m), rows=self.rows),
         )
         result = unbroken(played.result)

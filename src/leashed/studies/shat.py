@@ -165,7 +165,11 @@ class Asked(Study):
     SIDE_BY_SIDE: ClassVar[bool] = True
 
     workers: tuple[int, ...] = option(
-        (4, 8), "numbers of them", partial(checks.whole, minimum=2), full=(2, 4, 8, 16)
+        (4, 8, 16),
+        "numbers of them",
+        partial(checks.whole, minimum=2),
+        full=(2, 4, 8, 16),
+        short=(4, 8),
     )
     slowed: int = 8
     epochs: float = option(
