@@ -28,7 +28,7 @@ using Reason = ConnectionError::Reason;
 // goes straight to where it belongs, and with it comes the beginning of what is behind it.
 constexpr std::size_t kBuffer = std::size_t{16} << 10;
 constexpr std::size_t kAhead = 256;
-constexpr std::size_t kMostParts = 16;    // handed to the system at once
+constexpr std::size_t kMostParts = 64;    // handed to the system at once
 constexpr int kSilence = 15, kProbe = 3;  // seconds until a silent host is asked, and again
 constexpr double kLook = 0.05;            // seconds between two looks at whether to give up
 constexpr std::size_t kTurn = std::size_t{4} << 20;  // bytes until the clock is looked at

@@ -1,13 +1,18 @@
 // Frames over sockets: whole, large, both ways at once, late, cut off, from who does not keep to
 // it.
 #include <doctest/doctest.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstring>
 #include <exception>
 #include <new>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -86,7 +91,7 @@ TEST_CASE(
         for (std::size_t i = 0; i < sizes.size(); ++i) {
           const Bytes bytes = pattern(sizes[i], static_cast<unsigned>(i));
           const std::span<const std::byte> all(bytes);
-          std::vector<std::span<const std::byte>> parts;  // more than go to the system at once
+          std::vector<std::span<const std::byte>> parts;
           for (std::size_t k = 0; k < 20; ++k) {
             const std::size_t from = all.size() * k / 20, to = all.size() * (k + 1) / 20;
             parts.push_back(all.subspan(from, to - from));
@@ -109,6 +114,70 @@ TEST_CASE(
       CHECK(b.received() == total);
     }
   }
+}
+
+TEST_CASE(
+    "a frame of more parts than go to the system at once arrives, however few bytes it takes") {
+  for (const bool checked : {false, true}) {
+    for (const auto& [one, other] : {pair_of_sockets(), loopback()}) {
+      const int least = 1;
+      REQUIRE(setsockopt(one, SOL_SOCKET, SO_SNDBUF, &least, sizeof least) == 0);
+      REQUIRE(setsockopt(other, SOL_SOCKET, SO_RCVBUF, &least, sizeof least) == 0);
+      Connection a(one, kLimits, checked), b(other, kLimits, checked);
+      const Bytes bytes = pattern(300'000, 1);
+      std::span<const std::byte> left(bytes);
+      std::vector<std::span<const std::byte>> parts;
+      for (std::size_t k = 0; !left.empty(); ++k) {
+        const std::size_t sizes[] = {1, 0, 4'000, 7, 133};
+        const std::size_t size = std::min(sizes[k % 5], left.size());
+        parts.push_back(left.first(size));
+        left = left.subspan(size);
+      }
+      REQUIRE(parts.size() > 4 * 64);
+      a.begin({.kind = 2, .correlation = 3}, parts);
+      Inbox inbox;
+      std::size_t ready = checked ? bytes.size() : 0, stopped = 0;
+      std::optional<FrameHeader> come;
+      for (const double end = now() + kLong; !come && now() < end;) {
+        ready = std::min(ready + 30'011, bytes.size());
+        stopped += !a.flush(ready) && a.gone() < ready;
+        come = b.take(inbox.place);
+      }
+      REQUIRE(come);
+      CHECK(come->correlation == 3);
+      CHECK(inbox.payload == bytes);
+      CHECK_FALSE(a.sending());
+      CHECK(stopped > 0);
+    }
+  }
+}
+
+TEST_CASE("a frame of a head and as many parts as a model has tables goes in one piece") {
+  const auto [one, other] = loopback();
+  const auto pieces = [socket = one]() -> std::optional<std::uint32_t> {
+    tcp_info info{};
+    socklen_t size = sizeof info;
+    if (getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) < 0 ||
+        size < offsetof(tcp_info, tcpi_data_segs_out) + sizeof info.tcpi_data_segs_out) {
+      return std::nullopt;
+    }
+    return info.tcpi_data_segs_out;
+  };
+  Connection a(one, kLimits, false), b(other, kLimits, false);
+  const auto before = pieces();
+  if (!before) {
+    MESSAGE("NOT TESTED: this system has no such counts");
+    return;
+  }
+  const Bytes bytes = pattern(27 * 64, 1);
+  std::vector<std::span<const std::byte>> parts;
+  for (std::size_t k = 0; k < 27; ++k) parts.push_back(std::span(bytes).subspan(k * 64, 64));
+  REQUIRE(pieces() == before);
+  a.send({.kind = 1}, parts, Deadline::in(kLong));
+  Inbox inbox;
+  b.receive(inbox.place, Deadline::in(kLong));
+  CHECK(inbox.payload == bytes);
+  CHECK(*pieces() == *before + 1);
 }
 
 TEST_CASE("what is kept of a frame that is on its way goes on from a copy") {
