@@ -21,7 +21,7 @@ import numpy as np
 from safetensors.numpy import load_file
 
 import leashed as lsh
-from leashed import gradients, models, schedules, staleness
+from leashed import gradients, models, modes, schedules, simulation, staleness
 
 Digests = dict[str, str]
 
@@ -434,7 +434,37 @@ def optimizer() -> Iterator[Case]:
         yield f"torch/{r}", lambda rule=rule: steps(rule)
 
 
-SECTIONS = (dense, networks, sparse, resumed, external, engine, vectors, optimizer)
+def servers() -> Iterator[Case]:
+    """Tables whose rows are on several servers, in virtual time."""
+    graph = models.dlrm(50, 4, 2, bottom=(4,), top=(4,), categories=3)
+    rng = np.random.default_rng(13)
+    data = lsh.datasets.ClickDataset.from_arrays(
+        rng.random((90, 2), np.float32), rng.integers(0, 50, (90, 3)), rng.integers(0, 2, 90)
+    )
+    cluster = simulation.exponential(4, 1e-3).over(simulation.Network(1e6, server_bandwidth=1e6))
+
+    def played(mode: modes.Mode, tables: str) -> str:
+        run = lsh.simulate(
+            graph,
+            data,
+            cluster=cluster,
+            mode=mode,
+            shards=simulation.memorywise(3, tables=tables),
+            batch_size=7,
+            until=lsh.until(epochs=2),
+            seed=3,
+        )
+        return digest(run.result.parameters, run.result.elapsed, run.result.rows)
+
+    for mode in (modes.ASP(), modes.SSP(s=1), modes.GBA(m=3)):
+        for tables in ("hash", "whole"):
+            yield (
+                f"servers/dlrm/{tables}/{type(mode).__name__}",
+                lambda mode=mode, tables=tables: played(mode, tables),
+            )
+
+
+SECTIONS = (dense, networks, sparse, resumed, external, engine, vectors, optimizer, servers)
 
 
 def main() -> None:

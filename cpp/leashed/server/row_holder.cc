@@ -178,7 +178,7 @@ void RowHolder::show(const PulledRows& pulled, BatchView& batch, ShownRows& show
   batch.places = shown.places.data();
 }
 
-void RowHolder::renew(PulledRows& pulled, const RowSharding& sharding, std::size_t server) {
+void RowHolder::renew(PulledRows& pulled, const RowPlacement& placement, std::size_t server) {
   RowKeys& keys = pulled.keys;
   float* copies = pulled.copies.data();
   std::size_t first = 0;
@@ -191,7 +191,7 @@ void RowHolder::renew(PulledRows& pulled, const RowSharding& sharding, std::size
     which.clear();
     for (std::size_t i = 0; i < n; ++i) {
       const std::uint32_t row = keys.rows[first + i];
-      if (row == IdIndex::kNone || sharding(t, row) != server) continue;
+      if (row == IdIndex::kNone || placement(t, keys.ids[first + i]) != server) continue;
       which.push_back(i);
       located.rows.push_back(row);
     }
@@ -207,7 +207,7 @@ void RowHolder::renew(PulledRows& pulled, const RowSharding& sharding, std::size
   }
 }
 
-void RowHolder::split(RowKeys& keys, const float* gradients, const RowSharding& sharding,
+void RowHolder::split(RowKeys& keys, const float* gradients, const RowPlacement& placement,
                       std::span<RowPush*> pushes) {
   const std::size_t tables = tables_.size();
   std::size_t first = 0;
@@ -222,8 +222,11 @@ void RowHolder::split(RowKeys& keys, const float* gradients, const RowSharding& 
   for (std::size_t t = 0; t < tables; ++t) {
     const RowKeys::Part& part = keys.parts[t];
     for (RowPush* push : pushes) push->keys.parts.emplace_back();
+    std::size_t without_row = 0;  // a server of one of these
     for (std::size_t i = first; i < first + part.count; ++i) {
-      RowKeys& to = pushes[sharding(t, keys.rows[i])]->keys;
+      const std::size_t server = placement(t, keys.ids[i]);
+      if (keys.rows[i] == IdIndex::kNone) without_row = server;
+      RowKeys& to = pushes[server]->keys;
       to.rows.push_back(keys.rows[i]);
       to.versions.push_back(keys.versions[i]);
       to.ids.push_back(keys.ids[i]);
@@ -234,7 +237,7 @@ void RowHolder::split(RowKeys& keys, const float* gradients, const RowSharding& 
     for (std::size_t s = 0; s < pushes.size(); ++s) {
       floats[s] += gradients_of(t, pushes[s]->keys.parts[t].count);
     }
-    RowKeys::Part& counted = pushes[sharding(t, IdIndex::kNone)]->keys.parts[t];
+    RowKeys::Part& counted = pushes[without_row]->keys.parts[t];
     counted.unadmitted = part.unadmitted;
     counted.deferred = part.deferred;
     counted.refused = part.refused;
@@ -249,7 +252,7 @@ void RowHolder::split(RowKeys& keys, const float* gradients, const RowSharding& 
     const std::size_t n = keys.parts[t].count, stride = tables_[t]->gradient_stride();
     std::vector<std::size_t> places(pushes.size());
     for (std::size_t i = 0; i < n; ++i) {
-      const std::size_t s = sharding(t, keys.rows[first + i]);
+      const std::size_t s = placement(t, keys.ids[first + i]);
       std::copy_n(gradients + i * stride, stride, to[s] + places[s]++ * stride);
     }
     first += n;

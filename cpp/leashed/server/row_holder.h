@@ -10,7 +10,7 @@
 
 #include "leashed/base/archive.h"
 #include "leashed/row_store/find_rows.h"
-#include "leashed/server/row_sharding.h"
+#include "leashed/table/row_placement.h"
 
 namespace leashed {
 
@@ -60,14 +60,15 @@ class RowHolder {
   // Throws Error where an id is no row of its table. Where it throws, nothing is held.
   void pull(const BatchView& batch, PulledRows& pulled);
   // Copies those of one server's rows again, as of now, that were pulled before.
-  void renew(PulledRows& pulled, const RowSharding& sharding, std::size_t server);
+  void renew(PulledRows& pulled, const RowPlacement& placement, std::size_t server);
   // Fills in the view's tables and places, valid as long as what is given; their gradients are
   // `gradients`, which is made as large as they need and 0. The batch is the one that was pulled.
   // For any thread, whatever another does with the holder.
   void show(const PulledRows& pulled, BatchView& batch, ShownRows& shown,
             AlignedArray<float>& gradients) const;
-  // Takes what is pushed apart, for each server its own rows in their order.
-  void split(RowKeys& keys, const float* gradients, const RowSharding& sharding,
+  // Takes what is pushed apart, for each server its own rows in their order; how many of a table's
+  // ids have none, and why, is for the server of one of these.
+  void split(RowKeys& keys, const float* gradients, const RowPlacement& placement,
              std::span<RowPush*> pushes);
   // Applies them. t: updates of the parameters before this one.
   RowPublication push(RowKeys& keys, const float* gradients, std::uint64_t t);

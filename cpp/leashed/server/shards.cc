@@ -53,12 +53,29 @@ Choice following(const Choice& mode, Deciding by) {
   return other;
 }
 
+Sharding without_empty(Sharding sharding) {
+  std::erase_if(sharding.shards, [](const auto& spans) { return spans.empty(); });
+  return sharding;
+}
+
+// tables: the servers of whole ones; empty: they are spread.
+RowPlacement placement(const RowHolder* rows, const std::vector<std::uint32_t>& tables,
+                       std::size_t servers) {
+  std::vector<RowPlacement::PlacedTable> placed;
+  for (std::size_t t = 0; rows && t < rows->tables().size(); ++t) {
+    placed.push_back(
+        {rows->tables()[t]->grows(), tables.empty() ? RowPlacement::kSpread : tables[t]});
+  }
+  return {std::move(placed), RowPlacement::evenly(servers)};
+}
+
 }  // namespace
 
 Shards::Shards(const Choice& mode, const DisciplineContext& context, Sharding sharding,
-               RowHolder* rows, std::vector<std::uint32_t> tables)
-    : sharding_(std::move(sharding)), dimension_(context.dimension), rows_(1) {
-  std::erase_if(sharding_.shards, [](const auto& spans) { return spans.empty(); });
+               RowHolder* rows, const std::vector<std::uint32_t>& tables)
+    : sharding_(without_empty(std::move(sharding))),
+      dimension_(context.dimension),
+      rows_(placement(rows, tables, sharding_.shards.size())) {
   const std::size_t servers = sharding_.shards.size();
   if (servers == 1) {
     servers_.push_back(
@@ -81,7 +98,6 @@ Shards::Shards(const Choice& mode, const DisciplineContext& context, Sharding sh
   agree_ = by == Deciding::alike;
   // Which rows a worker pulls, its batch says.
   first_grants_ = by == Deciding::by_first || (by == Deciding::itself && rows);
-  rows_ = RowSharding(servers, std::move(tables));
   AlignedArray<float> part(context.dimension);
   for (std::size_t s = 0; s < servers; ++s) {
     gather(s, context.initial, part.data());

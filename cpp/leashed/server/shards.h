@@ -21,25 +21,25 @@
 #include "leashed/base/choice.h"
 #include "leashed/discipline/context.h"
 #include "leashed/server/parameter_server.h"
-#include "leashed/server/row_sharding.h"
 #include "leashed/server/sharding.h"
+#include "leashed/table/row_placement.h"
 
 namespace leashed {
 
 class Shards {
  public:
   // Empty shards take no part. tables: of each table of `rows` the number of its server among those
-  // that do; empty: its rows are spread. Of more than one, throws Error of modes of peers, who have
+  // that do; empty: its ids are spread. Of more than one, throws Error of modes of peers, who have
   // no server; of staleness policies that adapt; and of rules that clip by the norm of the whole
   // gradient.
   Shards(const Choice& mode, const DisciplineContext& context, Sharding sharding,
-         RowHolder* rows = nullptr, std::vector<std::uint32_t> tables = {});
+         RowHolder* rows = nullptr, const std::vector<std::uint32_t>& tables = {});
 
   std::size_t size() const { return servers_.size(); }
   ParameterServer& operator[](std::size_t shard) { return *servers_[shard]; }
   const std::vector<ShardSpan>& spans(std::size_t shard) const { return sharding_.shards[shard]; }
   std::size_t size(std::size_t shard) const { return sharding_.size(shard); }
-  const RowSharding& rows() const { return rows_; }
+  const RowPlacement& rows() const { return rows_; }
 
   // The servers decide alike: they are to be told the same, in the same order.
   bool agree() const { return agree_; }
@@ -66,7 +66,7 @@ class Shards {
  private:
   Sharding sharding_;  // without the empty ones
   const std::size_t dimension_;
-  RowSharding rows_;
+  const RowPlacement rows_;
   bool agree_ = false, first_grants_ = false;
   std::vector<std::unique_ptr<ParameterServer>> servers_;
 };

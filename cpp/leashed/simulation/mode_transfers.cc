@@ -150,9 +150,9 @@ std::uint64_t ModeTransfers::bytes_of(std::uint32_t worker, std::size_t shard) c
   std::size_t first = 0;
   for (std::size_t t = 0; t < keys.parts.size(); ++t) {
     const std::uint64_t row = sizeof(float) * played_.options.tables[t]->dim();
-    const auto begin = keys.rows.begin() + static_cast<std::ptrdiff_t>(first);
+    const auto begin = keys.ids.begin() + static_cast<std::ptrdiff_t>(first);
     const std::size_t count = keys.parts[t].count;
-    const auto of_shard = [&](std::uint32_t r) { return played_.shards.rows()(t, r) == shard; };
+    const auto of_shard = [&](std::uint64_t id) { return played_.shards.rows()(t, id) == shard; };
     const auto rows = played_.shards.size() == 1
                           ? count
                           : static_cast<std::size_t>(std::count_if(

@@ -30,10 +30,12 @@ class Sharding:
         kind: the name of one of these.
         shards: how many servers, 1 to 1,024. For whom no parameters are left takes no part.
         costs: of ``packed``: of each variable, in any unit; None: their numbers of parameters.
-        tables: of a model that reads tables: ``"hash"``: each table's rows are spread over all
-            servers that have parameters, by a hash of their numbers; ``"whole"``, or what each table
-            costs, in any unit: whole tables, the dearest first, always to the server with the least
-            so far. The default cost of a table is the floats of it that an example reads.
+        tables: of a model that reads tables: ``"hash"``: each table's rows are spread by their ids
+            in 256 shards, of which each server that has parameters has as many, or one more: by the
+            remainder of the id in a fixed table, by a hash of it in one that grows. Of more than
+            256 servers the first have one. ``"whole"``, or what each table costs, in any unit:
+            whole tables, the dearest first, always to the server with the least so far. The default
+            cost of a table is the floats of it that an example reads.
     """
 
     kind: str

@@ -200,7 +200,9 @@ TEST_CASE("a push that comes twice lets go of its rows, and of no others") {
 TEST_CASE("a push that is taken apart without memory holds what can be let go of") {
   const Ids ids(1);
   RowHolder holder(tables_of_three(), {0, 1, 2});
-  const RowSharding sharding(2);
+  const RowPlacement placement(
+      std::vector<RowPlacement::PlacedTable>(3, {true, RowPlacement::kSpread}),
+      RowPlacement::evenly(2));
   PulledRows pulled;
   const std::vector<float> gradients(3 * kIds * 16, 1.0f);
   long failed = 0;
@@ -210,7 +212,7 @@ TEST_CASE("a push that is taken apart without memory holds what can be let go of
     RowPush* pushes[] = {&a, &b};
     allocations_left.store(failed, std::memory_order_relaxed);
     try {
-      holder.split(pulled.keys, gradients.data(), sharding, pushes);
+      holder.split(pulled.keys, gradients.data(), placement, pushes);
       through = true;
     } catch (const std::bad_alloc&) {
     }
