@@ -126,7 +126,7 @@ def test_all_come_to_agree_on_the_newest_epoch_and_servers(
         if process.role == "trainer":
             assert standing.epoch == newest
             assert standing.servers == state.membership.servers()
-            assert list(standing.servers.addresses) == [0, 1]
+            assert list(standing.servers.addresses["sync-ps"]) == [0, 1]
 
 
 @settings(max_examples=MANY // 2)

@@ -46,7 +46,7 @@ DOWN: list[FromMaster] = [
     Gone("ü"),
     Lease(1, 2, 3, 4, 5),
     Done([1, 2]),
-    Servers(3, {0: "a:1", 11: "b:2"}),
+    Servers(3, {"sync-ps": {0: "a:1", 11: "b:2"}}),
     Epoch(4, [Seat(1, 0, "a:1", True), Seat(2, 1, "b:1", False)]),
     End("x"),
     Bye("y"),

@@ -22,6 +22,7 @@ from leashed.cluster import collectives, opening, outcome, role
 from leashed.cluster import plan as plans
 from leashed.cluster.ending import LINE
 from leashed.cluster.plan import Cluster, Plan, Sync, Train
+from leashed.cluster.roles import ROLES
 from leashed.cluster.supervisor import (
     AGAIN,
     FAILED,
@@ -127,12 +128,11 @@ def _missing(report: Mapping[str, Any]) -> list[str]:
         if member["gone"] is None or member["finished"]
     }
     terms = report["terms"]
-    expected = (("sync-ps", terms["sync_ps"]), ("trainer", terms["trainers"]))
     return [
-        name_of(role, index)
-        for role, count in expected
-        for index in range(count)
-        if (role, index) not in there
+        name_of(name, index)
+        for name, role in ROLES.items()
+        for index in range(terms[role.count])
+        if (name, index) not in there
     ]
 
 

@@ -29,6 +29,7 @@ from leashed.cluster.journal import Journal, lines
 from leashed.cluster.member import ADDRESS
 from leashed.cluster.opening import Key, Listener, Peer
 from leashed.cluster.outbox import Outbox
+from leashed.cluster.roles import ROLES
 from leashed.cluster.state import (
     Began,
     Change,
@@ -57,7 +58,8 @@ _CHUNK = 1 << 16
 _UNREAD = 8 << 20  # bytes that wait for a member that does not read, before it is cut off
 _RESULTS = 256  # that come in at a time
 _LONGEST_RESULT = 1 << 33  # parameters, where the terms do not say how many
-_RESULT_OF = re.compile(r"trainer-\d{1,5}")
+_RESULTS_OF = [name for name, role in ROLES.items() if role.results]
+_RESULT_OF = re.compile(rf"({'|'.join(_RESULTS_OF)})-\d{{1,5}}")
 
 _log = logging.getLogger(__name__)
 
@@ -424,13 +426,14 @@ class _Results:
         self._timeout = timeout
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
-        for left in folder.glob(".trainer-*.part"):
-            left.unlink(missing_ok=True)
+        for left in folder.glob(".*.part"):
+            if _RESULT_OF.match(left.name, 1):
+                left.unlink(missing_ok=True)
 
     def take(self, connection: socket.socket, peer: Peer) -> None:
         """Begin to take one in."""
         if not _RESULT_OF.fullmatch(peer.name):
-            raise ValueError(f"{peer.name!r} is no trainer, and has no result")
+            raise ValueError(f"{peer.name!r} is no {' or '.join(_RESULTS_OF)}, and has no result")
         with self._lock:
             if len(self._open) >= _RESULTS:
                 raise ValueError(f"more than {_RESULTS} results at a time")
@@ -538,7 +541,9 @@ def _told(
         "terms": msgspec.to_builtins(coordinator.terms),
         "address": address,
         "refused": refused,
-        "results": sorted(path.name for path in folder.glob("trainer-*.f32")),
+        "results": sorted(
+            path.name for path in folder.glob("*.f32") if _RESULT_OF.fullmatch(path.stem)
+        ),
     }
 
 

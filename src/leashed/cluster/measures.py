@@ -143,7 +143,7 @@ def lives(report: Mapping[str, Any], role: str) -> dict[int, list[Life]]:
 
     Args:
         report: as in run.json.
-        role: ``"trainer"`` or ``"sync-ps"``.
+        role: one of ``ROLES``.
     """
     found: dict[int, list[Life]] = {}
     of: dict[int, Life] = {}  # by member

@@ -44,6 +44,7 @@ from leashed.cluster.opening import (
     is_loopback,
     parse_address,
 )
+from leashed.cluster.roles import ROLES
 from leashed.cluster.standing import News, Standing
 from leashed.cluster.supervisor import REPORT, read_report
 
@@ -161,8 +162,8 @@ class Member(Closing):
         summing: bool = False,
         kept: Kept | None = None,
     ) -> None:
-        if role not in ("trainer", "sync-ps"):
-            raise ValueError(f"role must be 'trainer' or 'sync-ps', got {role!r}")
+        if role not in ROLES:
+            raise ValueError(f"role must be one of {', '.join(ROLES)}, got {role!r}")
         index = checks.whole("index", index, 0, (1 << 16) - 1)
         if listening:
             parse_address(listening, "listening")

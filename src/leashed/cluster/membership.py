@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct, field
 
 from leashed.cluster.messages import Epoch, Kept, Role, Seat, Servers
+from leashed.cluster.roles import ROLES
 
 __all__ = ["Member", "Membership", "Past"]
 
@@ -105,7 +106,7 @@ class Membership(Struct):
         members: those alive, by id.
         past: those that are not any more.
         ids: given so far.
-        servers_number: changes of the sync servers so far.
+        servers_number: changes of the servers so far.
         epoch: the newest one; its number is 0 before the first.
         changed: since when there has been a change that needs a new epoch; None: there is none.
         failed: a round of the newest epoch has failed.
@@ -146,9 +147,14 @@ class Membership(Struct):
         return sorted(ring, key=lambda m: m.index)
 
     def servers(self) -> Servers:
-        """The sync servers that are alive."""
-        servers = sorted((m.index, m.address) for m in self.members.values() if m.role == "sync-ps")
-        return Servers(self.servers_number, dict(servers))
+        """The servers that are alive."""
+        addresses: dict[str, dict[int, str]] = {
+            name: {} for name, role in ROLES.items() if role.serves
+        }
+        for member in sorted(self.members.values(), key=lambda m: m.index):
+            if member.role in addresses:
+                addresses[member.role][member.index] = member.address
+        return Servers(self.servers_number, addresses)
 
     def join(
         self,
@@ -282,7 +288,7 @@ class Membership(Struct):
         return self.epoch
 
     def _change(self, member: Member, now: float) -> None:
-        if member.role == "sync-ps":
+        if ROLES[member.role].serves:
             self.servers_number += 1
         elif self.changed is None:
             self.changed = now

@@ -7,11 +7,12 @@ restarted knows after one beat how things are.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
 from leashed.cluster.packing import Costs
+from leashed.cluster.roles import ROLES
 
 __all__ = [
     "FINISHED",
@@ -46,7 +47,8 @@ FINISHED = "finished"
 MOST_WORDS = 400
 """Letters of what a process tells in words."""
 
-Role = Literal["trainer", "sync-ps"]
+Role = Annotated[str, Meta(pattern=rf"\A({'|'.join(ROLES)})\Z")]
+"""The name of one of ``ROLES``."""
 Count = Annotated[int, Meta(ge=0, le=_MOST)]
 Index = Annotated[int, Meta(ge=0, lt=1 << 16)]
 Address = Annotated[str, Meta(max_length=300)]
@@ -238,15 +240,15 @@ class Done(_Message, frozen=True):
 
 
 class Servers(_Message, frozen=True):
-    """The sync servers that are alive.
+    """The servers that are alive.
 
     Attributes:
         number: rises with each change.
-        addresses: "host:port" by index.
+        addresses: "host:port" by index, by role: one for each that serves.
     """
 
     number: int
-    addresses: dict[int, str]
+    addresses: dict[Role, dict[int, str]]
 
 
 class Seat(Struct, frozen=True, forbid_unknown_fields=True):

@@ -34,7 +34,7 @@ from leashed import sync
 from leashed.base import checks
 from leashed.base.options import option
 from leashed.base.warning import warn
-from leashed.cluster import collectives, opening
+from leashed.cluster import collectives, opening, roles
 from leashed.stopping import Until
 from leashed.training import abilities, spelled
 from leashed.training.job import UNTIL, Job, threads_of
@@ -60,7 +60,7 @@ __all__ = [
     "write",
 ]
 
-ROLES = ("master", "sync-ps", "trainer")
+ROLES = (roles.MASTER, *roles.ROLES)
 OUTPUTS = ("first", "average", "best")
 DIGITS = "digits"
 """The name of the data set that needs no files."""
@@ -141,8 +141,9 @@ class Cluster:
             raise ValueError(
                 f"cluster.master must name a port, which other machines can know, got {self.master}"
             )
-        checks.whole("cluster.trainers", self.trainers, 1, _MOST_PROCESSES)
-        checks.whole("cluster.sync_ps", self.sync_ps, 0, _MOST_PROCESSES)
+        for role in roles.ROLES.values():
+            count = getattr(self, role.count)
+            checks.whole(f"cluster.{role.count}", count, role.least, _MOST_PROCESSES)
         _choice("cluster.transport", self.transport, _TRANSPORTS)
         collectives.check_launcher("cluster.backend", self.backend)
         checks.real("cluster.beat", self.beat, 0.0)
@@ -165,7 +166,7 @@ class Cluster:
         if (metrics := self.metrics_address) is not None:
             others["prometheus"] = checks.whole("cluster.prometheus", metrics[1], 1, 65_535)
         if self.ports is not None:
-            opening.check_ports("cluster.ports", self.ports, self.sync_ps + self.trainers, others)
+            opening.check_ports("cluster.ports", self.ports, len(self.processes()) - 1, others)
         for name in ("run", "key"):
             value = getattr(self, name)
             if value is not None:
@@ -184,10 +185,10 @@ class Cluster:
         return None if self.prometheus is None else ("127.0.0.1", self.prometheus)
 
     def port(self, role: str, index: int) -> int:
-        """Where a sync server or trainer listens; 0: any that is free."""
+        """Where one that is not the master listens; 0: any that is free."""
         if self.ports is None:
             return 0
-        return self.ports + index + (self.sync_ps if role == "trainer" else 0)
+        return self.ports + self.processes().index((role, index)) - 1
 
     @property
     def key_file(self) -> Path:
@@ -204,11 +205,12 @@ class Cluster:
 
     def processes(self) -> list[tuple[str, int]]:
         """Role and index of each, in the order in which they are started."""
-        return [
-            ("master", 0),
-            *(("sync-ps", index) for index in range(self.sync_ps)),
-            *(("trainer", index) for index in range(self.trainers)),
-        ]
+        members = (
+            (name, index)
+            for name, role in roles.ROLES.items()
+            for index in range(getattr(self, role.count))
+        )
+        return [(roles.MASTER, 0), *members]
 
 
 @dataclass(frozen=True)

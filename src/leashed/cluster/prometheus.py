@@ -9,7 +9,7 @@ from leashed.base.closing import Closing
 from leashed.cluster.history import present
 from leashed.cluster.measures import Counters, Measures, Pulse, counted
 from leashed.cluster.opening import format_address
-from leashed.cluster.plan import ROLES
+from leashed.cluster.roles import ROLES
 
 try:
     from prometheus_client import CollectorRegistry, start_http_server
@@ -76,10 +76,10 @@ class Exporter(Closing, Collector):
             return
         report, rates = self._newest
         members = GaugeMetricFamily("leashed_members", "Members of the run now.", labels=["role"])
-        for role in ROLES[1:]:
-            members.add_metric([role], present(report)[role])
+        for name in ROLES:
+            members.add_metric([name], present(report)[name])
         yield members
-        trainers, servers = counted(report, "trainer"), counted(report, "sync-ps")
+        processes = {name: counted(report, name) for name in ROLES}
         for name, help_text, counter in (
             ("examples", "Examples trained.", "examples"),
             ("iterations", "Batches trained.", "batches_used"),
@@ -88,22 +88,22 @@ class Exporter(Closing, Collector):
             ("sync_partials", "Synchronisations without some fragments.", "sync_partial"),
             ("sync_seconds", "Seconds spent in synchronisation.", "sync_seconds"),
         ):
-            yield _counted(f"leashed_{name}", help_text, counter, trainers, "trainer")
+            yield _counted(f"leashed_{name}", help_text, counter, processes["trainer"], "trainer")
         for direction, counter in (("out", "bytes_out"), ("in", "bytes_in")):
-            for kind, processes in (("trainer", trainers), ("server", servers)):
+            for role in ROLES.values():
                 yield _counted(
-                    f"leashed_{kind}_bytes_{direction}",
-                    f"Bytes of parameters that {kind}s have moved, {direction}.",
+                    f"leashed_{role.metric}_bytes_{direction}",
+                    f"Bytes of parameters that {role.words}s have moved, {direction}.",
                     counter,
-                    processes,
-                    kind,
+                    processes[role.name],
+                    role.metric,
                 )
         yield _counted(
             "leashed_exchanges",
             "Fragments that sync servers have interpolated.",
             "exchanges",
-            servers,
-            "server",
+            processes["sync-ps"],
+            ROLES["sync-ps"].metric,
         )
         eps = GaugeMetricFamily("leashed_eps", "Examples per second now.", labels=["trainer"])
         gap = GaugeMetricFamily(

@@ -1,4 +1,5 @@
-"""One process of a run: ``python -m leashed.cluster.role master|sync-ps|trainer --plan plan.toml``.
+"""One process of a run: ``python -m leashed.cluster.role ROLE --plan plan.toml``, with a role of
+``plan.ROLES``.
 
 Whoever starts it (``leashed cluster up``, Ray, a person) starts this program. Ctrl-C and SIGTERM end it
 alike, but a master that nobody here supervises: Ctrl-C ends the run, and after SIGTERM, as of a machine
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import logging
 import signal
 import sys
@@ -27,6 +29,7 @@ from leashed.cluster import plan as plans
 from leashed.cluster.ending import LINE, OverError, logged, status_of
 from leashed.cluster.limits import raise_descriptors
 from leashed.cluster.plan import Plan
+from leashed.cluster.roles import MASTER, ROLES
 from leashed.cluster.supervisor import INTERRUPTED, name_of, tie
 
 __all__ = ["add_arguments", "main", "run"]
@@ -44,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--index",
         type=int,
         default=0,
-        help="which of the sync servers or trainers, from 0; default: %(default)s",
+        help="which of its role, from 0; default: %(default)s",
     )
 
 
@@ -106,21 +109,15 @@ def _logged_warning(message: Warning | str, *_: object) -> None:
 
 def _play(role: str, plan: Plan, index: int, supervised: bool) -> int:
     # Imported here: each role needs but its own.
-    if role == "master":
+    if role == MASTER:
         standing = _master(plan, comes_back=not supervised)
         if (state := standing["state"]) not in ("ended", "running"):
             how = "has failed" if state == "failed" else f"is {state}"
             raise OverError(f"the run {how}: {standing['reason']}")
         return 0 if state == "ended" else INTERRUPTED
-    if role == "sync-ps":
-        from leashed.cluster import server  # noqa: PLC0415
-
-        server.run(plan, index)
-    else:
-        from leashed.cluster import trainer  # noqa: PLC0415
-
-        if (why := trainer.run(plan, index)) is not None:
-            raise OverError(why)
+    module = importlib.import_module(f"leashed.cluster.{ROLES[role].module}")
+    if (why := module.run(plan, index)) is not None:
+        raise OverError(why)
     return 0
 
 

@@ -363,7 +363,7 @@ class Session(Closing):
                     self._given[event.ticket] = event.count
                     self.leases.give(event.ticket, event.first, event.count)
                 elif isinstance(event, Servers):
-                    self._servers = dict(event.addresses)
+                    self._servers = dict(event.addresses["sync-ps"])
                     self._known.update(self._servers)
                 elif isinstance(event, Epoch):
                     self._change_over(event)

@@ -16,6 +16,7 @@ from leashed.cluster.ledger import Ledger
 from leashed.cluster.membership import Membership
 from leashed.cluster.messages import Account, Apart, Kept, Role
 from leashed.cluster.packing import Costs
+from leashed.cluster.roles import ROLES
 
 __all__ = [
     "Began",
@@ -90,8 +91,8 @@ class Terms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         if self.parameters is not None:
             checks.whole("parameters", self.parameters)
         checks.whole("batch_size", self.batch_size)
-        checks.whole("trainers", self.trainers, maximum=4096)
-        checks.whole("sync_ps", self.sync_ps, 0, 4096)
+        for role in ROLES.values():
+            checks.whole(role.count, getattr(self, role.count), role.least, 4096)
         checks.whole("min_trainers", self.min_trainers, maximum=self.trainers)
         for name in ("beat", "timeout", "grace", "patience"):
             checks.real(name, getattr(self, name), 0.0)

@@ -10,6 +10,7 @@ from leashed.base.table import MISSING, Table, duration, mebibytes, number, pair
 from leashed.cluster import traffic
 from leashed.cluster.measures import Counters, Life, counted, lives, measure, total
 from leashed.cluster.packing import BY_LENGTH
+from leashed.cluster.roles import ROLES
 
 __all__ = [
     "NOTE",
@@ -207,8 +208,9 @@ def facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
         told = ", ".join(f"{name} {count:,.0f}" for name, count in refused.items() if count)
         known.append(("not finite", f"{told} (rounds and fragments that nobody has taken)"))
     unwritten = [
-        f"{v['snapshots_failed']:,.0f} of sync server {k}"
-        for k, v in counted(report, "sync-ps").items()
+        f"{v['snapshots_failed']:,.0f} of {role.words} {k}"
+        for name, role in ROLES.items()
+        for k, v in counted(report, name).items()
         if v.get("snapshots_failed")
     ]
     if unwritten:

@@ -9,6 +9,7 @@ from typing import Any
 
 from leashed.base.table import MISSING, Table, mebibytes, number
 from leashed.cluster.measures import Counters, counted
+from leashed.cluster.roles import ROLES
 
 __all__ = ["NOTE", "Traffic", "figures", "table", "traffic"]
 
@@ -60,7 +61,7 @@ def traffic(report: Mapping[str, Any]) -> dict[str, Traffic]:
     """
     return {
         f"{role}-{index}": Traffic.of(counters)
-        for role in ("trainer", "sync-ps")
+        for role in reversed(ROLES)
         for index, counters in counted(report, role).items()
         if "bytes_out" in counters
     }
@@ -91,7 +92,7 @@ def table(report: Mapping[str, Any]) -> Table:
     ]
     rows = [
         [
-            name.replace("sync-ps-", "sync server ").replace("-", " "),
+            _in_words(name),
             *(_bytes(each) for each in (told.out, told.into, told.kernel_out, told.kernel_in)),
             number(told.ratio_out, 4),
             number(told.ratio_in, 4),
@@ -99,6 +100,11 @@ def table(report: Mapping[str, Any]) -> Table:
         for name, told in traffic(report).items()
     ]
     return Table(header, rows)
+
+
+def _in_words(process: str) -> str:
+    role, _, index = process.rpartition("-")
+    return f"{ROLES[role].words} {index}"
 
 
 def _bytes(value: float) -> str:
