@@ -76,7 +76,10 @@ std::unique_ptr<BatchRows> LocalRows::make_batch() const {
 }
 
 void LocalRows::locate(Member& member, const BatchView& batch, LocalBatch& rows, bool admits) {
-  find_rows(tables_, features_of_tables_, member.seats, batch, admits, member.combiner, rows);
+  combine_batch(features_of_tables_, batch, member.combiner, rows);
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    tables_[t]->locate(*member.seats[t], rows.located[t], admits);
+  }
 }
 
 void LocalRows::show(const LocalBatch& rows, BatchView& batch) const {

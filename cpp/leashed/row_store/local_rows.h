@@ -16,7 +16,7 @@
 #include <memory>
 #include <vector>
 
-#include "leashed/row_store/find_rows.h"
+#include "leashed/row_store/combine_batch.h"
 #include "leashed/row_store/row_store.h"
 #include "leashed/table/combine.h"
 #include "leashed/table/table.h"

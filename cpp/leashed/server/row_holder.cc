@@ -37,7 +37,8 @@ RowHolder::RowHolder(std::vector<std::shared_ptr<Table>> tables,
     : tables_(std::move(tables)),
       features_of_tables_(std::move(features_of_tables)),
       held_(tables_.size()),
-      found_(tables_.size(), features_of_tables_.size()) {
+      found_(tables_.size(), features_of_tables_.size()),
+      copies_(tables_.size()) {
   for (const auto& table : tables_) {
     begun_.push_back(table->steps() - std::min(table->steps(), begun));
     seats_.push_back(Seat::keep(table->seats()));
@@ -69,40 +70,50 @@ void RowHolder::release(std::size_t table, std::uint32_t row) {
 
 void RowHolder::pull(const BatchView& batch, PulledRows& pulled) {
   release(pulled.keys);
-  try {
-    find_and_copy(batch, pulled);
-  } catch (...) {  // no such row, or out of memory
-    for (Located& located : found_.located) located.release();
-    release(pulled.keys);
-    throw;
-  }
-}
-
-void RowHolder::find_and_copy(const BatchView& batch, PulledRows& pulled) {
-  find_rows(tables_, features_of_tables_, seats_, batch, true, combiner_, found_);
-  std::size_t floats = 0, count = 0, entries = 0;
+  combine_batch(features_of_tables_, batch, combiner_, found_);
+  std::size_t floats = 0, entries = 0;
   for (std::size_t t = 0; t < tables_.size(); ++t) {
-    const std::size_t n = found_.located[t].rows.size();
-    count += n;
-    floats += copies_of(t, n);
+    floats += copies_of(t, found_.located[t].ids.size());
   }
   for (const auto& of : found_.entries) entries += of.size();
-  RowKeys& keys = pulled.keys;
+  reach_size(pulled.copies, floats);
+  resize(pulled.places, entries);
+  float* copies = pulled.copies.data();
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    copies_[t] = copies;
+    copies += copies_of(t, found_.located[t].ids.size());
+  }
+  std::uint32_t* places = pulled.places.data();
+  for (const auto& of : found_.entries) places = std::ranges::copy(of, places).out;
+  find_and_copy(pulled.keys, copies_);
+}
+
+void RowHolder::pull(std::span<const std::span<const std::uint64_t>> ids, RowKeys& keys,
+                     std::span<float* const> to) {
+  release(keys);
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    found_.located[t].ids.assign(ids[t].begin(), ids[t].end());
+  }
+  find_and_copy(keys, to);
+}
+
+void RowHolder::find_and_copy(RowKeys& keys, std::span<float* const> to) try {
+  std::size_t count = 0;
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    tables_[t]->locate(*seats_[t], found_.located[t], true);
+    count += found_.located[t].rows.size();
+  }
   keys.parts.reserve(tables_.size());
   resize(keys.rows, count);
   resize(keys.versions, count);
   resize(keys.ids, count);
-  resize(pulled.places, entries);
-  reach_size(pulled.copies, floats);
-  float* copies = pulled.copies.data();
   std::size_t first = 0;
   // What is held is what has a part, whatever fails in between.
   for (std::size_t t = 0; t < tables_.size(); ++t) {
     Located& located = found_.located[t];
     const std::size_t n = located.rows.size();
     if (t + 1 < tables_.size()) tables_[t + 1]->expect_pull(found_.located[t + 1]);
-    tables_[t]->pull(located, copies);
-    copies += copies_of(t, n);
+    tables_[t]->pull(located, to[t]);
     std::ranges::copy(located.rows, keys.rows.data() + first);
     std::ranges::copy(located.versions, keys.versions.data() + first);
     std::ranges::copy(located.ids, keys.ids.data() + first);
@@ -117,8 +128,10 @@ void RowHolder::find_and_copy(const BatchView& batch, PulledRows& pulled) {
     }
     located.release();
   }
-  std::uint32_t* places = pulled.places.data();
-  for (const auto& of : found_.entries) places = std::ranges::copy(of, places).out;
+} catch (...) {  // no such row, or out of memory
+  for (Located& located : found_.located) located.release();
+  release(keys);
+  throw;
 }
 
 void RowHolder::visit(Archive& archive, RowKeys& keys) {
@@ -263,6 +276,22 @@ void RowHolder::split(RowKeys& keys, const float* gradients, const RowPlacement&
 }
 
 RowPublication RowHolder::push(RowKeys& keys, const float* gradients, std::uint64_t t) {
+  return push_each(keys, t, [&](std::size_t table) {
+    const float* const first = gradients;
+    gradients += gradients_of(table, keys.parts[table].count);
+    return std::pair(first, tables_[table]->gradient_stride());
+  });
+}
+
+RowPublication RowHolder::push(RowKeys& keys, std::span<const float* const> gradients,
+                               std::uint64_t t) {
+  return push_each(keys, t, [&](std::size_t table) {
+    return std::pair(gradients[table], tables_[table]->dim());
+  });
+}
+
+template <class Of>
+RowPublication RowHolder::push_each(RowKeys& keys, std::uint64_t t, const Of& of) {
   RowPublication result;
   std::size_t first = 0;
   const auto locate_next = [&](std::size_t table) {
@@ -273,10 +302,8 @@ RowPublication RowHolder::push(RowKeys& keys, const float* gradients, std::uint6
   if (!tables_.empty()) locate_next(0);
   for (std::size_t i = 0; i < tables_.size(); ++i) {
     if (i + 1 < tables_.size()) locate_next(i + 1);
-    Table& table = *tables_[i];
-    result.add(table.push(*seats_[i], found_.located[i], gradients, table.gradient_stride(),
-                          begun_[i] + t));
-    gradients += gradients_of(i, keys.parts[i].count);
+    const auto [gradients, stride] = of(i);
+    result.add(tables_[i]->push(*seats_[i], found_.located[i], gradients, stride, begun_[i] + t));
   }
   steps_ = std::max(steps_, t + 1);
   release(keys);

@@ -5,11 +5,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
 #include "leashed/base/archive.h"
-#include "leashed/row_store/find_rows.h"
+#include "leashed/row_store/combine_batch.h"
 #include "leashed/table/row_placement.h"
 
 namespace leashed {
@@ -59,6 +60,9 @@ class RowHolder {
   // Finds and copies the rows of a batch, in place of what was pulled before, and admits new ids.
   // Throws Error where an id is no row of its table. Where it throws, nothing is held.
   void pull(const BatchView& batch, PulledRows& pulled);
+  // The same of distinct ids, by table: the i-th one's row goes to to[table][i · dim ...].
+  void pull(std::span<const std::span<const std::uint64_t>> ids, RowKeys& keys,
+            std::span<float* const> to);
   // Copies those of one server's rows again, as of now, that were pulled before.
   void renew(PulledRows& pulled, const RowPlacement& placement, std::size_t server);
   // Fills in the view's tables and places, valid as long as what is given; their gradients are
@@ -72,6 +76,8 @@ class RowHolder {
              std::span<RowPush*> pushes);
   // Applies them. t: updates of the parameters before this one.
   RowPublication push(RowKeys& keys, const float* gradients, std::uint64_t t);
+  // The same where the i-th row's is gradients[table][i · dim ...].
+  RowPublication push(RowKeys& keys, std::span<const float* const> gradients, std::uint64_t t);
   // Lets the rows go, without an update.
   void release(RowKeys& keys);
   // Applies gradients of rows of one table that have been weighed (Table::weigh), each damped by
@@ -89,7 +95,11 @@ class RowHolder {
   std::size_t gradients_of(std::size_t table, std::size_t count) const;
 
  private:
-  void find_and_copy(const BatchView& batch, PulledRows& pulled);
+  // Of the ids that found_ has.
+  void find_and_copy(RowKeys& keys, std::span<float* const> to);
+  // of(table): its first gradient, and floats from one to the next.
+  template <class Of>
+  RowPublication push_each(RowKeys& keys, std::uint64_t t, const Of& of);
   // One more of what is pulled or pushed has that row, or one less.
   void hold(std::size_t table, std::uint32_t row);
   void release(std::size_t table, std::uint32_t row);
@@ -106,6 +116,7 @@ class RowHolder {
   // Of the batch that is pulled or pushed.
   Combiner combiner_;
   FoundRows found_;
+  std::vector<float*> copies_;  // by table
 };
 
 }  // namespace leashed

@@ -1,6 +1,5 @@
 // Which of several servers has the row of an id: a table is whole on one of them, or its ids are
-// spread in 256 shards, of which each server has some. Restarts with other servers, and moves, are
-// of whole shards.
+// spread in 256 shards, of which each server has some.
 //
 // Ids of a fixed table are spread by their remainder; those of a growing one by a hash that has
 // nothing to do with the one by which IdIndex chooses among its own shards. By that one a server's

@@ -7,6 +7,7 @@
 #include <memory>
 #include <new>
 #include <numeric>
+#include <span>
 #include <vector>
 
 #include "leashed/server/parameter_server.h"
@@ -88,7 +89,13 @@ bool makes_room(RowHolder& holder, const Ids& ids) {
 }  // namespace
 
 TEST_CASE("a pull without memory holds nothing, whatever it had found by then") {
+  bool by_ids = false;
+  SUBCASE("of a batch") {}
+  SUBCASE("of ids") { by_ids = true; }
   const Ids ids(1);
+  const std::vector<std::span<const std::uint64_t>> distinct(3, ids.ids);
+  std::vector<float> values(3 * kIds * 4);
+  float* const to[] = {&values[0], &values[kIds * 4], &values[2 * kIds * 4]};
   RowHolder holder(tables_of_three(), {0, 1, 2});
   long failed = 0;
   for (bool through = false; !through; ++failed) {
@@ -96,7 +103,7 @@ TEST_CASE("a pull without memory holds nothing, whatever it had found by then") 
     auto pulled = std::make_unique<PulledRows>();
     allocations_left.store(failed, std::memory_order_relaxed);
     try {
-      holder.pull(ids.view, *pulled);
+      by_ids ? holder.pull(distinct, pulled->keys, to) : holder.pull(ids.view, *pulled);
       through = true;
     } catch (const std::bad_alloc&) {
     }
