@@ -6,18 +6,20 @@ import itertools
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from cluster import inside
 
 import leashed as lsh
-from leashed.cluster import session
+from leashed.cluster import account_tending
+from leashed.cluster.account_tending import AccountTending
+from leashed.cluster.member import Member
 from leashed.cluster.messages import Account, Epoch, Seat
 from leashed.cluster.session import Session
 from leashed.files import resuming
-from leashed.sync import Position
+from leashed.sync import Position, When
 
 TOTAL, FEW = 200, 5  # batches
 
@@ -92,16 +94,15 @@ ROUND, NEWEST, ALL = Account(10, []), Account(20, []), 100
 def test_others_batches_count_once_a_round_has_brought_them(
     epochs: list[list[Seat]], ring: dict[str, Any], end: bool, expected: int
 ) -> None:
-    it = object.__new__(Session)
-    it._progress = session._Progress(ROUND)
-    it._sums, it._alone, it._resumed = True, False, None
-    it._told_end, it._total = end, ALL
-    it.native = SimpleNamespace(**{"ended": 0, "broken": 0, "left": False, **ring})  # type: ignore[assignment]
+    native = SimpleNamespace(**{"ended": 0, "broken": 0, "left": False, **ring})
     member = SimpleNamespace(id=1, account=NEWEST, welcome=SimpleNamespace(run="it"))
-    it._member = member  # type: ignore[assignment]
+    it = AccountTending(
+        cast("Member", member), Position(ROUND.next), None,
+        total=ALL, sums=True, parts=1, when=When("background"), workers=1, timeout=1.0,
+    )  # fmt: skip
     for number, members in enumerate(epochs, 1):
         member.epoch = Epoch(number, members)
-        position = it._position()
+        position = it.position(native, end)
     assert (position.batches, position.run) == (expected, "it")
 
 
@@ -110,8 +111,8 @@ def test_in_parts_an_account_is_in_all_of_them_after_as_many_rounds(
     parts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [0.0]
-    monkeypatch.setattr(session.time, "monotonic", lambda: now[0])
-    progress = session._Progress(None, parts=parts)
+    monkeypatch.setattr(account_tending.time, "monotonic", lambda: now[0])
+    progress = account_tending.Progress(None, parts=parts)
     rounds = 0
     for heard in range(10):
         progress(heard, Account(heard, []), {"syncs": rounds, "seconds": 0.1 * rounds})

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections import Counter
+from collections.abc import Callable
 from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -14,7 +15,8 @@ from cluster.test_coordinator import Talk
 from warned import once
 
 import leashed as lsh
-from leashed.cluster import session
+from leashed.cluster import account_tending, server_tending, session, troubles
+from leashed.cluster.connecting import Connecting
 from leashed.cluster.messages import Bye, Report
 
 D = 100
@@ -145,7 +147,7 @@ def test_nor_does_a_last_evaluation_of_who_was_late():
     ],
 )
 def test_a_trainer_is_late_when_two_rounds_were_due(when, batches, unsynced, seconds, late):
-    found = session.overdue(when, 4, 10.0, batches, unsynced, seconds)
+    found = account_tending.overdue(when, 4, 10.0, batches, unsynced, seconds)
     assert found == (seconds if late else 0.0)
 
 
@@ -247,26 +249,47 @@ class Watched:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, filter_: str) -> None:
         self.now = 0.0
-        monkeypatch.setattr(session, "time", SimpleNamespace(monotonic=lambda: self.now))
+        monkeypatch.setattr(troubles, "time", SimpleNamespace(monotonic=lambda: self.now))
         self.told: list[str] = []
         self._filter = filter_
-        self.session = session.Session.__new__(session.Session)
-        vars(self.session).update(
-            native=SimpleNamespace(settled=1), _left=False, _batches=1, _name="trainer-0",
-            _cluster=SimpleNamespace(timeout=5.0, trainers=1), _sums=False, _trouble="",
-            _member=SimpleNamespace(epoch=None, troubled=self.told.append), _servers={},
-            _missing=set(), _why={}, _troubles={}, _outages=Counter(), _known={1},
-        )  # fmt: skip
+        self._troubles = troubles.Troubles("trainer-0", 5.0, self.told.append)
+        self._servers = server_tending.ServerTending(connecting([]), 2, "tcp")
+        self._servers.told({1: "10.0.0.2:1"})
 
-    def goes(self, seconds: float, **seen: object) -> list[str]:
+    def goes(
+        self, seconds: float, there: dict[int, str], missing: list[int], why: str = ""
+    ) -> list[str]:
         """What it warns of meanwhile."""
-        vars(self.session).update(seen)
+        self._servers.told(there)
+        missed = [(0, server) for server in missing]
+        failing = connecting([why] * len(missed))
+        self._servers._connecting = failing
+        self._servers.tend(SimpleNamespace(slots=1, missing=lambda _: missed))
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter(self._filter)
             for _ in range(round(10 * seconds)):
                 self.now += 0.1
-                self.session._look_for_trouble()
+                self._troubles.look(self._servers.amiss())
         return [str(each.message).partition(" all others")[2] for each in said]
+
+
+def connecting(outcomes: list[str]) -> Connecting:
+    """Connections of which each comes, or fails, as told; on the thread that asks."""
+    said = iter(outcomes)
+
+    def connect(*_: object) -> SimpleNamespace:
+        if (why := next(said)) != "":
+            raise OSError(why)
+        return SimpleNamespace(detach=lambda: 3)
+
+    def start(work: Callable[[], None]) -> bool:
+        work()
+        return True
+
+    made = SimpleNamespace(
+        connect=connect, start=start, timeout=5.0, closing=SimpleNamespace(wait=lambda _: None)
+    )
+    return cast("Connecting", made)
 
 
 @pytest.mark.parametrize("filter_", ["always", "default"])
@@ -274,51 +297,43 @@ def test_each_outage_is_told(filter_, monkeypatch, caplog):
     caplog.set_level("INFO", logger="leashed")
     watched = Watched(monkeypatch, filter_)
     for time_ in ("", " (time 2)", " (time 3)"):
-        gone = watched.goes(12.0, _missing={1}, _servers={})
+        gone = watched.goes(12.0, {}, [1])
         assert gone == [f"{time_}: sync server 1 is not reached: it has left the run"]
         assert watched.told[-1].endswith("it has left the run")
         # It joins, and is connected to a moment later: no other trouble, and then none.
-        assert watched.goes(0.1, _servers={1: "10.0.0.2:1"}) == []
-        assert watched.goes(3.0, _missing=set()) == []
+        assert watched.goes(0.1, {1: "10.0.0.2:1"}, [1], "no answer") == []
+        assert watched.goes(3.0, {1: "10.0.0.2:1"}, []) == []
         assert watched.told[-1] == ""
-        assert caplog.messages == ["trainer-0 is in step with the others again"]
+        assert caplog.messages[-1] == "trainer-0 is in step with the others again"
         caplog.clear()
 
 
 def test_another_reason_is_told_once_it_lasts(monkeypatch):
     watched = Watched(monkeypatch, "always")
     here = {1: "10.0.0.2:1"}
-    assert watched.goes(12.0, _missing={1}) == [
-        ": sync server 1 is not reached: it has left the run"
-    ]
-    assert watched.goes(4.0, _servers=here, _why={1: "refused"}) == []
-    assert watched.goes(4.0, _why={1: "no route"}) == []
-    assert watched.goes(9.0, _why={1: "another key"}) == [
+    assert watched.goes(12.0, {}, [1]) == [": sync server 1 is not reached: it has left the run"]
+    assert watched.goes(4.0, here, [1], "refused") == []
+    assert watched.goes(4.0, here, [1], "no route") == []
+    assert watched.goes(9.0, here, [1], "another key") == [
         ": sync server 1 at 10.0.0.2:1 is not reached: another key"
     ]
 
 
-def test_what_stands_in_the_way_of_a_connection_is_logged_when_it_changes(monkeypatch, caplog):
+def test_what_stands_in_the_way_of_a_connection_is_logged_when_it_changes(caplog):
     caplog.set_level("INFO", logger="leashed")
-    of = session.Session.__new__(session.Session)
-    said = iter(["refused", "refused", "no route", "no route", "", "no route"])
-
-    def connect(*_: object) -> SimpleNamespace:
-        if (why := next(said)) != "":
-            raise OSError(why)
-        return SimpleNamespace(detach=lambda: 3)
-
-    vars(of).update(
-        native=SimpleNamespace(adopt=lambda *_: True), _connect=connect, _why={}, _connecting=set(),
-        _cluster=SimpleNamespace(timeout=5.0, transport="tcp"),
-        _closing=SimpleNamespace(wait=lambda _: None),
-    )  # fmt: skip
+    outcomes = ["refused", "refused", "no route", "no route", "", "no route"]
+    servers = server_tending.ServerTending(connecting(outcomes), 2, "tcp")
+    servers.told({1: "10.0.0.2:1"})
     for _ in range(6):
-        of._reach_server(0, 1, "10.0.0.2:1")
+        servers.tend(SimpleNamespace(slots=1, missing=lambda _: [(0, 1)], adopt=lambda *_: True))
     assert [each.rpartition(" at 10.0.0.2:1: ")[2] for each in caplog.messages] == [
         "refused", "no route", "no route",
     ]  # fmt: skip
-    caplog.clear()
+
+
+def test_what_stands_in_the_way_of_a_result_is_logged_when_it_changes(monkeypatch, caplog):
+    caplog.set_level("INFO", logger="leashed")
+    of = session.Session.__new__(session.Session)
     attempts = iter(["refused", "refused", "cut off", ""])
 
     def send(_: bytes) -> None:
@@ -339,8 +354,8 @@ def test_what_stands_in_the_way_of_a_connection_is_logged_when_it_changes(monkey
 def test_who_joins_anew_says_why(caplog):
     of = session.Session.__new__(session.Session)
     vars(of).update(
-        _name="trainer-0", _member=SimpleNamespace(refused="silent for 5 s"), _given={}, _used={},
-        leases=SimpleNamespace(revoke=lambda: None),
+        _name="trainer-0", _member=SimpleNamespace(refused="silent for 5 s"),
+        _leases=SimpleNamespace(begin_anew=lambda: None),
     )  # fmt: skip
     of._begin_anew()
     assert caplog.messages == ["trainer-0 joined anew: silent for 5 s"]

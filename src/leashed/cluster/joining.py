@@ -24,9 +24,10 @@ from pathlib import Path
 from leashed.base import checks, leftovers
 from leashed.base.warning import warn
 from leashed.cluster import collectives, placing
+from leashed.cluster.addressing import everywhere, is_local
 from leashed.cluster.member import master_address
 from leashed.cluster.opening import check_ports, format_address, make_key, read_key
-from leashed.cluster.session import TRANSPORTS, Address, Cluster, everywhere, is_local
+from leashed.cluster.session import TRANSPORTS, Address, Cluster
 from leashed.cluster.supervisor import OVER, Supervisor, read_report
 from leashed.sync import Position, Synchroniser, check_synchroniser
 

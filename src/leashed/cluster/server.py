@@ -24,10 +24,11 @@ from numpy.typing import NDArray
 
 from leashed import _core
 from leashed.cluster import fingerprint, packing
+from leashed.cluster.addressing import everywhere, is_local, reached, within
 from leashed.cluster.member import Lost, Member, master_address
 from leashed.cluster.messages import Bye, Welcome
 from leashed.cluster.opening import Key, Listener, Peer
-from leashed.cluster.session import EXCHANGE, everywhere, is_local, reached, within
+from leashed.cluster.server_tending import EXCHANGE
 
 if TYPE_CHECKING:
     from leashed.cluster.plan import Plan

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from leashed.cluster.addressing import everywhere, is_local
 from leashed.cluster.member import master_address
-from leashed.cluster.session import Cluster, everywhere, is_local
+from leashed.cluster.session import Cluster
 from leashed.files import resuming
 from leashed.training.options import Checkpoint, Observe
 from leashed.training.train import train

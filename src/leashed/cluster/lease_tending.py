@@ -1,0 +1,111 @@
+"""A trainer's leases: more are fetched before they run out, and what of them is used is counted."""
+
+from __future__ import annotations
+
+import time
+
+from leashed import _core
+from leashed.cluster.member import Member
+from leashed.cluster.messages import Apart, Lease
+
+__all__ = ["LeaseTending"]
+
+_AHEAD = 0.5  # seconds of training that leases are held for
+_UNANSWERED = 1.0  # seconds in which one who has batches to give gives them
+_ENDLESS = 2**62
+
+
+class LeaseTending:
+    """Tends them.
+
+    Args:
+        member: asks the master for them.
+        total: batches of the whole run; None: endless.
+        workers: worker threads.
+        lockstep: as many of them at a time as there are workers.
+
+    Attributes:
+        leases: the core's, of which workers take batches.
+        batches: used so far.
+        all_given: nobody gives more, though not all are used.
+    """
+
+    def __init__(
+        self,
+        member: Member,
+        total: int | None,
+        workers: int,
+        lockstep: bool,
+    ) -> None:
+        self.leases = _core.Leases()
+        self.batches = 0
+        self.all_given = False
+        self._member = member
+        self._total = total
+        self._workers = workers
+        self._lockstep = lockstep
+        self._given: dict[int, int] = {}  # batches of leases that are not complete, by ticket
+        self._used: dict[int, int] = {}  # and how many of them are used
+        self._asked: float | None = None
+        self._rate = 0.0
+        self._seen = (time.monotonic(), 0)
+
+    def given(self, lease: Lease) -> None:
+        """The master has granted it."""
+        self._asked = None
+        self._given[lease.ticket] = lease.count
+        self.leases.give(lease.ticket, lease.first, lease.count)
+
+    def begin_anew(self) -> None:
+        """The batches of all leases are others' now."""
+        self.leases.revoke()
+        self._given.clear()
+        self._used.clear()
+        self._asked = None
+
+    def end(self) -> None:
+        """There are no more batches."""
+        self.leases.end(self._total or _ENDLESS)
+
+    def fetch(self) -> None:
+        """Asks for batches before they run out."""
+        now = time.monotonic()
+        self.count()
+        since, before = self._seen
+        if now >= since + _AHEAD:
+            self._rate = (self.batches - before) / (now - since)
+            self._seen = (now, self.batches)
+        ahead = max(2 * self._workers, round(self._rate * _AHEAD))
+        if self._lockstep:
+            ahead = -(-ahead // self._workers) * self._workers
+            # What is left does not fill a step, and nobody gives more, who could have: the last
+            # step is filled with batches from beyond.
+            asked = self._asked
+            if self._given and asked and self._member.heard_at >= asked + _UNANSWERED:
+                self.all_given = True
+                self.end()
+        if self._asked is None and self.leases.left() * 2 < ahead:
+            self._asked = now
+            self._member.want(ahead)
+
+    def count(self) -> None:
+        """Sees what workers have used."""
+        for ticket, used in self.leases.used():
+            self.batches += used - self._used.get(ticket, 0)
+            self._used[ticket] = used
+
+    def used(self) -> list[tuple[int, int]]:
+        """Of each lease that is not complete, or has become so since the last call: its ticket, and how
+        many of its batches are used, from the first.
+        """
+        found = list(self._used.items())
+        for ticket, used in found:
+            if used == self._given.get(ticket):
+                del self._used[ticket], self._given[ticket]
+        return found
+
+    def apart(self) -> list[Apart]:
+        """What else is used, behind batches that are not; counted now, for who leaves."""
+        apart: list[Apart] = self.leases.apart()
+        self.batches += sum(count for _, _, count in apart)
+        return apart

@@ -1,0 +1,91 @@
+"""A trainer's connections to sync servers: made where one is there and not connected to, again and
+again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from functools import partial
+
+from leashed import _core
+from leashed.cluster.addressing import is_local
+from leashed.cluster.connecting import Connecting
+
+__all__ = ["EXCHANGE", "ServerTending"]
+
+EXCHANGE = "exchange"
+"""What a connection to a sync server is for."""
+
+_AGAIN = 0.2  # seconds before a connection is tried again
+_PROBING = 5.0  # seconds, at most, in which a server has to answer before it is relied on
+
+_log = logging.getLogger(__name__)
+
+
+class ServerTending:
+    """Tends them.
+
+    Args:
+        connecting: makes connections.
+        servers: how many there are.
+        transport: as of ``Cluster``.
+    """
+
+    def __init__(self, connecting: Connecting, servers: int, transport: str) -> None:
+        self._connecting = connecting
+        self._servers = servers
+        self._transport = transport
+        self._addresses: dict[int, str] = {}
+        self._known: set[int] = set()  # that were there
+        self._missing: set[int] = set()
+        self._under_way: set[tuple[int, int]] = set()
+        self._why: dict[int, str] = {}  # it is not reached
+
+    def told(self, addresses: Mapping[int, str]) -> None:
+        """These are there, by index."""
+        self._addresses = dict(addresses)
+        self._known.update(addresses)
+
+    def tend(self, native: _core.TrainerSync) -> None:
+        """Begins to make those connections that are missing."""
+        if native.slots == 0:
+            return
+        missing = native.missing(self._servers)
+        self._missing = {server for _, server in missing}
+        for slot, server in missing:
+            if (slot, server) in self._under_way or server not in self._addresses:
+                continue
+            self._under_way.add((slot, server))
+            address = self._addresses[server]
+            if not self._connecting.start(partial(self._reach, native, slot, server, address)):
+                self._under_way.discard((slot, server))
+                return  # and is tried again
+
+    def amiss(self) -> dict[str, str]:
+        """Which are not reached and why, in words, by name."""
+        found = {}
+        for server in sorted(self._missing):
+            where = self._addresses.get(server)
+            name = f"sync server {server}" + (f" at {where}" if where else "")
+            why = "it has left the run" if server in self._known else "it has not joined the run"
+            if where:
+                why = self._why.get(server, "it does not answer")
+            found[f"server {server}"] = f"{name} is not reached: {why}"
+        return found
+
+    def _reach(self, native: _core.TrainerSync, slot: int, server: int, address: str) -> None:
+        try:
+            link = self._connecting.connect(address, EXCHANGE, "sync-ps")
+            checked = not is_local(address)
+            patience = min(self._connecting.timeout, _PROBING)
+            if not native.adopt(slot, server, link.detach(), checked, self._transport, patience):
+                raise TimeoutError(f"it does not answer within {patience:g} s")
+            self._why.pop(server, None)
+        except (OSError, ValueError) as error:
+            if self._why.get(server) != str(error):
+                _log.info("sync server %d at %s: %s", server, address, error)
+            self._why[server] = str(error)
+            self._connecting.closing.wait(_AGAIN)
+        finally:
+            self._under_way.discard((slot, server))
