@@ -230,13 +230,16 @@ void bind_clicks(py::module_& m) {
 
   py::class_<HistoryGenerator>(m, "HistoryGenerator")
       .def(py::init([](std::uint64_t seed, std::uint64_t users, std::uint64_t items,
-                       std::uint64_t categories, std::size_t longest, double exponent) {
+                       std::uint64_t categories, std::size_t longest, double exponent, double drift,
+                       std::uint32_t day) {
              const py::gil_scoped_release release;
              return std::make_unique<HistoryGenerator>(
-                 HistoryGenerator::Settings{seed, users, items, categories, longest, exponent});
+                 HistoryGenerator::Settings{seed, users, items, categories, longest, exponent,
+                                            drift},
+                 day);
            }),
            py::arg("seed"), py::arg("users"), py::arg("items"), py::arg("categories"),
-           py::arg("longest"), py::arg("exponent"))
+           py::arg("longest"), py::arg("exponent"), py::arg("drift"), py::arg("day"))
       .def("fill", fill_histories, py::arg("test"), py::arg("first"), py::arg("users").noconvert(),
            py::arg("items").noconvert(), py::arg("before").noconvert(),
            py::arg("lengths").noconvert(), py::arg("labels").noconvert(),

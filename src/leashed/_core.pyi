@@ -302,6 +302,8 @@ class HistoryGenerator:
         categories: typing.SupportsInt | typing.SupportsIndex,
         longest: typing.SupportsInt | typing.SupportsIndex,
         exponent: typing.SupportsFloat | typing.SupportsIndex,
+        drift: typing.SupportsFloat | typing.SupportsIndex,
+        day: typing.SupportsInt | typing.SupportsIndex,
     ) -> None: ...
     def fill(
         self,

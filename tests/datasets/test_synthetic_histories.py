@@ -38,6 +38,30 @@ def test_a_row_is_the_same_whatever_is_asked_for_beside_it():
     assert not np.array_equal(small.train.ids[1][:50], small.test.ids[1])
 
 
+def test_days_are_others_and_items_drift():
+    still, moving = (
+        synthetic_histories(3000, 5, test=500, days=3, drift=drift, **SMALL) for drift in (0.0, 0.3)
+    )
+    alone = synthetic_histories(3000, 5, test=50, **SMALL).train
+    days = [moving.train[day * 3000 : (day + 1) * 3000] for day in range(3)]
+    for one, other in zip(alone.ids, days[0].ids, strict=True):
+        np.testing.assert_array_equal(
+            np.asarray(one) if not isinstance(one, Bags) else one.ids,
+            other.ids if isinstance(other, Bags) else other,
+        )
+    np.testing.assert_array_equal(alone.hidden, days[0].hidden)
+    np.testing.assert_array_equal(still.train.ids[1], moving.train.ids[1])
+    assert not np.array_equal(days[1].ids[1], days[2].ids[1])
+    assert (still.train.hidden[:3000] == moving.train.hidden[:3000]).all()
+    same = still.train.hidden[6000:] == moving.train.hidden[6000:]
+    assert 0.0 <= same.mean() < 0.2  # the share of clicks stays, so all have moved a little
+    assert all(abs(day.y.mean() - 0.25) < 0.04 for day in days)
+    assert abs(moving.test.y.mean() - 0.25) < 0.08
+    short = synthetic_histories(100, 5, test=50, days=3, drift=0.3, threads=1, **SMALL)
+    np.testing.assert_array_equal(short.train.hidden[200:], days[2].hidden[:100])
+    np.testing.assert_array_equal(short.test.hidden, moving.test.hidden[:50])
+
+
 def test_rows_are_what_is_said_of_them():
     data = synthetic_histories(20_000, 1, test=100).train
     items, categories = bags(data, "items"), bags(data, "categories")
@@ -90,6 +114,8 @@ def test_extremes():
         ({"users": 0}, ValueError, "users must be at least 1"),
         ({"categories": 0}, ValueError, "categories must be at least 1"),
         ({"longest": 0}, ValueError, "longest must be at least 1"),
+        ({"days": 0}, ValueError, "days must be at least 1"),
+        ({"drift": 1.5}, ValueError, "drift must be at most 1"),
         ({"exponent": 0}, ValueError, "exponent must be greater than 0"),
         ({"threads": "two"}, TypeError, "threads must be a whole number"),
     ],

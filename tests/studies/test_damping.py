@@ -81,7 +81,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
 
 
 def test_arguments_of_the_other_kind_are_refused(capsys) -> None:
-    for arguments in (["--lr", "0"], ["--repeats", "3"], ["--times", "normal"], ["--short"]):
+    for arguments in (["--lr", "0"], ["--repeats", "3"], ["--times", "normal"]):
         assert main(["bench", "staleness", *arguments]) == 2
         assert f"{arguments[0]} goes with --damping" in capsys.readouterr().err
     assert main(["bench", "staleness", "--damping", "--updates", "5"]) == 2

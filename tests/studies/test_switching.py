@@ -99,12 +99,38 @@ def test_a_model_is_one_of_those_named() -> None:
         Switching(model="cnn")
 
 
+@pytest.mark.parametrize("model", recommender.MODELS)
+def test_a_model_and_its_clicks_go_together(model: str) -> None:
+    asked = replace(SMALL, model=model)
+    career = to_sync(asked, 0, "GBA")
+    days = next(careers(asked, [career]))
+    assert [day.mode for day in days] == ["GBA", "Sync", "Sync"]
+    assert all(0.2 < value < 0.8 for day in days for value in day.auc)
+    assert all(np.isfinite(one.change).all() for one in bounds(replace(asked, repeats=1)))
+    still, moved = (asked.days_of(300, 2, drift) for drift in (0.0, 0.5))
+    assert (still[0].hidden == moved[0].hidden).all()
+    assert (still[1].hidden != moved[1].hidden).any()
+
+
+def test_rows_of_histories_are_counted_by_table() -> None:
+    made = recommender.MODELS["dien"]
+    graph, (day,) = made.graph(), made.days(60, 1, 0, 0.0)
+    seen = [
+        [np.concatenate([ids[click // 30 == step] for ids, click in of]) for step in (0, 1)]
+        for columns in [recommender.columns(day)]
+        for of in ([columns[0]], [columns[1], columns[3]], [columns[2], columns[4]])
+    ]
+    both = sum(len(set(a.tolist()) & set(b.tolist())) for a, b in seen)
+    assert both_updated(graph, day, 30) == pytest.approx(both / sum(t.rows for t in graph.tables))
+
+
 def test_two_steps_update_the_ids_that_both_have() -> None:
-    (day,) = recommender.days(200, 1)
+    made = recommender.MODELS["deepfm"]
+    (day,) = made.days(200, 1, 0, 0.0)
     ids = np.asarray(day.ids)
     both = [set(ids[:100, f].tolist()) & set(ids[100:, f].tolist()) for f in range(ids.shape[1])]
     share = sum(map(len, both)) / (ids.shape[1] * recommender.CARDINALITY)
-    assert both_updated(day, 100) == pytest.approx(share)
+    assert both_updated(made.graph(), day, 100) == pytest.approx(share)
 
 
 def test_the_bound_is_of_what_was_measured() -> None:

@@ -44,31 +44,18 @@ constexpr std::uint32_t kNumber = 1u << 31;  // of numbers, beside the features
 
 ClickGenerator::ClickGenerator(const Settings& settings, std::uint32_t day)
     : seed_(settings.seed),
-      day_(day),
-      drift_(settings.drift),
+      drift_(key_of(settings.seed, Purpose::moves, 0), settings.drift, day),
       delay_(settings.delay),
-      model_key_(key_of(settings.seed, Purpose::model, 0)),
-      moves_key_(key_of(settings.seed, Purpose::moves, 0)) {
+      model_key_(key_of(settings.seed, Purpose::model, 0)) {
   zipf_.reserve(settings.cardinalities.size());
   for (const std::uint64_t n : settings.cardinalities) zipf_.emplace_back(settings.exponent, n);
   for (std::size_t j = 0; j < kNumbers; ++j) numbers_[j] = part(j, kNumber);
   calibrate();
 }
 
-std::uint32_t ClickGenerator::drawn(std::uint64_t id, std::size_t feature) const {
-  if (drift_ == 0) return 0;
-  Words words{};
-  for (std::uint32_t day = day_; day > 0; --day) {
-    if (day == day_ || day % 4 == 3) {
-      words = philox(moves_key_, id, feature | std::uint64_t{day / 4} << 32);
-    }
-    if (words[day % 4] * kUnit32 < drift_) return day;
-  }
-  return 0;
-}
-
 ClickGenerator::Part ClickGenerator::part(std::uint64_t id, std::size_t feature) const {
-  const std::uint32_t day = feature == kNumber ? 0 : drawn(id, feature);
+  const std::uint32_t day =
+      feature == kNumber ? 0 : drift_.drawn(id, static_cast<std::uint32_t>(feature));
   const Words words = philox(model_key_, id, feature | std::uint64_t{day} << 32);
   const std::uint64_t low = words[0] | std::uint64_t{words[1]} << 32;
   const std::uint64_t high = words[2] | std::uint64_t{words[3]} << 32;
@@ -135,7 +122,7 @@ double ClickGenerator::score(const float* x, const std::uint64_t* ids) const {
 
 void ClickGenerator::calibrate() {
   constexpr std::size_t kRows = 8192;
-  const std::uint64_t key = key_of(seed_, Purpose::calibration, day_);
+  const std::uint64_t key = key_of(seed_, Purpose::calibration, drift_.day());
   std::array<float, kNumbers> x;
   std::vector<std::uint64_t> ids(features());
   std::vector<double> scores(kRows);
@@ -158,7 +145,7 @@ void ClickGenerator::fill(Stream stream, std::uint64_t first, std::size_t count,
   constexpr std::size_t kChunk = 1024;
   if (count == 0) return;
   const Purpose purpose = stream == Stream::train ? Purpose::train : Purpose::test;
-  const std::uint64_t key = key_of(seed_, purpose, day_);
+  const std::uint64_t key = key_of(seed_, purpose, drift_.day());
   const bool late = delay_ > 0 && stream == Stream::train;
   const double in_time = late ? 1 - delay_ * -std::expm1(-1 / delay_) : 1;  // share of the clicks
   // Relaxed: distinct numbers are all that is asked; the rows are seen after Team::run.

@@ -23,6 +23,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "leashed/data/drift.h"
 #include "leashed/data/hidden_logit.h"
 #include "leashed/data/zipf.h"
 
@@ -78,16 +79,14 @@ class ClickGenerator {
   double score(const float* x, const std::uint64_t* ids) const;  // before bias and scale
   bool told(std::uint64_t key, std::uint64_t row) const;         // by the day's end, if clicked
   Part part(std::uint64_t id, std::size_t feature) const;
-  // The day on which the id's part was drawn last.
-  std::uint32_t drawn(std::uint64_t id, std::size_t feature) const;
   void calibrate();
 
   std::uint64_t seed_;
-  std::uint32_t day_;
-  double drift_, delay_;
+  Drift drift_;
+  double delay_;
   std::vector<Zipf> zipf_;
   std::array<Part, kNumbers> numbers_;
-  std::uint64_t model_key_, moves_key_;
+  std::uint64_t model_key_;
   HiddenLogit logit_;
 };
 

@@ -13,7 +13,7 @@ namespace leashed {
 namespace {
 
 // What a key is for; numbers that ClickGenerator has not.
-enum HistoryPurpose : std::uint64_t { kTrain = 16, kTest, kCalibration, kModel, kInterest };
+enum HistoryPurpose : std::uint64_t { kTrain = 16, kTest, kCalibration, kModel, kInterest, kMoves };
 
 constexpr double kStays = 0.85, kKeen = 0.8, kFades = 0.9;
 
@@ -28,16 +28,17 @@ std::uint64_t below(std::uint64_t n, double u) {
 
 }  // namespace
 
-HistoryGenerator::HistoryGenerator(const Settings& settings)
+HistoryGenerator::HistoryGenerator(const Settings& settings, std::uint32_t day)
     : seed_(settings.seed),
       users_(settings.users),
       categories_(settings.categories),
       longest_(settings.longest),
       within_(settings.exponent, settings.items / settings.categories),
+      drift_(key_of(settings.seed, kMoves), settings.drift, day),
       model_key_(key_of(settings.seed, kModel)),
       interests_key_(key_of(settings.seed, kInterest)) {
   constexpr std::size_t kRows = 8192;
-  const std::uint64_t key = key_of(seed_, kCalibration);
+  const std::uint64_t key = key_of(seed_, kCalibration, day);
   std::vector<std::uint64_t> before(longest_);
   std::vector<double> scores(kRows);
   for (std::size_t i = 0; i < kRows; ++i) {
@@ -91,7 +92,7 @@ HistoryGenerator::Row HistoryGenerator::draw(std::uint64_t key, std::uint64_t ro
 }
 
 HistoryGenerator::Part HistoryGenerator::part(std::uint64_t item) const {
-  const auto words = philox(model_key_, item, 0);
+  const auto words = philox(model_key_, item, drift_.drawn(item));
   const std::uint64_t low = words[0] | std::uint64_t{words[1]} << 32;
   const std::uint64_t high = words[2] | std::uint64_t{words[3]} << 32;
   return {
@@ -116,7 +117,7 @@ void HistoryGenerator::fill(Stream stream, std::uint64_t first, std::size_t coun
                             std::size_t threads) const {
   constexpr std::size_t kChunk = 1024;
   if (count == 0) return;
-  const std::uint64_t key = key_of(seed_, stream == Stream::train ? kTrain : kTest);
+  const std::uint64_t key = key_of(seed_, stream == Stream::train ? kTrain : kTest, drift_.day());
   // Relaxed: distinct numbers are all that is asked; the rows are seen after Team::run.
   std::atomic<std::size_t> next{0};
   const auto work = [&] {

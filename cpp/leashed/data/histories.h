@@ -13,13 +13,16 @@
 //  - the hidden model has a weight w and a vector v for each item:
 //      score = w + sqrt(Σ_j kFades^(n−1−j) max(0, [same category] + v_j · v)),
 //    so that what counts is the part of the history that is about the item, and more so what is
-//    recent: neither the sum of the history nor its set says it.
+//    recent: neither the sum of the history nor its set says it;
+//  - on each day after the first, every item's w and v are drawn anew with the probability `drift`,
+//    and the rows of a day are others.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 
+#include "leashed/data/drift.h"
 #include "leashed/data/hidden_logit.h"
 #include "leashed/data/zipf.h"
 
@@ -36,6 +39,7 @@ class HistoryGenerator {
         categories;       // items a multiple of categories; all up to Zipf::kMost
     std::size_t longest;  // history
     double exponent;
+    double drift;  // 0 to 1
   };
   enum class Stream : std::uint32_t { train, test };
   // Where rows are written. The category of an item is its id modulo their number.
@@ -48,7 +52,7 @@ class HistoryGenerator {
     float* hidden;          // [count]: the probability that each label is 1
   };
 
-  explicit HistoryGenerator(const Settings& settings);
+  HistoryGenerator(const Settings& settings, std::uint32_t day);
 
   std::size_t longest() const { return longest_; }
   // Rows [first, first + count), on at most so many threads.
@@ -76,6 +80,7 @@ class HistoryGenerator {
   std::uint64_t seed_, users_, categories_;
   std::size_t longest_;
   Zipf within_;  // a category
+  Drift drift_;
   std::uint64_t model_key_, interests_key_;
   HiddenLogit logit_;
 };

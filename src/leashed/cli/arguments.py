@@ -63,7 +63,7 @@ def add_fields(
         parser: that is given them.
         kind: the dataclass.
         only: these fields, in this order. Default: all.
-        leave: but not these.
+        leave: but not these, ``"full"`` and ``"short"`` among them.
         hidden: what is never taken, so that whoever gives it is told why, and the help is not.
         groups: what the help says of each group, in the order of the help.
 
@@ -88,7 +88,7 @@ def add_fields(
         told = _help(item) if shown else argparse.SUPPRESS
         made[group].add_argument(f"--{item.name.replace('_', '-')}", help=told, **_argument(item))
     for name, changed in sizes.items():
-        if changed:
+        if changed and name not in leave:
             words = f"{', '.join(changed)}, {_SIZES[name]}"
             parser.add_argument(f"--{name}", action="store_true", help=words)
     for name, old in OLD.items():

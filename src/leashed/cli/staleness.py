@@ -12,7 +12,7 @@ from leashed.studies.stale import Counting
 if TYPE_CHECKING:
     from leashed.cli.arguments import Arguments, Commands
 
-_SHARED = ("workers", "seed")
+_SHARED = ("workers", "seed", "short")
 
 
 def add(benchmarks: Commands) -> None:
@@ -41,9 +41,8 @@ def add_arguments(parser: Arguments) -> None:
 
 def refuse(options: argparse.Namespace) -> None:
     """ValueError where an argument is given that goes with --damping alone."""
-    for name in ("model", "times", "lr", "repeats", "short"):
-        given = getattr(options, name)
-        if given is not None and given is not False:
+    for name in ("model", "times", "lr", "repeats"):
+        if getattr(options, name) is not None:
             raise ValueError(f"--{name} goes with --damping; give that too, or leave it out")
 
 

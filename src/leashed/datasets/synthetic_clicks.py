@@ -20,7 +20,7 @@ from leashed.datasets.clicks import ClickDataset, ClickSplit, names_of
 __all__ = ["synthetic_click_lines", "synthetic_clicks"]
 
 _FEATURES = 26
-_DAYS = 2**16
+MOST_DAYS = 2**16
 _PART = 1 << 18  # rows between two looks at signals
 _BLOCK = 1 << 14  # rows of a block of lines: about 4 MB
 _HASHES = 2**32  # of a category's 8 hexadecimal digits
@@ -73,7 +73,7 @@ def synthetic_clicks(
     """
     rows = checks.whole("rows", rows)
     test = checks.whole("test", test)
-    days = checks.whole("days", days, 1, _DAYS)
+    days = checks.whole("days", days, 1, MOST_DAYS)
     seed, counts, exponent, drift, delay = _model(seed, cardinalities, exponent, drift, delay)
     threads = _threads(threads)
     train, testing = _empty(rows * days, len(counts)), _empty(test, len(counts))
@@ -117,7 +117,7 @@ def synthetic_click_lines(
         TypeError, ValueError: An argument is not of its type or out of range.
     """
     rows = None if rows is None else checks.whole("rows", rows)
-    day = checks.whole("day", day, 0, _DAYS - 1)
+    day = checks.whole("day", day, 0, MOST_DAYS - 1)
     seed, counts, exponent, drift, delay = _model(seed, cardinalities, exponent, drift, delay)
     if max(counts) > _HASHES:
         raise ValueError(
@@ -164,16 +164,21 @@ def _model(
     seed: int, cardinalities: int | Sequence[int], exponent: float, drift: float, delay: float
 ) -> tuple[int, list[int], float, float, float]:
     """What every generator of clicks is made of, checked."""
-    drift = checks.real("drift", drift, 0.0, allow=True)
-    if drift > 1:
-        raise ValueError(f"drift must be at most 1, got {drift:g}")
     return (
         checks.whole("seed", seed, 0, 2**64 - 1),
         _cardinalities(cardinalities),
         checks.real("exponent", exponent, 0.0),
-        drift,
+        check_drift(drift),
         checks.real("delay", delay, 0.0, allow=True),
     )
+
+
+def check_drift(drift: object) -> float:
+    """A probability of each day."""
+    found = checks.real("drift", drift, 0.0, allow=True)
+    if found > 1:
+        raise ValueError(f"drift must be at most 1, got {found:g}")
+    return found
 
 
 def _threads(given: int | None) -> int:

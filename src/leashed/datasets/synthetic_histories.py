@@ -5,12 +5,16 @@ The rows are made by the core; ``cpp/leashed/data/histories.h`` has the model.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import product
+
 import numpy as np
 
 from leashed import _core
 from leashed.base import checks
 from leashed.base.machine import cores
 from leashed.datasets.clicks import Bags, ClickDataset, ClickSplit
+from leashed.datasets.synthetic_clicks import MOST_DAYS, check_drift
 
 __all__ = ["HISTORY_FEATURES", "synthetic_histories"]
 
@@ -26,6 +30,8 @@ def synthetic_histories(
     seed: int = 0,
     *,
     test: int = 20_000,
+    days: int = 1,
+    drift: float = 0.0,
     users: int = 10_000,
     items: int = 10_000,
     categories: int = 100,
@@ -42,12 +48,16 @@ def synthetic_histories(
     history; the click depends on the part of the history that is about what is shown, the recent
     part more. A quarter of the rows are clicked.
 
-    Row i depends on the seed and i alone, whatever ``rows`` and ``threads`` are.
+    Row i of a day depends on the seed, the day and i alone, whatever ``rows``, ``days`` and
+    ``threads`` are.
 
     Args:
-        rows: Training rows, at least 1. A row takes up to 60 + 16 ``longest`` bytes.
+        rows: Training rows of each day, at least 1. A row takes up to 60 + 16 ``longest`` bytes.
         seed: From 0 to 2⁶⁴ − 1.
-        test: Test rows, at least 1.
+        test: Test rows, at least 1; of the last day.
+        days: How many. Day d is ``train[d * rows : (d + 1) * rows]``.
+        drift: With this probability, 0 to 1, what the hidden model has of an item is drawn anew each
+            day after the first. The share of clicks stays.
         users: How many, up to 2⁴⁸, as ``items``.
         items: How many, a multiple of ``categories``; item i is of category i mod ``categories``.
         categories: How many, at least 1.
@@ -70,40 +80,42 @@ def synthetic_histories(
     if items % categories:
         raise ValueError(f"items must be a multiple of categories, {categories}, got {items}")
     longest = checks.whole("longest", longest, 1, 2**16)
-    native = _core.HistoryGenerator(
-        checks.whole("seed", seed, 0, 2**64 - 1),
-        users,
-        items,
-        categories,
-        longest,
-        checks.real("exponent", exponent, 0.0),
-    )
+    drift = check_drift(drift)
+    days = checks.whole("days", days, 1, MOST_DAYS)
+    seed = checks.whole("seed", seed, 0, 2**64 - 1)
+    exponent = checks.real("exponent", exponent, 0.0)
     threads = cores() if threads is None else checks.whole("threads", threads, 1, 1024)
+    natives = [
+        _core.HistoryGenerator(seed, users, items, categories, longest, exponent, drift, day)
+        for day in range(days)
+    ]
     name = f"synthetic_histories(seed={seed})"
     return ClickSplit(
-        _rows(native, False, rows, categories, longest, threads, f"{name}/train"),
-        _rows(native, True, test, categories, longest, threads, f"{name}/test"),
+        _rows(natives, False, rows, categories, longest, threads, f"{name}/train"),
+        _rows(natives[-1:], True, test, categories, longest, threads, f"{name}/test"),
     )
 
 
 def _rows(
-    native: _core.HistoryGenerator,
+    days: Sequence[_core.HistoryGenerator],
     test: bool,
-    rows: int,
+    of_a_day: int,
     categories: int,
     longest: int,
     threads: int,
     name: str,
 ) -> ClickDataset:
+    rows = of_a_day * len(days)
     user, item = np.empty(rows, np.uint64), np.empty(rows, np.uint64)
     lengths, y = np.empty(rows, np.int64), np.empty(rows, np.int32)
     hidden = np.empty(rows, np.float32)
     before = []
     place = np.arange(longest)
-    for begin in range(0, rows, _PART):
-        part = slice(begin, begin + _PART)
+    for day, begin in product(range(len(days)), range(0, of_a_day, _PART)):
+        first = day * of_a_day
+        part = slice(first + begin, first + min(begin + _PART, of_a_day))
         padded = np.empty((len(y[part]), longest), np.uint64)
-        native.fill(
+        days[day].fill(
             test,
             begin,
             user[part],

@@ -121,7 +121,7 @@ class Contention(Study):
     threads: tuple[int, ...] = option((1, 2, 4, 8, 16, 32, 64, 128, 256), "m", checks.whole)
     persistence: tuple[float, ...] = option((math.inf, 1, 0), "bounds T_p")
     updates: int = 20
-    repeats: int = option(5, "runs of each", checks.whole)
+    repeats: int = option(5, "runs of each", checks.whole, short=2)
     seed: int = option(0, "the first", partial(checks.whole, minimum=0))
     real: bool = True
 

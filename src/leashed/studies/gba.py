@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from leashed import simulation
 from leashed.base.table import MISSING, Table, number
 from leashed.datasets import ClickDataset
-from leashed.studies import gba_bound, recommender, switching
+from leashed.studies import gba_bound, switching
 from leashed.studies.gba_bound import Bound
 from leashed.studies.intervals import Interval, difference, interval, ratio
 from leashed.studies.study import GoOn, Part, Record, revived
@@ -126,12 +126,12 @@ class Switching(Shared):
     @cached_property
     def clicks(self) -> list[ClickDataset]:
         """Of the days of a career, and of the one after."""
-        return recommender.days(self.rows, self.base + self.days + 1, self.seed, self.drift)
+        return self.days_of(self.rows, self.base + self.days + 1, self.drift)
 
     @cached_property
     def day(self) -> ClickDataset:
         """The clicks that the bound is measured on."""
-        return recommender.days(self.rows, 1, self.seed)[0]
+        return self.days_of(self.rows, 1)[0]
 
     def settings(self) -> list[Record]:
         """Of Figure 1, which has no repeats, of Tables 2 and 3, of careers, and of the bound."""
@@ -213,7 +213,7 @@ class Switching(Shared):
                 pieces.setdefault(setting["state"], []).append(piece)
         zeta = 0.0
         if pieces:
-            zeta = gba_bound.both_updated(self.day, self.workers * self.batch_size)
+            zeta = gba_bound.both_updated(self.graph(), self.day, self.workers * self.batch_size)
         return Found(
             self,
             daily,

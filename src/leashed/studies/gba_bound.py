@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leashed.datasets import ClickDataset
+from leashed.models.graphs import Graph
 from leashed.simulation.virtual_time import Simulation, simulate
 from leashed.stopping import Until
 from leashed.studies import recommender
@@ -70,33 +71,38 @@ class _Measured(NamedTuple):
     staleness: NDArray[np.int64]  # of the gradients kept until then
 
 
-def both_updated(clicks: ClickDataset, batch: int) -> float:
-    """The probability that a row of a table, one for each id of each feature, is updated by both of
-    two steps in turn of ``batch`` clicks each.
+def both_updated(graph: Graph, clicks: ClickDataset, batch: int) -> float:
+    """The probability that a row of a table is updated by both of two steps in turn of ``batch``
+    clicks each.
     """
-    ids = np.asarray(clicks.ids)
     steps = len(clicks) // batch
-    rows = recommender.CARDINALITY
-    both, before = 0, np.zeros((ids.shape[1], rows), bool)
-    for step in range(steps):
-        touched = np.zeros_like(before)
-        for feature, column in enumerate(ids[step * batch : (step + 1) * batch].T):
-            touched[feature, column.astype(np.int64)] = True
-        both += int(np.count_nonzero(touched & before))
-        before = touched
-    return both / ((steps - 1) * before.size)
+    ids = recommender.columns(clicks[: steps * batch])
+    read: dict[str, set[int]] = {}
+    for k, node in enumerate(graph.embeddings):
+        feature = k if node.feature is None else node.feature
+        read.setdefault(node.table.name, set()).add(feature)
+    both = size = 0
+    for spec in graph.tables:
+        assert spec.rows is not None
+        touched = np.zeros((steps, spec.rows), bool)
+        for feature in read[spec.name]:
+            of, click = ids[feature]
+            touched[click // batch, of] = True
+        both += int(np.count_nonzero(touched[1:] & touched[:-1]))
+        size += spec.rows
+    return both / ((steps - 1) * size)
 
 
 def bounds(setting: Setting) -> Iterator[Bound]:
     """In every state of the cluster, where GBA trains for a day from the beginning. F is the loss of
     the day's first clicks.
     """
-    (clicks,) = recommender.days(setting.rows, 1, setting.seed)
+    (clicks,) = setting.days_of(setting.rows, 1)
     pieces = [
         _Piece(state, seed, share) for state, seed, share in product(STATES, setting.seeds, POINTS)
     ]
     found = side_by_side(lambda piece: measured(setting, piece, clicks), pieces)
-    zeta = both_updated(clicks, setting.workers * setting.batch_size)
+    zeta = both_updated(setting.graph(), clicks, setting.workers * setting.batch_size)
     for state in STATES:
         yield bound(state, [next(found) for piece in pieces if piece.state == state], zeta)
 

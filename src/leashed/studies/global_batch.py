@@ -13,7 +13,6 @@ import numpy as np
 from leashed.base import checks
 from leashed.base.table import MISSING, Table, number
 from leashed.datasets import ClickDataset
-from leashed.studies import recommender
 from leashed.studies.intervals import difference, interval
 from leashed.studies.study import GoOn, Part, Record, option
 from leashed.studies.switching import Model, Shared, mode_of, timed, trained
@@ -79,7 +78,7 @@ class Batches(Shared):
     @cached_property
     def clicks(self) -> list[ClickDataset]:
         """Of the days, and of the one after."""
-        return recommender.days(self.rows, self.base + self.days + 1, self.seed, self.drift)
+        return self.days_of(self.rows, self.base + self.days + 1, self.drift)
 
     def settings(self) -> list[Record]:
         counts = dict.fromkeys([self.workers, *self.counts])

@@ -75,7 +75,7 @@ class Norms(Shared):
     @cached_property
     def clicks(self) -> list[ClickDataset]:
         """Of the day before, of that which is looked at, and of a last one."""
-        return recommender.days(self.rows, 3, self.seed)
+        return self.days_of(self.rows, 3)
 
     def settings(self) -> list[Record]:
         asked: list[Record] = [{"mode": "Sync"}]
@@ -166,12 +166,10 @@ def norms(records: Sequence[Record]) -> dict[Key, NDArray[np.float64]]:
 
 def occurrences(clicks: ClickDataset, batch: int) -> NDArray[np.float64]:
     """Of each id of each feature that is in the clicks the share of batches that it is in."""
-    ids = np.asarray(clicks.ids)
     steps = len(clicks) // batch
-    of_batch = np.arange(steps * batch) // batch
     found = []
-    for column in ids[: steps * batch].T:
-        pairs = np.unique(column.astype(np.int64) * steps + of_batch)
+    for ids, click in recommender.columns(clicks[: steps * batch]):
+        pairs = np.unique(ids * steps + click // batch)
         counts = np.bincount(pairs // steps)
         found.append(counts[counts > 0] / steps)
     return np.concatenate(found)

@@ -16,7 +16,6 @@ from leashed.base.table import MISSING, Table
 from leashed.datasets import ClickDataset
 from leashed.rules import Adagrad, Adam, Rule
 from leashed.simulation.virtual_time import Simulation
-from leashed.studies import recommender
 from leashed.studies.intervals import difference, interval
 from leashed.studies.study import GoOn, Part, Record, option
 from leashed.studies.switching import STATES, Model, Shared, trained
@@ -78,7 +77,7 @@ class Sets(Shared):
     @cached_property
     def clicks(self) -> list[ClickDataset]:
         """Of both halves, of the two together, and those that judge; nothing changes between them."""
-        all_of_it, judges = recommender.days(2 * self.rows, 2, self.seed)
+        all_of_it, judges = self.days_of(2 * self.rows, 2)
         return [all_of_it[: self.rows], all_of_it[self.rows :], all_of_it, judges[:_JUDGED]]
 
     def settings(self) -> list[Record]:

@@ -126,7 +126,7 @@ class Counting(Study):
     SIDE_BY_SIDE: ClassVar[bool] = True
 
     workers: tuple[int, ...] = option((1000, 3000), "numbers of them", checks.whole)
-    updates: int = option(260_000, "by all workers", checks.whole)
+    updates: int = option(260_000, "by all workers", checks.whole, short=65_000)
     seed: int = option(0, "of the durations", partial(checks.whole, minimum=0))
 
     def settings(self) -> list[Record]:

@@ -73,6 +73,7 @@ class Asked(Study):
     """What to train.
 
     Args:
+        model: of ``recommender.MODELS``.
         days: that follow each other, at least 1; each is trained on once, and the next one tested on.
         rows: clicks of a day.
         drift: share of the hidden model that is drawn anew each day.
@@ -98,8 +99,11 @@ class Asked(Study):
     )
     SIDE_BY_SIDE: ClassVar[bool] = True
 
+    model: str = option("ecommerce", "what is trained", choices=recommender.MODELS)
     days: int = option(10, "that follow each other", checks.whole)
-    rows: int = option(51_200, "clicks of a day", checks.whole, full=256_000, command=False)
+    rows: int = option(
+        51_200, "clicks of a day", checks.whole, full=256_000, short=12_800, command=False
+    )
     drift: float = option(
         0.1,
         "share of the hidden model that is drawn anew each day",
@@ -110,7 +114,7 @@ class Asked(Study):
     decay: float = 0.8
     lr: float = option(0.03, "of Adagrad", partial(checks.real, above=0.0))
     decayed_lr: float = option(0.003, "where each step decays", partial(checks.real, above=0.0))
-    repeats: int = option(5, "seeds of each", checks.whole)
+    repeats: int = option(5, "seeds of each", checks.whole, short=2)
     seed: int = option(0, "the first", partial(checks.whole, minimum=0))
 
     def __post_init__(self) -> None:
@@ -182,7 +186,7 @@ class Asked(Study):
     def _note(self, found: Sequence[Curve]) -> str:
         ahead = ", ".join(f"{one.optimizer} {one.against(found[0]).text()}" for one in found[1:])
         return (
-            f"Trained: {recommender.NAME}, {self.rows:,} clicks a day in batches of "
+            f"Trained: {recommender.MODELS[self.model].words}, {self.rows:,} clicks a day in batches of "
             f"{self.batch_size}, of which {self.drift:.0%} of the hidden model is drawn anew each day. "
             f"SWAP: T = {self.period:,} steps, λ₀ = {self.decay:g}; the decay at each step has the "
             "paper's T (1 − λ) = 14. AUC: of the day after the one named, means ± half the 95% "
@@ -206,8 +210,8 @@ def curves(asked: Asked) -> Iterator[Curve]:
 
 def _run(rule: Rule, asked: Asked, seed: int, go_on: GoOn) -> tuple[list[float], list[float]]:
     """Day after day, each from what the day before has left in a checkpoint."""
-    model = recommender.model()
-    days = recommender.days(asked.rows, asked.days + 1, seed, asked.drift)
+    of = recommender.MODELS[asked.model]
+    model, days = of.graph(), of.days(asked.rows, asked.days + 1, seed, asked.drift)
     trained = tables.of(model.tables, rule=rule, seed=seed)
     auc: list[float] = []
     accumulated: list[float] = []

@@ -18,9 +18,7 @@ from numpy.typing import NDArray
 from leashed import models, modes, simulation
 from leashed.base import checks
 from leashed.datasets import ClickDataset
-from leashed.models import tables
 from leashed.models.graphs import Graph
-from leashed.models.recommenders import deepfm
 from leashed.models.tables import Table
 from leashed.modes import Mode
 from leashed.rules import SGD, Adagrad, Adam, Rule
@@ -35,7 +33,6 @@ from leashed.training.result import Histogram
 
 __all__ = [
     "DAILY",
-    "MODELS",
     "MODES",
     "PUSHES",
     "SHARES",
@@ -103,12 +100,6 @@ STALE = {
 
 STALE_WORKERS = 400
 
-MODELS: dict[str, Callable[[], Graph]] = {
-    "deepfm": lambda: deepfm(recommender.CARDINALITY, 8, hidden=(16,)),
-    "dlrm": recommender.model,
-}
-"""What a study may take: the paper's of Criteo, small, and DLRM."""
-
 _WINDOWS = 20
 
 
@@ -124,7 +115,7 @@ class Setting:
         push: seconds that the servers take for a push, one after the other; of Sync each worker's own
             update.
         transfer: seconds of a model or a gradient over one link, each way; of Sync over a ring.
-        model: of ``MODELS``.
+        model: of ``recommender.MODELS``.
         compute: seconds of a gradient on a vacant cluster.
         every: seconds for which a worker's machine is shared with the same others.
         rows: clicks of a day.
@@ -143,7 +134,7 @@ class Setting:
     sync_workers: int = option(25, "of Sync: few and fast, with larger batches", checks.whole)
     push: float = option(0.0015, "seconds of the servers for a push", checks.seconds)
     transfer: float = option(0.002, "seconds of a gradient over a link", checks.seconds)
-    model: str = option("deepfm", "what is trained", choices=MODELS)
+    model: str = option("deepfm", "what is trained", choices=recommender.MODELS)
     compute: float = 0.1
     every: float = 5.0
     rows: int = option(100_000, "clicks of a day", checks.whole, full=400_000, short=50_000)
@@ -178,11 +169,15 @@ class Setting:
 
     def graph(self) -> Graph:
         """What is trained."""
-        return MODELS[self.model]()
+        return recommender.MODELS[self.model].graph()
+
+    def days_of(self, rows: int, count: int, drift: float = 0.0) -> list[ClickDataset]:
+        """So many days of ``rows`` clicks each, between which what makes people click drifts."""
+        return recommender.MODELS[self.model].days(rows, count, self.seed, drift)
 
     def tables(self, seed: int) -> dict[str, Table]:
         """New ones of it, trained by Adagrad whatever the mode."""
-        return tables.of(self.graph().tables, rule=Adagrad(self.rows_lr), seed=seed)
+        return recommender.new_tables(self.rows_lr, seed, self.graph())
 
     def rule(self, mode: str) -> Rule:
         """Of that mode, for the dense parameters."""
@@ -387,7 +382,7 @@ def to_sync(setting: Setting, seed: int, mode: str) -> Career:
 def careers(setting: Setting, asked: Sequence[Career]) -> Iterator[list[Day]]:
     """Each career's days, one career after the other."""
     longest = max(len(career.plan) for career in asked)
-    clicks = recommender.days(setting.rows, longest + 1, setting.seed, setting.drift)
+    clicks = setting.days_of(setting.rows, longest + 1, setting.drift)
     return side_by_side(lambda one: career_of(setting, one, clicks), asked)
 
 

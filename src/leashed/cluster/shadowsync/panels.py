@@ -15,7 +15,7 @@ from leashed.cluster.shadowsync.played import DLRM, Played
 from leashed.cluster.shadowsync.timed import numbers
 from leashed.datasets import Split
 from leashed.studies.intervals import interval
-from leashed.studies.recommender import model
+from leashed.studies.recommender import MODELS
 from leashed.studies.study import GoOn, Part, Record
 from leashed.sync import EASGD, SYNCHRONISERS, Synchroniser, background, every
 
@@ -179,7 +179,7 @@ class VirtualFigure6(Panels):
 
     def round(self, trainers: int) -> float:
         """Seconds of a round of MA and BMUF, a ring's."""
-        size = _BYTES * model().dimension
+        size = _BYTES * MODELS[DLRM].graph().dimension
         return 2 * (trainers - 1) * (self.ring_latency + size / trainers / self.ring_bandwidth)
 
     def settings(self) -> list[Record]:

@@ -102,13 +102,17 @@ class Played(Timed):
     def network(self, data: Any) -> Model | Graph:
         """The model."""
         if self.model == DLRM:
-            return recommender.model()
+            return recommender.MODELS[DLRM].graph()
         return models.mlp(data.features, [self.hidden], data.classes)
 
     @property
     def trained(self) -> str:
         """What is, and what a gradient takes, in words."""
-        name = "an MLP on digits" if self.model != DLRM else f"{recommender.NAME}, on clicks"
+        name = (
+            "an MLP on digits"
+            if self.model != DLRM
+            else f"{recommender.MODELS[DLRM].words}, on clicks"
+        )
         read = (
             f" after a batch has been waited for, {1e3 * self.reading:g} ms" if self.reading else ""
         )
