@@ -470,8 +470,9 @@ def test_threads_beyond_what_the_memory_feeds_add_nothing() -> None:
     assert rate(3, **saturated) == rate(3)
     assert rate(12) == pytest.approx(2 * rate(6), rel=0.2)
     assert rate(12, **saturated) == pytest.approx(rate(6), rel=0.2)
-    with pytest.raises(ValueError, match="saturated"):
-        CREW.trainers(2, saturated=0.0)
+    for wrong in (0.0, 1e-300, 0.5):
+        with pytest.raises(ValueError, match="saturated must be at least 1"):
+            CREW.trainers(2, saturated=wrong)
 
 
 def test_the_replicas_of_all_trainers_come_out() -> None:

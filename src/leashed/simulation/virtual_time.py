@@ -264,9 +264,9 @@ class Cluster:
             latency: seconds each way, of each message; in a ring of each of its steps.
             output: the model that is evaluated and comes out: the ``"first"`` trainer's replica, as
                 in the paper, or the ``"mean"`` of all.
-            saturated: threads at which the bandwidth of a trainer's memory is used up: with m times
-                as many a gradient takes m times as long (shadowsync, section 4.4, where it is 24).
-                Default: no end.
+            saturated: threads, at least 1, at which the bandwidth of a trainer's memory is used up:
+                with m times as many a gradient takes m times as long, and what ``fetch`` takes does
+                too (shadowsync, section 4.4, where it is 24). Default: no end.
 
         Raises:
             TypeError, ValueError: an argument is wrong; the message names it.
@@ -299,7 +299,7 @@ class Trainers:
             checks.real("bandwidth", self.bandwidth, 0.0)
         checks.seconds("latency", self.latency)
         if self.saturated != math.inf:
-            checks.real("saturated", self.saturated, 0.0)
+            checks.real("saturated", self.saturated, 1.0, allow=True)
         if self.output not in OUTPUTS:
             raise ValueError(f"output must be one of {', '.join(OUTPUTS)}, got {self.output!r}")
 

@@ -285,7 +285,7 @@ class VirtualFigure8(Panels):
                 raise ValueError(f"{name} must not be empty")
             for count in getattr(self, name):
                 checks.whole(name, count)
-        checks.real("saturated", self.saturated, 0.0)
+        checks.real("saturated", self.saturated, 1.0, allow=True)
 
     def settings(self) -> list[Record]:
         return [
