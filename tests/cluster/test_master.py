@@ -508,7 +508,7 @@ def test_masters_that_are_none(joined: Join) -> None:
 def test_who_is_unlike_the_run_that_comes_next_ends(joined: Join) -> None:
     """It does not ask again and again."""
     said = [
-        wire.encode(Welcome("one", 1, 20, 8, 0.05, 20.0, 0)),
+        wire.encode(Welcome("one", 1, 20, 8, 0.05, 20.0)),
         wire.encode(Gone("this is run another, not one")) + wire.encode(Gone("model", unlike=True)),
     ]
     connections: list[socket.socket] = []
@@ -550,7 +550,7 @@ def test_who_comes_or_comes_back_when_the_run_is_over_is_told(joined: Join, tmp_
     connections: list[socket.socket] = []
 
     def accept(connection: socket.socket, _: Peer) -> None:
-        connection.sendall(wire.encode(Welcome("one", 1, 20, 8, 0.05, 20.0, 0)))
+        connection.sendall(wire.encode(Welcome("one", 1, 20, 8, 0.05, 20.0)))
         connections.append(connection)
 
     report = {"state": "running", "reason": None}

@@ -21,6 +21,7 @@ from leashed.cluster.messages import (
     Gone,
     Join,
     Lease,
+    Placed,
     Rejoin,
     Report,
     Seat,
@@ -42,7 +43,7 @@ UP: list[ToMaster] = [
 ]
 DOWN: list[FromMaster] = [
     Welcome("run", 1, None, 8, 0.5, 5.0),
-    Welcome("run", 1, 9, 8, 0.5, 5.0, 2, Costs(1e-5, 5e-5)),
+    Welcome("run", 1, 9, 8, 0.5, 5.0, {"sync-ps": Placed(2, Costs(1e-5, 5e-5))}, 3),
     Gone("ü"),
     Lease(1, 2, 3, 4, 5),
     Done([1, 2]),

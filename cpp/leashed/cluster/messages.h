@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <span>
 
@@ -55,12 +56,26 @@ constexpr std::uint16_t reduce_kind(Codec codec) {
   return kReduce;
 }
 
-// Bytes of payload, at most, by kind.
+// Bytes of payload, at most, by kind; none of a kind that is not named.
+struct KindLimit {
+  Kind kind;
+  std::uint64_t most;
+};
+
+constexpr std::array<std::uint64_t, kKinds> by_kind(std::initializer_list<KindLimit> limits) {
+  std::array<std::uint64_t, kKinds> found{};
+  for (const KindLimit& each : limits) found[each.kind] = each.most;
+  return found;
+}
+
 inline constexpr std::uint64_t kMostExchange = sizeof(ExchangeHead) + kFragment * sizeof(float);
-inline constexpr std::array<std::uint64_t, kKinds> kServerLimits{
-    0, kMostExchange, kMostExchange, 0, 0, 0, 0, kShareFrame, 1};
-inline constexpr std::array<std::uint64_t, kKinds> kRingLimits{
-    0, 0, 0, kRingFragment, kRingFragment, kRingFragment, kRingFragment, kShareFrame, 0};
+inline constexpr auto kServerLimits = by_kind(
+    {{kExchange, kMostExchange}, {kReply, kMostExchange}, {kShare, kShareFrame}, {kProbe, 1}});
+inline constexpr auto kRingLimits = by_kind({{kReduce, kRingFragment},
+                                             {kBroadcast, kRingFragment},
+                                             {kReduceBfloat16, kRingFragment},
+                                             {kReduceInt8, kRingFragment},
+                                             {kShare, kShareFrame}});
 
 // A connection that is made for one of the two, over a socket or, where the wish is another than
 // `tcp`, as share() says; both sides have the same wish. Takes the socket over, unless it throws.

@@ -25,6 +25,7 @@ from leashed.cluster.messages import (
     Gone,
     Join,
     Lease,
+    Placed,
     Rejoin,
     Report,
     ToMaster,
@@ -393,11 +394,12 @@ class Coordinator:
     def _welcome(self, connection: int, member: int) -> None:
         terms = self.terms
         resumed = None if terms.begun is None else self.state.ledger.resumed
+        placed = {} if self.costs is None else {"sync-ps": Placed(terms.sync_ps, self.costs)}
         self._send(
             connection,
             Welcome(
                 self.run, member, terms.total, terms.batch_size, terms.beat, terms.timeout,
-                terms.sync_ps, self.costs, resumed,
+                placed, resumed,
             ),
         )  # fmt: skip
 

@@ -30,6 +30,7 @@ __all__ = [
     "Join",
     "Kept",
     "Lease",
+    "Placed",
     "Rejoin",
     "Report",
     "Role",
@@ -173,6 +174,18 @@ class Account(_Message, frozen=True):
         return self.next - sum(count for _, count in self.open)
 
 
+class Placed(Struct, frozen=True, forbid_unknown_fields=True):
+    """By what servers of one role share what they hold (``packing``).
+
+    Attributes:
+        servers: how many they are.
+        costs: of what is exchanged with them, as profiled.
+    """
+
+    servers: int
+    costs: Costs
+
+
 class Welcome(_Message, frozen=True):
     """The process is a member (still, after ``Rejoin``).
 
@@ -183,8 +196,7 @@ class Welcome(_Message, frozen=True):
         batch_size: examples of a batch.
         beat: seconds between two reports.
         timeout: seconds of silence after which a member counts as dead.
-        sync_ps: how many sync servers share the parameters.
-        costs: of exchanges with them, as profiled; None: there are none.
+        placed: what servers hold, by role; all derive from it the same.
         resumed: batches that the run had behind it when it began; None: it began anew.
     """
 
@@ -194,8 +206,7 @@ class Welcome(_Message, frozen=True):
     batch_size: int
     beat: float
     timeout: float
-    sync_ps: int = 0
-    costs: Costs | None = None
+    placed: dict[Role, Placed] = {}
     resumed: int | None = None
 
 

@@ -161,12 +161,14 @@ def _share(
     welcome: Welcome, dimension: int, servers: int, index: int
 ) -> tuple[tuple[int, ...], list[int]]:
     """The fragments of this server, and how long they are."""
-    if welcome.costs is None or welcome.sync_ps != servers:
+    placed = welcome.placed.get("sync-ps")
+    if placed is None or placed.servers != servers:
+        there = placed.servers if placed else 0
         raise ValueError(
-            f"servers is {servers}, but the run has {welcome.sync_ps} sync servers; give the run's number"
+            f"servers is {servers}, but the run has {there} sync servers; give the run's number"
         )
     cut = packing.fragments(dimension)
-    mine = packing.packed(dimension, servers, welcome.costs).servers[index]
+    mine = packing.packed(dimension, servers, placed.costs).servers[index]
     return mine, [cut[k][1] - cut[k][0] for k in mine]
 
 

@@ -228,6 +228,7 @@ class Session(Closing):
             )
             try:
                 welcome = self._member.welcome
+                placed = welcome.placed.get("sync-ps")
                 self._check(welcome)
                 self.goes_on = left is not None and left.run == welcome.run
                 connecting = Connecting(
@@ -257,7 +258,7 @@ class Session(Closing):
                         cluster.servers,
                         workers,
                         cluster.timeout,
-                        welcome.costs or packing.BY_LENGTH,
+                        placed.costs if placed else packing.BY_LENGTH,
                     )
                 self._thread = threading.Thread(
                     target=self._run, name="leashed-session", daemon=True
@@ -289,10 +290,12 @@ class Session(Closing):
                 f"this trainer has {_number(self._total)} batches, but the run "
                 f"{_number(welcome.total)}; all trainers must have the same"
             )
-        if welcome.sync_ps != self._cluster.servers:
+        placed = welcome.placed.get("sync-ps")
+        servers = placed.servers if placed else 0
+        if servers != self._cluster.servers:
             raise ValueError(
-                f"servers is {self._cluster.servers}, but the run has {welcome.sync_ps} sync servers; "
-                "give the run's number"
+                f"servers is {self._cluster.servers}, but the run has {servers} sync servers; give the "
+                "run's number"
             )
 
     # The thread of the session.
