@@ -1,11 +1,13 @@
-"""Which sync server holds which fragments of the parameter vector.
+"""Which server holds what: of sync servers, which fragments of the parameter vector.
 
-A vector of d floats is cut into fragments of 65,280 bytes, and these are spread over the servers by what
-each costs, the dearest first, always to the server with the least so far (longest processing time
-first; Graham, 1969): no server has more than 4/3 − 1/(3n) times what it would have at best.
+What is to be held is spread over the servers by what each part costs, the dearest first, always to the
+server with the least so far (longest processing time first; Graham, 1969): no server has more than
+4/3 − 1/(3n) times what it would have at best. Where servers have only so much memory, it goes to the
+one with the least so far among those that have room, and what is large beside that memory goes early,
+as what is dear does. A part that is more than a server's share, and may be, is cut into pieces.
 
-What a fragment costs is profiled once in a run, by its master, and told to all: so all derive the
-same servers from it.
+A vector of d floats is cut into fragments of 65,280 bytes. What one costs is profiled once in a run, by
+its master, and told to all: so all derive the same servers from it.
 """
 
 from __future__ import annotations
@@ -61,17 +63,22 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Packing:
-    """Fragments assigned to servers.
+    """Parts assigned to servers.
 
     Attributes:
-        servers: for each server the numbers of its fragments, ascending. One may have none.
-        loads: what each server's fragments cost together, in the unit of the costs.
-        bound: what the most loaded server has at least, however fragments are assigned: the mean
-            load or the dearest fragment, whichever is more.
+        servers: for each server the numbers of its parts, ascending. One may have none. Pieces of what is
+            cut count as parts, in place of it.
+        loads: what each server's parts cost together, in the unit of the costs.
+        sizes: how large they are together, where that was given; else zeros.
+        pieces: of each part, as they were given, how many it is in: 1 is whole.
+        bound: what the most loaded server has at least, however parts are assigned: the mean load or
+            the dearest part, in as many pieces as it may be in, whichever is more.
     """
 
     servers: tuple[tuple[int, ...], ...]
     loads: tuple[float, ...]
+    sizes: tuple[float, ...]
+    pieces: tuple[int, ...]
     bound: float
 
     @property
@@ -91,30 +98,100 @@ def fragments(dimension: int) -> list[tuple[int, int]]:
     return [(at, min(at + FRAGMENT, dimension)) for at in range(0, dimension, FRAGMENT)]
 
 
-def pack(costs: Sequence[float], servers: int) -> Packing:
-    """Assign fragments to servers; the same costs always give the same assignment.
+def pack(
+    costs: Sequence[float],
+    servers: int,
+    *,
+    sizes: Sequence[float] | None = None,
+    room: Sequence[float] | None = None,
+    pieces: Sequence[int] | None = None,
+) -> Packing:
+    """Assign parts to servers; the same numbers always give the same assignment.
 
     Args:
-        costs: of each fragment, all positive: seconds of an exchange as profiled, or its bytes.
+        costs: of each part, all positive: seconds of an exchange as profiled, or its bytes.
         servers: how many.
+        sizes: of each part, not negative: bytes of memory. Default: they do not count.
+        room: of each server, positive: how much it holds at most; with ``sizes``. Default: all.
+        pieces: into how many, all alike, each part may be cut, which is done where it costs more than
+            a server's share of all, or is larger than the smallest room. Default: it stays whole.
 
     Raises:
-        TypeError, ValueError: there is no fragment, a cost is not positive and finite, or
-            ``servers`` is no whole number from 1.
+        TypeError, ValueError: there is no part, a cost is not positive and finite, another number is
+            out of its range, there are not as many as there are parts or servers, ``servers`` is no
+            whole number from 1, or no server has room for a part, as this way assigns them.
     """
     servers = checks.whole("servers", servers)
     if not len(costs):
-        raise ValueError("costs must hold the cost of at least one fragment")
-    checked = [checks.real(f"costs[{k}]", cost, 0.0) for k, cost in enumerate(costs)]
-    held: list[list[int]] = [[] for _ in range(servers)]
-    least = [(0.0, server) for server in range(servers)]
-    for fragment in sorted(range(len(checked)), key=lambda k: (-checked[k], k)):
+        raise ValueError("costs must hold the cost of at least one part")
+    cost = [checks.real(f"costs[{k}]", each, 0.0) for k, each in enumerate(costs)]
+    size = _as_many("sizes", sizes, len(cost), 0.0, allow=True)
+    most = _as_many("room", room, servers, math.inf)
+    if room is not None and sizes is None:
+        raise ValueError("room needs sizes: give both, or neither")
+    allowed = [1] * len(cost) if pieces is None else [*pieces]
+    if len(allowed) != len(cost):
+        raise ValueError(f"pieces must have {len(cost)} numbers, got {len(allowed)}")
+    allowed = [checks.whole(f"pieces[{k}]", each) for k, each in enumerate(allowed)]
+    share, least_room = math.fsum(cost) / servers, min(most)
+    cut = [
+        n if c > share or s > least_room else 1 for c, s, n in zip(cost, size, allowed, strict=True)
+    ]
+    bound = max(share, *(c / n for c, n in zip(cost, allowed, strict=True)))
+    parts = [
+        (c / n, s / n, k)
+        for k, (c, s, n) in enumerate(zip(cost, size, cut, strict=True))
+        for _ in range(n)
+    ]
+    held, loads, sums = _assigned(parts, most)
+    return Packing(held, loads, sums, tuple(cut), bound)
+
+
+def _assigned(
+    parts: Sequence[tuple[float, float, int]], room: Sequence[float]
+) -> tuple[tuple[tuple[int, ...], ...], tuple[float, ...], tuple[float, ...]]:
+    """Of each server the parts that it gets, what they cost, and how large they are. A part is its cost,
+    its size, and of which number it is.
+    """
+    share, largest = math.fsum(cost for cost, _, _ in parts) / len(room), max(room)
+
+    def rank(k: int) -> tuple[float, float, int]:
+        cost, size, _ = parts[k]
+        return -max(cost / share, size / largest), -cost, k
+
+    held: list[list[int]] = [[] for _ in room]
+    taken = [0.0] * len(room)
+    least = [(0.0, server) for server in range(len(room))]
+    for part in sorted(range(len(parts)), key=rank):
+        cost, size, number = parts[part]
+        full = []
+        while least and taken[least[0][1]] + size > room[least[0][1]]:
+            full.append(heapq.heappop(least))
+        if not least:
+            raise ValueError(
+                f"no server has room for part {number}, or a piece of it, of size {size:g}: of "
+                f"{math.fsum(room):g} in all {math.fsum(taken):g} are taken; give more servers, more "
+                "room, or more pieces"
+            )
         load, server = least[0]
-        held[server].append(fragment)
-        heapq.heapreplace(least, (load + checked[fragment], server))
-    loads = tuple(math.fsum(checked[k] for k in mine) for mine in held)
-    bound = max(math.fsum(checked) / servers, *checked)
-    return Packing(tuple(tuple(sorted(mine)) for mine in held), loads, bound)
+        held[server].append(part)
+        taken[server] += size
+        heapq.heapreplace(least, (load + cost, server))
+        for each in full:
+            heapq.heappush(least, each)
+    loads = tuple(math.fsum(parts[k][0] for k in mine) for mine in held)
+    sums = tuple(math.fsum(parts[k][1] for k in mine) for mine in held)
+    return tuple(tuple(sorted(mine)) for mine in held), loads, sums
+
+
+def _as_many(
+    name: str, given: Sequence[float] | None, count: int, default: float, *, allow: bool = False
+) -> list[float]:
+    if given is None:
+        return [default] * count
+    if len(given) != count:
+        raise ValueError(f"{name} must have {count} numbers, got {len(given)}")
+    return [checks.real(f"{name}[{k}]", each, 0.0, allow=allow) for k, each in enumerate(given)]
 
 
 def packed(dimension: int, servers: int, costs: Costs) -> Packing:
