@@ -182,13 +182,13 @@ def test_all_trainers_go_on_or_none_does(tmp_path: Path) -> None:
     lsh.train(MODEL, DATA.train, threads=1, checkpoint=path, **given)
     with (
         inside.run(tmp_path / "run", MODEL.dimension, batch_size=BATCH) as run,
-        pytest.raises(ValueError, match="goes on from a checkpoint, but the run begins anew; give"),
+        pytest.raises(ValueError, match="resume is a checkpoint here, and none in the run"),
     ):
         train(run.cluster(), "ma", "background", until=until, resume=path)
     begun = Account(5)
     terms = {"batch_size": BATCH, "begun": begun}
     with inside.run(tmp_path / "resumed", MODEL.dimension, **terms) as run:
-        with pytest.raises(ValueError, match="begins anew, but the run goes on from a checkpoint"):
+        with pytest.raises(ValueError, match="resume is none here, and a checkpoint in the run"):
             train(run.cluster(), "ma", "background", until=until)
         until = lsh.until(updates=12)
         result = train(run.cluster(), "ma", "background", until=until, resume=path, threads=1)

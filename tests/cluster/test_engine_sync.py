@@ -473,10 +473,14 @@ def test_a_thread_that_does_other_things_holds_no_round_up_for_long(tmp_path):
         ({"batches": 0}, ValueError, "batches must be at least 1"),
         ({"batches": 1.5}, TypeError, "batches must be a whole number"),
         ({"batch_size": 0}, ValueError, "batch_size must be at least 1"),
-        ({"batches": 9, "cluster": "here"}, ValueError, "has 9 batches, but the run 20; all"),
-        ({"cluster": "here"}, ValueError, "has no end of batches, but the run 20; all"),
-        ({"batches": 20, "batch_size": 2, "cluster": "here"}, ValueError, "batch_size is 2, but"),
-        ({"batches": 20, "cluster": "more"}, ValueError, "servers is 3, but the run has 0 sync"),
+        ({"batches": 9, "cluster": "here"}, ValueError, "batches is 9 here, and 20 in the run"),
+        ({"cluster": "here"}, ValueError, "batches is no end here, and 20 in"),
+        ({"batches": 20, "batch_size": 2, "cluster": "here"}, ValueError, "batch_size is 2 here"),
+        (
+            {"batches": 20, "cluster": "more"},
+            ValueError,
+            "sync servers is 3 here, and 0 in the run",
+        ),
     ],
 )
 def test_wrong_arguments(given, error, message, tmp_path):
@@ -669,6 +673,6 @@ def test_fit_checks_its_arguments(tmp_path):
         fit(lsh.until(epochs=1), cluster=3)
     with (
         inside.run(tmp_path, 11, total=40, batch_size=16) as run,
-        pytest.raises(ValueError, match="has 80 batches, but the run 40"),
+        pytest.raises(ValueError, match="batches is 80 here, and 40 in the run"),
     ):
         fit(lsh.until(epochs=2), cluster=run.cluster())

@@ -12,9 +12,9 @@ from cluster import inside
 from cluster.test_ends import BATCH, DATA, MODEL
 
 import leashed as lsh
+from leashed.cluster import server
 from leashed.cluster.fingerprint import (
     differing,
-    of_batches,
     of_data,
     of_model,
     of_server,
@@ -88,7 +88,7 @@ def test_the_form_of_the_mix_is_compared(kind: Any) -> None:
 
 def test_who_has_other_batches_is_never_a_member(tmp_path: Path) -> None:
     """Who joined, found out and left was the last trainer of a run that had not begun."""
-    terms = {"total": 20, "batch_size": BATCH, "fingerprint": of_batches(20, BATCH)}
+    terms = {"total": 20, "batch_size": BATCH}
     with inside.run(tmp_path, MODEL.dimension, **terms) as run:
         for size, epochs, why in (
             (2 * BATCH, 40 * BATCH / len(TRAIN), f"batch_size is {2 * BATCH} here, and {BATCH} in"),
@@ -101,6 +101,18 @@ def test_who_has_other_batches_is_never_a_member(tmp_path: Path) -> None:
                 )  # fmt: skip
         run.stop()
         assert run.report()["members"] == []
+
+
+def test_a_sync_server_of_more_than_the_run_has_is_never_a_member(tmp_path: Path) -> None:
+    """It would hold other fragments than trainers look for there."""
+    with inside.run(tmp_path, MODEL.dimension, servers=1) as run:
+        with pytest.raises(ValueError, match="sync servers is 2 here, and 1 in the run"):
+            server.serve(
+                MODEL.dimension, 2, 1, master=run.cluster().master, key=inside.KEY,
+                host="127.0.0.1", transport="tcp", folder=tmp_path, grace=5.0,
+            )  # fmt: skip
+        run.stop()
+        assert all(each["index"] == 0 for each in run.report()["members"])
 
 
 def test_who_knows_less_compares_less() -> None:

@@ -177,8 +177,8 @@ def test_a_run_from_beginning_to_end(started: Start, joined: Join) -> None:
     running = started(terms(trainers=2, parameters=4))
     server = joined(running.address, 0, role="sync-ps")
     trainers = [joined(running.address, index) for index in range(2)]
+    assert [trainer.until(Welcome).id for trainer in trainers] == [2, 3]
     for trainer in trainers:
-        assert trainer.until(Welcome).total == 20
         assert trainer.until(Servers).addresses == {"sync-ps": {0: "127.0.0.1:7000"}}
         epoch = trainer.until(Epoch)
         assert [(seat.index, seat.address, seat.fresh) for seat in epoch.members] == [
@@ -508,7 +508,7 @@ def test_masters_that_are_none(joined: Join) -> None:
 def test_who_is_unlike_the_run_that_comes_next_ends(joined: Join) -> None:
     """It does not ask again and again."""
     said = [
-        wire.encode(Welcome("one", 1, 20, 8, 0.05, 20.0)),
+        wire.encode(Welcome("one", 1, 0.05, 20.0)),
         wire.encode(Gone("this is run another, not one")) + wire.encode(Gone("model", unlike=True)),
     ]
     connections: list[socket.socket] = []
@@ -550,7 +550,7 @@ def test_who_comes_or_comes_back_when_the_run_is_over_is_told(joined: Join, tmp_
     connections: list[socket.socket] = []
 
     def accept(connection: socket.socket, _: Peer) -> None:
-        connection.sendall(wire.encode(Welcome("one", 1, 20, 8, 0.05, 20.0)))
+        connection.sendall(wire.encode(Welcome("one", 1, 0.05, 20.0)))
         connections.append(connection)
 
     report = {"state": "running", "reason": None}

@@ -15,7 +15,7 @@ def welcomed(member: int, *, summing: bool = True) -> Standing:
 
 
 def welcome(member: int, run: str = "run") -> Welcome:
-    return Welcome(run, member, 10, 4, 0.5, 5.0)
+    return Welcome(run, member, 0.5, 5.0)
 
 
 def epoch(number: int, member: int, *, fresh: bool, restored: int = 0) -> Epoch:

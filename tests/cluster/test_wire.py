@@ -42,8 +42,8 @@ UP: list[ToMaster] = [
     ),
 ]
 DOWN: list[FromMaster] = [
-    Welcome("run", 1, None, 8, 0.5, 5.0),
-    Welcome("run", 1, 9, 8, 0.5, 5.0, {"sync-ps": Placed(2, Costs(1e-5, 5e-5))}, 3),
+    Welcome("run", 1, 0.5, 5.0),
+    Welcome("run", 1, 0.5, 5.0, {"sync-ps": Placed(2, Costs(1e-5, 5e-5))}),
     Gone("ü"),
     Lease(1, 2, 3, 4, 5),
     Done([1, 2]),

@@ -393,15 +393,8 @@ class Coordinator:
 
     def _welcome(self, connection: int, member: int) -> None:
         terms = self.terms
-        resumed = None if terms.begun is None else self.state.ledger.resumed
         placed = {} if self.costs is None else {"sync-ps": Placed(terms.sync_ps, self.costs)}
-        self._send(
-            connection,
-            Welcome(
-                self.run, member, terms.total, terms.batch_size, terms.beat, terms.timeout,
-                placed, resumed,
-            ),
-        )  # fmt: skip
+        self._send(connection, Welcome(self.run, member, terms.beat, terms.timeout, placed))
 
     def _report(self, connection: int, link: _Connection, report: Report, now: float) -> None:
         """Take in a member's standing, and answer what is out of date in it."""

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from leashed import _core
+from leashed.cluster.roles import ROLES
 from leashed.files import model_file
 from leashed.models.external import External
 from leashed.sync import Synchroniser, When
@@ -23,10 +24,12 @@ __all__ = [
     "Trained",
     "differing",
     "of_batches",
+    "of_begin",
     "of_data",
     "of_job",
     "of_model",
     "of_server",
+    "of_servers",
     "of_trainer",
 ]
 
@@ -48,6 +51,16 @@ def of_job(name: str) -> Fingerprint:
 def of_batches(total: int | None, batch_size: int) -> Fingerprint:
     """Of a trainer: how many there are in the run, and examples of one."""
     return {"batches": "no end" if total is None else f"{total:,}", "batch_size": f"{batch_size:,}"}
+
+
+def of_begin(resumed: bool) -> Fingerprint:
+    """Of a trainer: whether the run goes on from a checkpoint."""
+    return {"resume": "a checkpoint" if resumed else "none"}
+
+
+def of_servers(counts: Mapping[str, int]) -> Fingerprint:
+    """Of a process that knows how many servers of these roles there are, by role."""
+    return {f"{ROLES[role].words}s": f"{count:,}" for role, count in counts.items()}
 
 
 def of_server(dimension: int) -> Fingerprint:

@@ -192,22 +192,16 @@ class Welcome(_Message, frozen=True):
     Attributes:
         run: the run.
         id: its id there; a new one for every ``Join``.
-        total: batches of the whole run; None: endless.
-        batch_size: examples of a batch.
         beat: seconds between two reports.
         timeout: seconds of silence after which a member counts as dead.
         placed: what servers hold, by role; all derive from it the same.
-        resumed: batches that the run had behind it when it began; None: it began anew.
     """
 
     run: str
     id: int
-    total: int | None
-    batch_size: int
     beat: float
     timeout: float
     placed: dict[Role, Placed] = {}
-    resumed: int | None = None
 
 
 class Gone(_Message, frozen=True):

@@ -141,7 +141,6 @@ def _master(plan: Plan, *, comes_back: bool) -> dict[str, Any]:
                 cluster.backend,
                 (model, data, train.seed),
             ),
-            **fingerprint.of_batches(total, train.batch_size),
             **fingerprint.of_job(cluster.name),
         },
         beat=cluster.beat,

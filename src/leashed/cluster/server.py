@@ -129,7 +129,11 @@ def serve(
             heard=heard.put,
             deadline=_JOIN,
             grace=grace,
-            fingerprint={**fingerprint.of_server(dimension), **fingerprint.of_job(job)},
+            fingerprint={
+                **fingerprint.of_server(dimension),
+                **fingerprint.of_servers({"sync-ps": servers}),
+                **fingerprint.of_job(job),
+            },
         )
         with contextlib.closing(member):
             mine, lengths = _share(member.welcome, dimension, servers, index)
@@ -161,14 +165,8 @@ def _share(
     welcome: Welcome, dimension: int, servers: int, index: int
 ) -> tuple[tuple[int, ...], list[int]]:
     """The fragments of this server, and how long they are."""
-    placed = welcome.placed.get("sync-ps")
-    if placed is None or placed.servers != servers:
-        there = placed.servers if placed else 0
-        raise ValueError(
-            f"servers is {servers}, but the run has {there} sync servers; give the run's number"
-        )
     cut = packing.fragments(dimension)
-    mine = packing.packed(dimension, servers, placed.costs).servers[index]
+    mine = packing.packed(dimension, servers, welcome.placed["sync-ps"].costs).servers[index]
     return mine, [cut[k][1] - cut[k][0] for k in mine]
 
 

@@ -143,6 +143,8 @@ class Cluster:
         told = {
             **fingerprint.of_trainer(dimension, synchroniser, self.backend, trained),
             **fingerprint.of_batches(total, batch_size),
+            **fingerprint.of_begin(resumed is not None),
+            **fingerprint.of_servers({"sync-ps": self.servers}),
             **fingerprint.of_job(self.job),
         }
         cluster, ended = self, None
@@ -193,7 +195,6 @@ class Session(Closing):
         self._cluster = cluster
         self._name = f"trainer-{cluster.index}"
         self._batch_size = batch_size
-        self._resumed = resumed
         self._sums = synchroniser is not None and synchroniser.SERVERS == 0
         parts = 1
         if self._sums and synchroniser is not None:
@@ -206,7 +207,6 @@ class Session(Closing):
         self._left = False
         self._cut_short: str | None = None
         self._lost = False
-        self._total = total
         self._failure: BaseException | None = None
         self._callers = Callers(self._closing)
         self._listener = Listener(
@@ -229,7 +229,6 @@ class Session(Closing):
             try:
                 welcome = self._member.welcome
                 placed = welcome.placed.get("sync-ps")
-                self._check(welcome)
                 self.goes_on = left is not None and left.run == welcome.run
                 connecting = Connecting(
                     self._name, welcome.run, cluster.key, cluster.timeout, self._closing
@@ -271,32 +270,6 @@ class Session(Closing):
         except BaseException:
             self._listener.close()
             raise
-
-    def _check(self, welcome: Welcome) -> None:
-        if welcome.batch_size != self._batch_size:
-            raise ValueError(
-                f"batch_size is {self._batch_size}, but the run's is {welcome.batch_size}; all "
-                "trainers must have the same"
-            )
-        if (welcome.resumed is None) != (self._resumed is None):
-            here, there = ("begins anew", "goes on from a checkpoint")[
-                :: 1 if self._resumed is None else -1
-            ]
-            raise ValueError(
-                f"this trainer {here}, but the run {there}; give resume to all trainers or to none"
-            )
-        if welcome.total != self._total:
-            raise ValueError(
-                f"this trainer has {_number(self._total)} batches, but the run "
-                f"{_number(welcome.total)}; all trainers must have the same"
-            )
-        placed = welcome.placed.get("sync-ps")
-        servers = placed.servers if placed else 0
-        if servers != self._cluster.servers:
-            raise ValueError(
-                f"servers is {self._cluster.servers}, but the run has {servers} sync servers; give the "
-                "run's number"
-            )
 
     # The thread of the session.
 
@@ -560,7 +533,3 @@ class Session(Closing):
         self._callers.close()
         if self._ended is not None:
             self._ended()
-
-
-def _number(total: int | None) -> str:
-    return "no end of" if total is None else str(total)

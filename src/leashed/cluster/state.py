@@ -12,6 +12,7 @@ from typing import Literal
 from msgspec import Struct, field
 
 from leashed.base import checks
+from leashed.cluster import fingerprint
 from leashed.cluster.ledger import Ledger
 from leashed.cluster.membership import Membership
 from leashed.cluster.messages import Account, Apart, Kept, Role
@@ -53,8 +54,8 @@ class Terms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         sync_ps: how many sync servers share the parameters. Default 0.
         begun: what is used when the run begins, which goes on from a checkpoint. None: nothing.
         parameters: the model's; results must have as many. None: unknown, any will do.
-        fingerprint: what all of the run must have alike, in words by name (``fingerprint.py``). What it
-            does not name the first tells who joins. Default: nothing.
+        fingerprint: what all of the run must have alike, in words by name (``fingerprint.py``), beside
+            what these terms say. What neither names the first tells who joins. Default: nothing.
         beat: time between two heartbeats, both ways. Default 0.5.
         timeout: silence after which a member, or the master, counts as dead. Default 5.
         grace: how long members have to come back to a restarted master, and the trainers to come at
@@ -245,7 +246,14 @@ class State(Struct):
         """At the beginning."""
         membership = Membership(terms.trainers, terms.timeout, terms.grace, terms.gather)
         ledger = Ledger.after(terms.total, terms.begun)
-        return cls(ledger, membership, dict(terms.fingerprint))
+        counts = {name: getattr(terms, role.count) for name, role in ROLES.items() if role.serves}
+        known = {
+            **fingerprint.of_batches(terms.total, terms.batch_size),
+            **fingerprint.of_begin(terms.begun is not None),
+            **fingerprint.of_servers(counts),
+            **terms.fingerprint,
+        }
+        return cls(ledger, membership, known)
 
     def apply(self, entry: Change) -> None:
         """What the entry says has happened. ValueError where it cannot have, after the others."""
