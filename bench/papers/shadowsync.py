@@ -6,7 +6,11 @@ DLRM, and publishes no α, η or step size. Trials are in virtual time ([simulat
 tells what is played): on two cores eight workers exchanged at every third iteration or so, and held
 each other back. Those on clicks were sketched with one seed, on a third to two thirds of the clicks,
 before they were declared; at α = 0.9 too, after which it became an arm of Table 2. All seeds have the same
-clicks.
+clicks. In those on clicks a gradient takes 20 ms in the mean, exponentially distributed, an update
+and a copy of the parameters a millisecond each, and a link has 56 MB/s and 50 µs to one sync server;
+DLRM has 26 tables of 1,000 rows of 8 floats, shared by all trainers, and layers of 16, 8 and 16 units;
+η = 0.05, of rows too, and each trainer's Adagrad adds up its own squares. A loss is the first replica's,
+on 20,000 other clicks.
 """
 
 from __future__ import annotations
@@ -336,7 +340,8 @@ def _figure_8(records: Sequence[Record]) -> Told:
     before = {n: _mean(eps[n, 24]) / _mean(eps[n, 12]) for n in study.trainers}
     after = {n: _mean(eps[n, 64]) / _mean(eps[n, 24]) for n in study.trainers}
     words = " ".join(
-        f"{n} trainers: evaluation loss rises by {100 * rise[n]:.2f}% from 12 to 64 threads; EPS grows "
+        f"{n} trainers: evaluation loss rises by {_rise(losses[n, 64], losses[n, 12])}% from 12 to 64 "
+        "threads; EPS grows "
         f"{before[n]:.2f} times from 12 to 24 and {after[n]:.2f} from 24 to 64."
         for n in study.trainers
     )
@@ -347,6 +352,11 @@ def _figure_8(records: Sequence[Record]) -> Told:
     if mild and ends:
         return Told(End.COMES_OUT_UNDER, "a memory that 24 threads fill, a setting of ours", *told)
     return Told(End.REFUTED, "losses that rise more than mildly" if ends else "EPS", *told)
+
+
+def _rise(last: Losses, first: Losses) -> str:
+    """In percent, seed by seed."""
+    return interval([100.0 * (last[one] / first[one] - 1.0) for one in first]).text(2)
 
 
 _EIGHT = (
@@ -498,7 +508,7 @@ CLAIMS = [
         "where memory's bandwidth is used up.",
         trial="Small DLRM as before, S-EASGD at α = 0.3, 5 and 10 trainers of 1, 12, 24, 32, 64 threads; "
         "beyond 24 a gradient takes as much longer, a setting of ours. Five seeds. Comes out if "
-        "evaluation loss rises by at most 1% from 12 to 64 threads and EPS by at most 10% from 24.",
+        "evaluation loss rises by at most 1% in the mean from 12 to 64 threads and EPS by at most 10% from 24.",
         tell=_figure_8,
         command="leashed bench shadowsync --figure8",
         results="shadowsync-figure8",

@@ -16,9 +16,10 @@ MODEL = lsh.models.softmax_regression(784, 10)
 
 
 def test_without_a_second_attempt_it_is_the_paper_s() -> None:
-    asked = Contention(Costs(1e-3, 1e-4, 0), threads=(32,), persistence=(0,), real=False)
+    asked = Contention(Costs(4e-3, 1e-4, 0), threads=(128,), persistence=(0,), real=False)
     (point,) = study(asked, MODEL, DATA)
-    assert point.n.mean() == pytest.approx(point.fixed_point, rel=0.15)
+    # While all threads are at work: with those that leave one by one at the end it is 0.94 of n*.
+    assert point.n.mean() == pytest.approx(point.fixed_point, rel=0.025)
     assert point.staleness.mean() == 0
     assert point.gamma.mean() > 0.1
     assert len(point.moments) == len(point.over_time) == len(point.expected())

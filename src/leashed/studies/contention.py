@@ -105,7 +105,7 @@ class Contention(Study):
         threads: numbers of threads m.
         persistence: bounds T_p.
         costs: T_c and T_u of one thread, in seconds.
-        updates: of each run, for every thread.
+        updates: of each run, for every thread, as long as none is given up.
         repeats: runs of each setting, of seeds ``seed``, ``seed + 1`` and so on.
         seed: of the first.
         real: also on real threads, where there is a core for each.
@@ -169,7 +169,9 @@ class Contention(Study):
                 ],
             )
         cluster = simulation.exponential(m, self.costs.compute, update=self.costs.update)
-        until = Until(updates=self.updates * m)
+        # By the clock: where updates are counted, threads leave one by one at the end.
+        each = max(self.costs.compute + self.costs.update, m * self.costs.update)
+        until = Until(seconds=self.updates * each)
         played = [
             simulation.simulate(
                 model, data, cluster=cluster, until=until, batch_size=_BATCH, seed=seed, **how
