@@ -53,6 +53,7 @@ Growth::Growth(const TableSettings& settings, std::size_t floats, IdIndex::Initi
     : settings_(settings),
       floats_(floats),
       begin_(std::move(begin)),
+      fixed_(settings.rows, settings.shards),
       seats_(seats),
       counts_(std::make_unique<Counts[]>(Seats::kAll)) {
   const std::string name = "table '" + settings.name + "' ";
@@ -66,7 +67,7 @@ Growth::Growth(const TableSettings& settings, std::size_t floats, IdIndex::Initi
                 " bytes; max_bytes is " + std::to_string(limit));
   };
   if (!grows()) {
-    capacity_ = settings.rows;
+    capacity_ = fixed_.count();
     if (capacity_ > kMostRows) {
       throw Error(name + "may have " + std::to_string(kMostRows) + " rows, not " +
                   std::to_string(capacity_));
@@ -77,11 +78,15 @@ Growth::Growth(const TableSettings& settings, std::size_t floats, IdIndex::Initi
     if (!begin_) return;  // as memory comes
     for (std::size_t i = 0; i < capacity_; ++i) {
       if (watch && i % kPart == 0) watch();
-      begin_(i, rows_->values(static_cast<std::uint32_t>(i)));
+      const auto row = static_cast<std::uint32_t>(i);
+      begin_(fixed_.id(row), rows_->values(row));
     }
     return;
   }
   if (limit == 0) throw Error(name + "grows, so it needs max_bytes");
+  if (!fixed_.all()) {
+    throw Error(name + "grows, so it has all shards; give it rows, or leave its shards");
+  }
   const auto bytes = [&](std::size_t rows) {
     return bytes_for(index_settings(rows, evicts()), row, settings.admit_after > 1);
   };

@@ -16,8 +16,10 @@
 #include "leashed/base/choice.h"
 #include "leashed/table/admission.h"
 #include "leashed/table/epochs.h"
+#include "leashed/table/fixed_rows.h"
 #include "leashed/table/id_index.h"
 #include "leashed/table/row_holds.h"
+#include "leashed/table/row_placement.h"
 #include "leashed/table/row_publication.h"
 #include "leashed/table/rows.h"
 #include "leashed/table/seats.h"
@@ -37,6 +39,9 @@ struct TableSettings {
   // Whether rows have heads. Without, of a fixed table alone, nobody can tell how stale a
   // gradient is, and a row is as much shorter.
   bool versions = true;
+  // Of a fixed table those whose ids have their rows here. First values, messages and files go by
+  // ids, whichever row these have.
+  RowPlacement::Shards shards = RowPlacement::Shards().set();
 };
 
 // Of a row of a table that would be made so. Throws Error where the rule or policy is none.
@@ -86,9 +91,7 @@ class Growth {
   // have none and come often enough a new one. How many had one.
   std::size_t locate(const std::vector<std::uint64_t>& ids, std::vector<std::uint32_t>& rows,
                      bool admits, std::uint16_t period, RowPublication& missed);
-  std::uint32_t find(std::uint64_t id) const {
-    return index_ ? index_->find(id) : static_cast<std::uint32_t>(id);
-  }
+  std::uint32_t find(std::uint64_t id) const { return index_ ? index_->find(id) : fixed_.row(id); }
   // In which the seat finds rows and copies them: none is another id's meanwhile.
   std::optional<Epochs::Section> read(const Seat& seat) const;
   // f(id, handle) of each row that an id has; the caller has a seat.
@@ -96,7 +99,8 @@ class Growth {
   void each(F&& f) const {
     if (index_) return index_->each(f);
     for (std::size_t i = 0; i < capacity_; ++i) {
-      f(i, IdIndex::Handle{static_cast<std::uint32_t>(i), 0});
+      const auto row = static_cast<std::uint32_t>(i);
+      f(fixed_.id(row), IdIndex::Handle{row, 0});
     }
   }
   // Of one that grows: no id has a row. Throws, and has changed nothing.
@@ -109,6 +113,7 @@ class Growth {
   const TableSettings& settings_;
   const std::size_t floats_;
   const IdIndex::Initialise begin_;
+  const FixedRows fixed_;  // where it does not grow
   Seats& seats_;
   std::size_t capacity_, most_bytes_;
   IdIndex::Settings index_settings_{};

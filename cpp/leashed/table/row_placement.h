@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -19,6 +20,7 @@ class RowPlacement {
   static constexpr std::size_t kShards = 256;
   static constexpr std::uint32_t kSpread = ~std::uint32_t{0};  // in place of a server
   using Servers = std::array<std::uint16_t, kShards>;
+  using Shards = std::bitset<kShards>;
 
   struct PlacedTable {
     bool grows;
@@ -41,11 +43,22 @@ class RowPlacement {
   }
 
   std::size_t operator()(std::size_t table, std::uint64_t id) const {
-    const auto& [grows, server] = tables_[table];
-    return server == kSpread ? servers_[shard_of(grows, id)] : server;
+    return server_of(table, shard_of(tables_[table].grows, id));
+  }
+  // Of a table those that the server has: of one that is whole all or none.
+  Shards shards(std::size_t table, std::size_t server) const {
+    Shards found;
+    for (std::size_t shard = 0; shard < kShards; ++shard) {
+      found[shard] = server_of(table, shard) == server;
+    }
+    return found;
   }
 
  private:
+  std::size_t server_of(std::size_t table, std::size_t shard) const {
+    const std::uint32_t server = tables_[table].server;
+    return server == kSpread ? servers_[shard] : server;
+  }
   // Austin Appleby's finaliser of MurmurHash3.
   static std::uint64_t hash(std::uint64_t id) {
     id = (id ^ (id >> 33)) * 0xFF51AFD7ED558CCD;

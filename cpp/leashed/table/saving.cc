@@ -348,9 +348,13 @@ void TableFiles::load(const std::vector<std::string>& paths, const std::string& 
                 "': " + header.description + ", and not " + description);
   }
   const std::string& path = paths.back();
-  std::size_t rows = 0;
+  const auto is_elsewhere = [this](const SavedRow& row) {
+    return growth_.fixed_.is_elsewhere(row.id);
+  };
+  std::size_t seen = 0, rows = 0;
   files.each([&](const SavedRow& row, const float*) {
-    if (watch && rows % kLookRows == 0) watch();
+    if (watch && seen++ % kLookRows == 0) watch();
+    if (is_elsewhere(row)) return;
     ++rows;
     table_.check(&row.id, 1);
   });
@@ -381,17 +385,18 @@ void TableFiles::load(const std::vector<std::string>& paths, const std::string& 
   growth_.touched_.store(header.touched, kRelaxed);
   table_.period_.store(header.period, kRelaxed);
   if (auto* gathered = table_.staleness_->statistics()) gathered->restore(header.staleness);
-  files.each([&](const SavedRow& row, const float* values) { put(row, values, path); });
+  files.each([&](const SavedRow& row, const float* values) {
+    if (!is_elsewhere(row)) put(row, values, path);
+  });
 }
 
 void TableFiles::put(const SavedRow& row, const float* values, const std::string& path) {
-  std::uint32_t to = static_cast<std::uint32_t>(row.id);
-  if (growth_.index_) {
-    // As many as the files have, which were rows of one table at once.
-    to = growth_.index_->insert(row.id, row.touched, row.period, false).row;
-    if (to == IdIndex::kNone) {
-      throw Error("'" + path + "': the rows do not fit table '" + table_.settings_.name + "'");
-    }
+  // Of a table that grows as many as the files have, which were rows of one table at once.
+  const std::uint32_t to = growth_.index_
+                               ? growth_.index_->insert(row.id, row.touched, row.period, false).row
+                               : growth_.fixed_.row(row.id);
+  if (to == IdIndex::kNone) {
+    throw Error("'" + path + "': the rows do not fit table '" + table_.settings_.name + "'");
   }
   if (table_.settings_.versions) {
     RowHead& head = growth_.rows_->head(to);

@@ -40,7 +40,8 @@ class TableFiles {
   bool tracks(const Watch& watch = {});
   // The rows of a file, changed by those that follow, in place of these. Throws Error, and has
   // changed nothing, where one is damaged, of another description, or somebody uses the table; and
-  // where rows do not fit. `begins`: what rows begin with from then on, where it is another seed's.
+  // where rows do not fit. Of files of more shards than are here it takes its own. `begins`: what
+  // rows begin with from then on, where it is another seed's.
   struct Begins {
     std::uint64_t seed;
     std::uint32_t number;

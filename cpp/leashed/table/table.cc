@@ -99,10 +99,15 @@ std::size_t Table::gradient_stride() const {
 void Table::check(const std::uint64_t* ids, std::size_t n) const {
   if (grows()) return;
   for (std::size_t i = 0; i < n; ++i) {
-    if (ids[i] < growth_.capacity_) continue;
-    throw Error("id " + std::to_string(static_cast<std::int64_t>(ids[i])) +
-                " is no row of table '" + settings_.name + "', which has rows 0 to " +
-                std::to_string(growth_.capacity_ - 1));
+    if (growth_.fixed_.has(ids[i])) continue;
+    const std::string id = "id " + std::to_string(static_cast<std::int64_t>(ids[i]));
+    if (growth_.fixed_.is_elsewhere(ids[i])) {
+      throw Error(id + " of table '" + settings_.name + "' has its row elsewhere: here are " +
+                  std::to_string(settings_.shards.count()) + " of " +
+                  std::to_string(RowPlacement::kShards) + " shards; ask the server that has it");
+    }
+    throw Error(id + " is no row of table '" + settings_.name + "', which has rows 0 to " +
+                std::to_string(settings_.rows - 1));
   }
 }
 
@@ -126,7 +131,7 @@ void Table::locate(Seat& seat, Located& located, bool admits) {
     located.holds = growth_.holds_;
     found = growth_.locate(ids, located.rows, admits, period_.load(kRelaxed), located.missed);
   } else {
-    for (std::size_t i = 0; i < n; ++i) located.rows[i] = static_cast<std::uint32_t>(ids[i]);
+    for (std::size_t i = 0; i < n; ++i) located.rows[i] = growth_.fixed_.row(ids[i]);
   }
   if (!admits) return;
   Growth::add(growth_.counts_[seat.number()].asked, n);
@@ -346,6 +351,9 @@ void Table::lookup(const std::uint64_t* ids, std::size_t n, float* values, std::
 
 Table::InPlace Table::in_place() {
   if (grows()) throw Error("table '" + settings_.name + "' grows: its rows lie where they do");
+  if (!growth_.fixed_.all()) {
+    throw Error("table '" + settings_.name + "' has some of its rows here: which, their ids say");
+  }
   return {growth_.rows_->values(0), growth_.rows_->bytes_per_row() / sizeof(float)};
 }
 

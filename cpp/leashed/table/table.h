@@ -1,8 +1,8 @@
 // A table of rows, served to trainings and to calls: θ, the rule's states and a version each,
 // looked up, read and updated by any number of threads at once, row by row, without a lock
-// (Hogwild). Fixed: rows 0 to rows − 1, the id is the row. Growing: any 64-bit id, of which as many
-// have a row as there is memory for; which those are, and what has been counted, is in growth.h,
-// and how rows go to files in saving.h.
+// (Hogwild). Fixed: ids 0 to rows − 1, or those of some shards of them, which have their rows from
+// the start. Growing: any 64-bit id, of which as many have a row as there is memory for; which
+// those are, and what has been counted, is in growth.h, and how rows go to files in saving.h.
 #pragma once
 
 #include <array>
@@ -57,8 +57,8 @@ class Table {
   std::size_t gradient_stride() const;
 
   // Finds the rows of located.ids; where it admits, ids that have none are counted, and get one
-  // when they have come often enough. What it held before is released. Throws Error where one is no
-  // row of a fixed table.
+  // when they have come often enough. What it held before is released. Throws Error where one has
+  // no row here of a fixed table.
   void locate(Seat& seat, Located& located, bool admits);
   // Where it evicts: one more holds a row that somebody holds, or one less does. Where it does not,
   // nothing is done.
@@ -97,7 +97,8 @@ class Table {
   // nothing, where an id is no row or a gradient is not finite.
   RowPublication update(const std::uint64_t* ids, std::size_t n, const float* gradients,
                         const std::uint32_t* versions, const Watch& watch = {});
-  // Of a fixed table: where θ of the first row lies, for good, and floats from one row to the next.
+  // Of a fixed table that has all its rows: where θ of the first row lies, for good, and floats
+  // from one row to the next.
   struct InPlace {
     float* first;
     std::size_t stride;
