@@ -7,8 +7,8 @@
 #include <span>
 
 #include "leashed/cluster/partners.h"
-#include "leashed/cluster/wire_count.h"
 #include "leashed/net/ring.h"
+#include "leashed/net/wire_count.h"
 
 namespace leashed {
 

@@ -56,7 +56,7 @@ Transfers RingGroup::transfers() const {
     const std::size_t bytes = encoded_size(codec, dimension_) + frames * kFrameHeader;
     return Traffic{bytes, bytes};
   };
-  return traffic_.transfers(whole(Codec::none), whole(codec_));
+  return exact_.transfers(traffic_.own(), whole(Codec::none), whole(codec_));
 }
 
 Peers::Begin RingGroup::begin() {
@@ -95,7 +95,7 @@ bool RingGroup::take(std::span<float> values, const Deadline& deadline) {
     count();
     if (codec_ != Codec::none) {
       const Traffic now = traffic_.own();
-      traffic_.add_exact({now.out - before.out, now.in - before.in});
+      exact_.add({now.out - before.out, now.in - before.in});
     }
     return fresh[ring_->rank] && ring_->rank != root;
   } catch (...) {

@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "leashed/cluster/collective.h"
+#include "leashed/cluster/exact_count.h"
+#include "leashed/net/wire_count.h"
 
 namespace leashed {
 
@@ -90,6 +92,7 @@ class RingGroup final : public Peers {
   std::atomic<bool> leaving_{false}, in_ring_{false}, pending_{false};
   std::atomic<std::uint64_t> ended_{0}, broken_{0}, settled_{0};
   WireCount traffic_;
+  ExactCount exact_;
 };
 
 }  // namespace leashed

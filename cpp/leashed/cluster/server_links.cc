@@ -118,7 +118,7 @@ Transfers ServerLinks::transfers() const {
     }
     return bytes;
   };
-  return traffic_.transfers(whole(Codec::none), whole(codec_));
+  return exact_.transfers(traffic_.own(), whole(Codec::none), whole(codec_));
 }
 
 void ServerLinks::end(Lane& lane) {
@@ -260,7 +260,7 @@ void ServerLinks::send(Lane& lane, const float* theta) {
   }
   const std::span<const std::byte> parts[] = {std::as_bytes(std::span(&lane.head, 1)), payload};
   lane.connection->begin({.kind = kExchange, .correlation = index}, parts);
-  if (keeps) traffic_.add_exact({.out = kFrameHeader + sizeof lane.head + payload.size()});
+  if (keeps) exact_.add({.out = kFrameHeader + sizeof lane.head + payload.size()});
 }
 
 bool ServerLinks::receive(Lane& lane) {
@@ -298,7 +298,7 @@ void ServerLinks::decode(std::uint32_t index, const Lane& lane, std::span<float>
   } else {
     std::copy(values.begin(), values.end(), heard.begin());
     kept_[index] = true;
-    traffic_.add_exact({.in = kFrameHeader + values.size_bytes()});
+    exact_.add({.in = kFrameHeader + values.size_bytes()});
   }
 }
 

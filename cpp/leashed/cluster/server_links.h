@@ -11,10 +11,11 @@
 #include <vector>
 
 #include "leashed/base/aligned.h"
+#include "leashed/cluster/exact_count.h"
 #include "leashed/cluster/messages.h"
 #include "leashed/cluster/partners.h"
-#include "leashed/cluster/wire_count.h"
 #include "leashed/net/spin.h"
+#include "leashed/net/wire_count.h"
 
 namespace leashed {
 
@@ -155,6 +156,7 @@ class ServerLinks final : public Servers {
   std::vector<bool> under_way_;
   Spin spin_;
   WireCount traffic_;
+  ExactCount exact_;
   const std::shared_ptr<Standings> standings_;
   std::atomic<std::uint64_t> not_finite_{0};  // relaxed: a count
 };

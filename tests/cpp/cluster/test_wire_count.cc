@@ -12,7 +12,7 @@
 #include "leashed/cluster/profile.h"
 #include "leashed/cluster/server_links.h"
 #include "leashed/cluster/sync_server.h"
-#include "leashed/cluster/wire_count.h"
+#include "leashed/net/wire_count.h"
 #include "net/sockets.h"
 
 using namespace leashed;

@@ -1,0 +1,211 @@
+#include "leashed/net/serving_loop.h"
+
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "leashed/base/error.h"
+#include "leashed/base/relaxed.h"
+#include "leashed/base/team.h"
+#include "leashed/net/spin.h"
+
+namespace leashed {
+namespace {
+
+constexpr int kEvents = 64;        // looked at at once
+constexpr std::size_t kTurn = 32;  // frames of one connection before the next has its turn
+
+std::int64_t nanoseconds(clockid_t clock) {
+  timespec time{};
+  clock_gettime(clock, &time);
+  return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
+int given(int result, const char* what) {
+  if (result < 0) throw Error(std::string("the system gives no more descriptors (") + what + ")");
+  return result;
+}
+
+// Answers over the connection.
+struct Answer final : Outbox {
+  explicit Answer(Connection& to) : connection(to) {}
+  void send(const FrameHeader& header, Connection::Parts parts) override {
+    connection.begin(header, parts);
+  }
+  Connection& connection;
+};
+
+}  // namespace
+
+struct ServingLoop::Link {
+  std::unique_ptr<Connection> connection;
+  Peer peer = 0;
+  WireCount::Seen seen;
+  short events = EPOLLIN;  // that are waited for
+  bool waits = true;       // for its turn
+};
+
+ServingLoop::ServingLoop(Service& service)
+    : service_(service),
+      poll_(given(epoll_create1(EPOLL_CLOEXEC), "epoll")),
+      wake_(given(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.ptr = nullptr;
+  given(epoll_ctl(poll_.get(), EPOLL_CTL_ADD, wake_.get(), &event), "epoll");
+  thread_ = start_thread([this] { serve(); });
+}
+
+ServingLoop::~ServingLoop() {
+  ended_.store(true, kRelaxed);
+  wake();
+  thread_.join();
+}
+
+void ServingLoop::wake() {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t n = write(wake_.get(), &one, sizeof one);  // full: it is awake
+}
+
+void ServingLoop::adopt(const std::function<std::unique_ptr<Connection>()>& make) {
+  std::list<std::unique_ptr<Link>> one(1);  // nothing may throw that has the connection
+  one.front() = std::make_unique<Link>();
+  one.front()->connection = make();
+  {
+    const std::lock_guard lock(mutex_);
+    arriving_.splice(arriving_.end(), one);
+  }
+  wake();
+}
+
+ServingLoop::Counters ServingLoop::counters() const {
+  return {traffic_.own(), traffic_.kernel(), seconds(), connections_.load(kRelaxed),
+          refused_.load(kRelaxed)};
+}
+
+double ServingLoop::seconds() const {
+  clockid_t clock{};
+  // (It cannot fail: the thread is there for as long as the server.)
+  pthread_getcpuclockid(const_cast<std::jthread&>(thread_).native_handle(), &clock);
+  return static_cast<double>(nanoseconds(clock) - waited_.load(kRelaxed)) * 1e-9;
+}
+
+void ServingLoop::welcome(std::vector<Link*>& turns, std::vector<Link*>& next) {
+  std::uint64_t count = 0;
+  [[maybe_unused]] const ssize_t n = read(wake_.get(), &count, sizeof count);
+  std::list<std::unique_ptr<Link>> arrived;
+  {
+    const std::lock_guard lock(mutex_);
+    arrived.swap(arriving_);
+  }
+  for (auto& arriving : arrived) {
+    Link& link = *arriving;
+    const Peer peer = link.peer = ++last_;
+    try {
+      turns.reserve(links_.size() + 1);
+      next.reserve(links_.size() + 1);
+      links_.emplace(peer, std::move(arriving));
+      service_.come(peer);
+    } catch (const std::exception&) {  // it is closed
+      links_.erase(peer);
+      continue;
+    }
+    epoll_event event{};
+    event.events = static_cast<std::uint32_t>(link.events);
+    event.data.ptr = &link;
+    if (epoll_ctl(poll_.get(), EPOLL_CTL_ADD, link.connection->socket(), &event) < 0) {
+      end(link);
+    } else {
+      turns.push_back(&link);
+    }
+  }
+  connections_.store(links_.size(), kRelaxed);
+}
+
+void ServingLoop::serve() {
+  epoll_event events[kEvents];
+  // Of those that have something to do, each once. There is room for all links: nothing here may
+  // throw.
+  std::vector<Link*> turns, next;
+  Spin spin;
+  while (!ended_.load(kRelaxed)) {
+    int n = 0;
+    const auto look = [&](int milliseconds) {
+      n = epoll_wait(poll_.get(), events, kEvents, milliseconds);
+      return n > 0;
+    };
+    if (!look(0) && turns.empty()) {
+      const std::int64_t before = nanoseconds(CLOCK_THREAD_CPUTIME_ID);
+      spin.wait([&] { return look(0); }, [&] { look(-1); });
+      waited_.fetch_add(nanoseconds(CLOCK_THREAD_CPUTIME_ID) - before, kRelaxed);
+    }
+    bool arrivals = false;
+    for (int i = 0; i < n; ++i) {
+      Link* const link = static_cast<Link*>(events[i].data.ptr);
+      arrivals |= !link;
+      if (link && !std::exchange(link->waits, true)) turns.push_back(link);
+    }
+    next.clear();
+    if (arrivals) welcome(turns, next);
+    for (Link* const link : turns) {
+      if (!go_on(*link)) {
+        end(*link);
+      } else if (link->waits) {
+        next.push_back(link);
+      }
+    }
+    turns.swap(next);
+  }
+}
+
+void ServingLoop::end(const Link& link) {
+  // Closing it would not end its events where another process has a copy.
+  epoll_ctl(poll_.get(), EPOLL_CTL_DEL, link.connection->socket(), nullptr);
+  service_.gone(link.peer);
+  links_.erase(link.peer);
+  connections_.store(links_.size(), kRelaxed);
+}
+
+bool ServingLoop::go_on(Link& link) {
+  Connection& connection = *link.connection;
+  Answer answer(connection);
+  const Connection::Place place = [&](const FrameHeader& header) {
+    return service_.place(link.peer, header);
+  };
+  bool alive = true;
+  try {
+    bool more = true;
+    // Until its reply has gone nothing is taken from it.
+    for (std::size_t turn = 0; more && turn < kTurn && connection.flush(); ++turn) {
+      const auto header = connection.take(place);
+      if (header) service_.frame(link.peer, *header, answer);
+      more = header.has_value();
+    }
+    const bool sending = connection.sending();
+    const std::optional<short> events = connection.events(!sending, sending);
+    link.waits = !events;
+    if (events && *events != link.events) {
+      epoll_event event{};
+      event.events = static_cast<std::uint32_t>(*events);  // poll's and epoll's are the same
+      event.data.ptr = &link;
+      epoll_ctl(poll_.get(), EPOLL_CTL_MOD, connection.socket(), &event);
+      link.events = *events;
+    }
+  } catch (const ConnectionError& error) {
+    if (error.reason == ConnectionError::Reason::refused) refused_.fetch_add(1, kRelaxed);
+    alive = false;
+  } catch (const std::exception&) {  // the service's
+    refused_.fetch_add(1, kRelaxed);
+    alive = false;
+  }
+  traffic_.add(connection, link.seen);
+  return alive;
+}
+
+}  // namespace leashed

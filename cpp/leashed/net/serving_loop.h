@@ -1,0 +1,68 @@
+// A thread that serves connections by what a service answers. Nobody waits for anybody else: each
+// has its turn, and of who does not read his answer nothing more is taken. A connection belongs to
+// one loop; a server with several has a service for each.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "leashed/base/descriptor.h"
+#include "leashed/net/service.h"
+#include "leashed/net/wire_count.h"
+
+namespace leashed {
+
+class ServingLoop {
+ public:
+  // The service is called by the loop's thread alone, and stays until the loop has ended.
+  explicit ServingLoop(Service& service);
+  // Closes all connections, of which the service is not told.
+  ~ServingLoop();
+
+  // Serves the connection that is made so, from any thread. Making it is the last that may throw.
+  void adopt(const std::function<std::unique_ptr<Connection>()>& make);
+
+  struct Counters {
+    Traffic traffic;
+    std::optional<Traffic> kernel;  // as WireCount has it
+    double seconds = 0;             // of processor time, of the thread that serves; not of waiting
+    std::uint64_t connections = 0;  // now
+    std::uint64_t refused = 0;      // closed for what came over them
+  };
+  Counters counters() const;
+
+ private:
+  struct Link;
+  void serve();
+  // Those that arrive have their first turn; `turns` and `next` get room for all.
+  void welcome(std::vector<Link*>& turns, std::vector<Link*>& next);
+  // False where the connection is of no more use.
+  bool go_on(Link& link);
+  void end(const Link& link);
+  void wake();
+  double seconds() const;
+
+  Service& service_;
+  const Descriptor poll_, wake_;  // epoll, eventfd
+  std::mutex mutex_;
+  std::list<std::unique_ptr<Link>> arriving_;  // under the lock
+  // The serving thread's own.
+  std::unordered_map<Peer, std::unique_ptr<Link>> links_;
+  Peer last_ = 0;
+  // Relaxed: counts for whoever looks on; they hand nothing over.
+  std::atomic<std::uint64_t> connections_{0}, refused_{0};
+  std::atomic<std::int64_t> waited_{0};  // nanoseconds of processor time
+  WireCount traffic_;
+  std::atomic<bool> ended_{false};  // relaxed: the eventfd's write and read order it
+  std::jthread thread_;
+};
+
+}  // namespace leashed

@@ -1,0 +1,185 @@
+// Connections that a loop serves, over sockets.
+#include <doctest/doctest.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "leashed/net/serving_loop.h"
+#include "sockets.h"
+
+using namespace leashed;
+
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+constexpr double kLong = 120;  // seconds: under an emulator
+constexpr std::array<std::uint64_t, 3> kLimits{0, std::uint64_t{1} << 22, 0};
+
+bool comes_true(const auto& holds) {
+  for (int i = 0; i < 60'000; ++i) {
+    if (holds()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return false;
+}
+
+// Sends back what comes; a frame of kind 2 is none.
+struct Echo final : Service {
+  void come(Peer peer) override {
+    seen_by(std::this_thread::get_id());
+    if (refuses) throw Error("no more");
+    payloads[peer];
+    came.fetch_add(1);
+  }
+  std::span<std::byte> place(Peer peer, const FrameHeader& header) override {
+    placed.fetch_add(1);
+    Bytes& payload = payloads.at(peer);
+    payload.resize(header.length);
+    return payload;
+  }
+  void frame(Peer peer, const FrameHeader& header, Outbox& outbox) override {
+    seen_by(std::this_thread::get_id());
+    if (header.kind == 2) throw Error("of no kind that is known here");
+    const std::span<const std::byte> same(payloads.at(peer));
+    outbox.send({.kind = 1, .correlation = header.correlation}, {&same, 1});
+  }
+  void gone(Peer peer) noexcept override {
+    payloads.erase(peer);
+    left.fetch_add(1);
+  }
+  void seen_by(std::thread::id thread) { threads.insert(thread); }
+
+  std::map<Peer, Bytes> payloads;
+  std::set<std::thread::id> threads;
+  std::atomic<bool> refuses{false};
+  std::atomic<int> came{0}, placed{0}, left{0};
+};
+
+std::unique_ptr<Connection> connect(ServingLoop& loop) {
+  const auto [one, other] = pair_of_sockets();
+  const int least = 1;
+  for (const int socket : {one, other}) {
+    REQUIRE(setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &least, sizeof least) == 0);
+    REQUIRE(setsockopt(socket, SOL_SOCKET, SO_RCVBUF, &least, sizeof least) == 0);
+  }
+  loop.adopt([socket = one] { return std::make_unique<Connection>(socket, kLimits, false); });
+  return std::make_unique<Connection>(other, kLimits, false);
+}
+
+// What comes back of it.
+Bytes ask(Connection& connection, const Bytes& bytes, std::uint16_t kind = 1) {
+  const std::span<const std::byte> all(bytes);
+  connection.send({.kind = kind, .correlation = 5}, {&all, 1}, Deadline::in(kLong));
+  Bytes answer;
+  const FrameHeader header = connection.receive(
+      [&answer](const FrameHeader& h) {
+        answer.resize(h.length);
+        return std::span(answer);
+      },
+      Deadline::in(kLong));
+  CHECK(header.correlation == 5);
+  return answer;
+}
+
+}  // namespace
+
+TEST_CASE("each has his own answer; who is refused or goes is told of, and nobody else") {
+  Echo echo;
+  std::vector<std::unique_ptr<Connection>> connections;
+  {
+    ServingLoop loop(echo);
+    for (int i = 0; i < 5; ++i) connections.push_back(connect(loop));
+    for (std::size_t i = 0; i < 5; ++i) {
+      const Bytes bytes(100'000 * i, static_cast<std::byte>(i));
+      CHECK(ask(*connections[i], bytes) == bytes);
+    }
+    CHECK(echo.came == 5);
+    CHECK_THROWS_AS(ask(*connections[0], {}, 2), ConnectionError);
+    CHECK(comes_true([&] { return loop.counters().connections == 4; }));
+    CHECK(loop.counters().refused == 1);
+    connections[1].reset();
+    CHECK(comes_true([&] { return loop.counters().connections == 3; }));
+    CHECK(loop.counters().refused == 1);
+    CHECK(comes_true([&] { return echo.left == 2; }));
+    for (std::size_t i = 2; i < 5; ++i) CHECK(ask(*connections[i], Bytes(9)) == Bytes(9));
+    CHECK(loop.counters().traffic.out == loop.counters().traffic.in - kFrameHeader);
+  }
+  CHECK(echo.left == 2);
+  CHECK(echo.payloads.size() == 3);
+}
+
+TEST_CASE("whom the service does not take is closed, and others are served") {
+  Echo echo;
+  ServingLoop loop(echo);
+  const auto good = connect(loop);
+  CHECK(ask(*good, Bytes(3)) == Bytes(3));
+  echo.refuses = true;
+  const auto refused = connect(loop);
+  CHECK_THROWS_AS(ask(*refused, Bytes(3)), ConnectionError);
+  CHECK(ask(*good, Bytes(3)) == Bytes(3));
+  CHECK(loop.counters().connections == 1);
+  CHECK(echo.left == 0);  // he never was there
+}
+
+TEST_CASE("a connection that cannot be made is nobody's, and takes nothing with it") {
+  Echo echo;
+  ServingLoop loop(echo);
+  CHECK_THROWS_AS(loop.adopt([]() -> std::unique_ptr<Connection> { throw Error("not made"); }),
+                  Error);
+  const auto good = connect(loop);
+  CHECK(ask(*good, Bytes(3)) == Bytes(3));
+  CHECK(echo.came == 1);
+}
+
+TEST_CASE("until an answer has gone nothing more is taken from who is to have it") {
+  Echo echo;
+  ServingLoop loop(echo);
+  const auto slow = connect(loop), other = connect(loop);
+  const Bytes bytes(1'000'000, std::byte{1});
+  const std::span<const std::byte> all(bytes);
+  // (Its bytes must be read for the next to go: the answer to it waits.)
+  slow->send({.kind = 1, .correlation = 1}, {&all, 1}, Deadline::in(kLong));
+  slow->begin({.kind = 1, .correlation = 2}, {&all, 1});
+  for (int i = 0; i < 50; ++i) {
+    CHECK_FALSE(slow->flush());
+    CHECK(ask(*other, Bytes(1)) == Bytes(1));
+  }
+  CHECK(echo.placed == 1 + 50);
+  Bytes answer(bytes.size());
+  for (std::uint64_t come = 0; come < 2;) {
+    slow->flush();
+    if (const auto header = slow->take([&](const FrameHeader&) { return std::span(answer); })) {
+      CHECK(header->correlation == ++come);
+      CHECK(answer == bytes);
+    } else {
+      slow->wait(true, slow->sending(), Deadline::in(kLong));
+    }
+  }
+}
+
+TEST_CASE("a server may have several loops: each serves its connections in a thread of its own") {
+  Echo echoes[2];
+  std::vector<std::unique_ptr<Connection>> connections;
+  {
+    ServingLoop loops[] = {ServingLoop(echoes[0]), ServingLoop(echoes[1])};
+    for (std::size_t i = 0; i < 6; ++i) connections.push_back(connect(loops[i % 2]));
+    for (int round = 0; round < 3; ++round) {
+      for (const auto& connection : connections) CHECK(ask(*connection, Bytes(7)) == Bytes(7));
+    }
+    for (const ServingLoop& loop : loops) CHECK(loop.counters().connections == 3);
+  }
+  for (const Echo& echo : echoes) {
+    CHECK(echo.came == 3);
+    CHECK(echo.placed == 9);
+    CHECK(echo.threads.size() == 1);
+  }
+  CHECK(echoes[0].threads != echoes[1].threads);
+}
