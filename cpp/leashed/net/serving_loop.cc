@@ -18,8 +18,8 @@
 namespace leashed {
 namespace {
 
-constexpr int kEvents = 64;        // looked at at once
-constexpr std::size_t kTurn = 32;  // frames of one connection before the next has its turn
+constexpr int kEvents = 64;          // looked at at once
+constexpr std::size_t kFrames = 32;  // of one connection before the next has its turn
 
 std::int64_t nanoseconds(clockid_t clock) {
   timespec time{};
@@ -182,7 +182,7 @@ bool ServingLoop::go_on(Link& link) {
   try {
     bool more = true;
     // Until its reply has gone nothing is taken from it.
-    for (std::size_t turn = 0; more && turn < kTurn && connection.flush(); ++turn) {
+    for (std::size_t turn = 0; more && turn < kFrames && connection.flush(); ++turn) {
       const auto header = connection.take(place);
       if (header) service_.frame(link.peer, *header, answer);
       more = header.has_value();
