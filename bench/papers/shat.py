@@ -5,7 +5,7 @@ Distributed Deep Learning*. All in virtual time; accuracies are of MNIST's 10,00
 passes over 10,000 training images, batches of 32. Where a network is trained it is a small one with two
 convolutions, each with batch normalisation as ResNet-50 has it, in place of ResNet-50 and VGG-16 on
 CIFAR-10. Momentum 0.9, weight decay, warm-up and the tenth of η are the paper's; of its η = 0.01 n
-each method has the best of four, 0.0003 to 0.01 times n, by its mean accuracy. Network, data and steps
+each method has the best of five, 0.0001 to 0.01 times n, by its mean accuracy. Network, data and steps
 are ours. In evaluation values are normalised by what the evaluated images come to. Sketched with one seed
 before the trials were declared: n = 4, four of the methods at three steps.
 """
@@ -208,8 +208,11 @@ def _slow(records: Sequence[Any]) -> Told:
         "picture": drawn,
         "theirs": "Accuracy over time, a line for each cluster: they lie on each other.",
     }
-    if all(found.low > -_BEARABLE for found in lost.values()):
+    held = [name for name, found in lost.items() if found.low > -_BEARABLE]
+    if len(held) == len(lost):
         return Told(End.COMES_OUT, **how)
+    if held:
+        return Told(End.COMES_OUT_UNDER, of=", ".join(held), **how)
     return Told(End.REFUTED, of="this trial: SHAT loses more", **how)
 
 
@@ -252,7 +255,7 @@ def _sharding(records: Sequence[Any]) -> Told:
     return Told(End.REFUTED, of="this trial", **how)
 
 
-_ARMS = f"Six methods, n = 4, 8 and 16, η/n = 0.0003, 0.001, 0.003, 0.01, {_SEEDS}"
+_ARMS = f"Six methods, n = 4, 8 and 16, η/n = 0.0001, 0.0003, 0.001, 0.003, 0.01, {_SEEDS}"
 
 CLAIMS = [
     Claim(
@@ -288,7 +291,7 @@ CLAIMS = [
     Claim(
         at="Table 2, ENSEMBLE",
         claim="Without mixing accuracy falls the more workers there are.",
-        trial=f"{_ARMS}; ENSEMBLE is judged by the mean of its models' probabilities. It comes out if 8 "
+        trial=f"{_ARMS}; ENSEMBLE is judged by the mean of its models' probabilities. It comes out if 16 "
         "workers are below 4 by more than half the interval.",
         command=_COMMAND,
         results=_RESULTS,
@@ -316,7 +319,7 @@ CLAIMS = [
         at="Figure 6",
         claim="Memorywise sharding scales for both nets; layerwise sharding does for ResNet-50, whose layers "
         "are alike, and hardly for VGG-16.",
-        trial="Four servers, n = 1, 4, 8, SHAT; a net of equal layers and one whose last two hold nine "
+        trial="Four servers, n = 1 to 16, SHAT; a net of equal layers and one whose last two hold nine "
         "tenths; a push takes one server 0.15 and 0.9 of a gradient's time. It comes out if memorywise is "
         "1.5 times layerwise with heavy layers, and layerwise 0.9 of it with equal ones.",
         command=_COMMAND,

@@ -60,7 +60,7 @@ COMMANDS: dict[str, tuple[list[str], list[str], str]] = {
     ),
     "persistence": (
         ["bench", "persistence", "--threads", "2", "--repeats", "1", "--cap", "2",
-         "--gradients", "4", "--ratio", "9", "--batch-size", "8"],
+         "--ratio", "9", "--batch-size", "8"],
         ["--seed", "1"],
         "seed",
     ),
@@ -100,7 +100,7 @@ COMMANDS: dict[str, tuple[list[str], list[str], str]] = {
 }  # fmt: skip
 FEWER = {
     "damping": {"warm": 100, "updates": 2, "ids": 100, "lr": (0.01, 0.1)},
-    "normalisation": {"gradients": 20, "ids": 100, "lr": (0.01, 0.1)},
+    "normalisation": {"updates": 10, "ids": 100, "lr": (0.01, 0.1)},
     "swap": {"rows": 160, "batch_size": 8},
 }
 """Of studies whose command has no option for it."""

@@ -177,7 +177,7 @@ class Asked(Study):
     )
     repeats: int = option(5, "seeds of each setting", checks.whole, full=11, short=1)
     lr: tuple[float, ...] = option(
-        (0.0003, 0.001, 0.003, 0.01),
+        (0.0001, 0.0003, 0.001, 0.003, 0.01),
         "η is so much times n, each in turn; the paper's is 0.01",
         partial(checks.real, above=0.0),
     )
