@@ -26,7 +26,7 @@ class Outbox {
 class Service {
  public:
   virtual ~Service() = default;
-  // Where it throws, the connection is closed, and there is no such peer.
+  // Where it throws, the connection is closed and counted as refused, and there is no such peer.
   virtual void come(Peer peer) = 0;
   // Where the payload of the peer's next frame goes, as Connection::Place has it. What was sent to
   // the peer has gone by then.

@@ -113,6 +113,7 @@ void ServingLoop::welcome(std::vector<Link*>& turns, std::vector<Link*>& next) {
       links_.emplace(peer, std::move(arriving));
       service_.come(peer);
     } catch (const std::exception&) {  // it is closed
+      refused_.fetch_add(1, kRelaxed);
       links_.erase(peer);
       continue;
     }
@@ -120,6 +121,7 @@ void ServingLoop::welcome(std::vector<Link*>& turns, std::vector<Link*>& next) {
     event.events = static_cast<std::uint32_t>(link.events);
     event.data.ptr = &link;
     if (epoll_ctl(poll_.get(), EPOLL_CTL_ADD, link.connection->socket(), &event) < 0) {
+      refused_.fetch_add(1, kRelaxed);
       end(link);
     } else {
       turns.push_back(&link);

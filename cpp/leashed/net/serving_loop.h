@@ -35,7 +35,7 @@ class ServingLoop {
     std::optional<Traffic> kernel;  // as WireCount has it
     double seconds = 0;             // of processor time, of the thread that serves; not of waiting
     std::uint64_t connections = 0;  // now
-    std::uint64_t refused = 0;      // closed for what came over them
+    std::uint64_t refused = 0;      // closed for what came over them, or for want of memory
   };
   Counters counters() const;
 

@@ -165,8 +165,11 @@ def _share(
     welcome: Welcome, dimension: int, servers: int, index: int
 ) -> tuple[tuple[int, ...], list[int]]:
     """The fragments of this server, and how long they are."""
+    placed = welcome.placed.get("sync-ps")
+    if placed is None:
+        raise ValueError("the run has no sync servers; give all of its processes servers= above 0")
     cut = packing.fragments(dimension)
-    mine = packing.packed(dimension, servers, welcome.placed["sync-ps"].costs).servers[index]
+    mine = packing.packed(dimension, servers, placed.costs).servers[index]
     return mine, [cut[k][1] - cut[k][0] for k in mine]
 
 

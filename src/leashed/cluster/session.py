@@ -14,6 +14,7 @@ import math
 import queue
 import threading
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
@@ -276,24 +277,28 @@ class Session(Closing):
     def _run(self) -> None:
         try:
             while not self._closing.wait(_TICK):
-                self._hear()
-                native = self.native
-                if native is not None:
-                    self._account.follow(native, self._ring.epoch, self._leases.batches)
-                    if self._leases.batches and not self._left:
-                        self._troubles.look(self._amiss(native))
-                    if native.workers_ended and not self._left:
-                        self._leave()  # before an evaluation that may take long
-                if not self._left:
-                    self._leases.fetch()
-                    if native is not None:
-                        self._tend(native)
-                if time.monotonic() >= self._reported + _REPORT:
-                    self.report()
+                self._turn()
         except Exception as error:  # noqa: BLE001 (finish raises it)
             _log.exception("the session has failed")
+            traceback.clear_frames(error.__traceback__)  # which would keep connections open
             self._failure = error
             self.leases.end(0)
+
+    def _turn(self) -> None:
+        self._hear()
+        native = self.native
+        if native is not None:
+            self._account.follow(native, self._ring.epoch, self._leases.batches)
+            if self._leases.batches and not self._left:
+                self._troubles.look(self._amiss(native))
+            if native.workers_ended and not self._left:
+                self._leave()  # before an evaluation that may take long
+        if not self._left:
+            self._leases.fetch()
+            if native is not None:
+                self._tend(native)
+        if time.monotonic() >= self._reported + _REPORT:
+            self.report()
 
     def _tend(self, native: _core.TrainerSync) -> None:
         """Sees to the connections to others."""
