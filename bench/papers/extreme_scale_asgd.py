@@ -137,6 +137,8 @@ def _damping(records: Sequence[Any]) -> Told:
     }
     if not good:
         of = "the intervals over the seeds, at every rate at which 1K holds"
+        if "linear" not in worst:
+            of = "linear damping, never the worst, and seeds that do not tell of none, at every rate at which 1K holds"
         return Told(End.REFUTED, of=of, **how)
     of = f"η = {', '.join(f'{rate:g}' for rate in good)}"
     if any(one != "linear" for one, rate in zip(worst, held, strict=True) if rate in good):
