@@ -62,6 +62,11 @@ class Told:
             raise ValueError(f"{told}: {self.end.value}")
         limited("words", self.words)
 
+    @classmethod
+    def judged(cls, out: bool, by: str, **how: Any) -> Told:
+        """That it comes out, or by what it is refuted."""
+        return cls(End.COMES_OUT, **how) if out else cls(End.REFUTED, by, **how)
+
     def __str__(self) -> str:
         words = f"{self.end.value} {self.of}" if self.end is End.COMES_OUT_UNDER else self.end.value
         return f"{words} by {self.of}" if self.end is End.REFUTED else words

@@ -195,7 +195,7 @@ def _swap_table(found: Sequence[swap.Curve]) -> Table:
     header = ["optimizer", *(f"day {day + 1}" for day in days), "against Adagrad"]
     rows = [
         [one.optimizer]
-        + [f"{day.mean:.4f}" for day in one.by_day()]
+        + [f"{day.mean:.4f}" for day in one.intervals()]
         + [MISSING if one is found[0] else one.against(found[0]).text()]
         for one in found
     ]

@@ -92,9 +92,9 @@ def _figure_5(records: Sequence[Record]) -> Told:
         return figure
 
     near = all(abs(ratio - 1.0) <= _PLATEAU for ratio in ratios) and min(kept) >= 1.0 - _PLATEAU
-    return Told(
-        End.COMES_OUT if near else End.REFUTED,
-        of="" if near else "plateaus that are elsewhere, or S-EASGD, which is slower",
+    return Told.judged(
+        near,
+        "plateaus that are elsewhere, or S-EASGD, which is slower",
         words=f"FR-EASGD-5 stops where bytes over bandwidth say (measured over predicted "
         f"{min(ratios):.3f} to {max(ratios):.3f}), and each doubling of the sync servers doubles "
         f"where. S-EASGD keeps {min(kept):.2f} to {max(kept):.2f} of the EPS without "
@@ -197,14 +197,14 @@ def _outputs(records: Sequence[Record]) -> Told:
         )
         for kind in kinds
     }
-    rows, least, under, better = [], dict.fromkeys(kinds, 0), [], []
+    rows, least, better = [], dict.fromkeys(kinds, 0), []
     for arm, first in losses["eval_loss"].items():
         alpha, gap = arm
         least[min(kinds, key=lambda kind: _mean(losses[kind][arm]))] += 1
         apart = [_less(losses[kind][arm], first) for kind in kinds[1:]]
         name = f"α = {alpha:g}, {'background' if gap is None else f'gap {gap}'}"
-        worth = any(each.mean < -_WORTH and each.high < 0 for each in apart)
-        (better if worth else under).append(name)
+        if any(each.mean < -_WORTH and each.high < 0 for each in apart):
+            better.append(name)
         rows.append(
             [
                 name,
@@ -221,7 +221,7 @@ def _outputs(records: Sequence[Record]) -> Told:
     table = Table(["", "first", "mean − first", "best − first"], rows)
     if not better:
         return Told(End.COMES_OUT, "", words, table)
-    if not under:
+    if len(better) == len(rows):
         return Told(End.REFUTED, "every arm", words, table)
     return Told(End.COMES_OUT_UNDER, f"all arms but {'; '.join(better)}", words, table)
 

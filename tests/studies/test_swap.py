@@ -31,7 +31,7 @@ def test_days_follow_each_other_and_squares_do_what_the_rule_says() -> None:
         assert ((one.auc > 0) & (one.auc < 1)).all()
         np.testing.assert_array_equal(one.days, np.arange(1, 13) / 4)
         assert one.accumulator.shape == (2, 12)
-        assert one.by_day()[0].mean == pytest.approx(one.auc[:, 0].mean())
+        assert one.intervals()[0].mean == pytest.approx(one.auc[:, 0].mean())
     # Adagrad's only grow; a day of SWAP's is Adagrad's until its first period ends.
     assert (np.diff(plain.accumulator) > 0).all()
     np.testing.assert_array_equal(swap.auc[:, 0], plain.auc[:, 0])

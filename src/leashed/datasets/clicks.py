@@ -320,7 +320,7 @@ class ClickDataset:
         a row as ``most`` says, by default all. ``drawn``: what is drawn for each batch, as (before
         which of them, how many ids, below which, whether log-uniformly).
         """
-        columns = self.ids if isinstance(self.ids, tuple) else tuple(self.ids.T)
+        columns = by_feature(self)
         parts: list[Any] = [
             (f.ids, f.offsets, f.weights) if isinstance(f, Bags) else (f, None, None)
             for f in (columns[feature] for feature in features)
@@ -474,6 +474,11 @@ def _targets(
     if not len(labels):
         raise ValueError("y is empty; pass at least one example")
     return labels.astype(np.int32), number_of_classes(labels, classes), ()
+
+
+def by_feature(data: ClickDataset) -> tuple[NDArray[np.uint64] | Bags, ...]:
+    """Its ids, a column for each feature."""
+    return data.ids if isinstance(data.ids, tuple) else tuple(data.ids.T)
 
 
 def names_of(features: int) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leashed.base import checks
-from leashed.datasets.clicks import Bags, ClickDataset
+from leashed.datasets.clicks import Bags, ClickDataset, by_feature
 from leashed.datasets.dataset import Dataset
 from leashed.datasets.sparse import SparseDataset
 
@@ -75,7 +75,7 @@ def hashed(data: ClickDataset | Dataset, bits: int = 18) -> SparseDataset:
 def _ids_of(data: ClickDataset | Dataset) -> Iterable[NDArray[np.uint64] | Bags]:
     if isinstance(data, Dataset):
         return ()
-    return data.ids if isinstance(data.ids, tuple) else data.ids.T
+    return by_feature(data)
 
 
 def _hash(ids: NDArray[np.uint64], feature: int, bits: int) -> NDArray[np.uint64]:

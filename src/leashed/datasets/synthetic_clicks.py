@@ -75,7 +75,7 @@ def synthetic_clicks(
     test = checks.whole("test", test)
     days = checks.whole("days", days, 1, MOST_DAYS)
     seed, counts, exponent, drift, delay = _model(seed, cardinalities, exponent, drift, delay)
-    threads = _threads(threads)
+    threads = check_threads(threads)
     train, testing = _empty(rows * days, len(counts)), _empty(test, len(counts))
     for day in range(days):
         native = _core.ClickGenerator(seed, counts, exponent, drift, delay, day)
@@ -123,7 +123,7 @@ def synthetic_click_lines(
         raise ValueError(
             f"cardinalities must be at most 2**32, for ids of 8 digits; got {max(counts)}"
         )
-    threads = _threads(threads)
+    threads = check_threads(threads)
     native = _core.ClickGenerator(seed, counts, exponent, drift, delay, day)
     return _lines(native, test, rows, threads)
 
@@ -181,7 +181,8 @@ def check_drift(drift: object) -> float:
     return found
 
 
-def _threads(given: int | None) -> int:
+def check_threads(given: int | None) -> int:
+    """That many; None: one for each processor."""
     return cores() if given is None else checks.whole("threads", given, 1, 1024)
 
 

@@ -12,9 +12,8 @@ import numpy as np
 
 from leashed import _core
 from leashed.base import checks
-from leashed.base.machine import cores
 from leashed.datasets.clicks import Bags, ClickDataset, ClickSplit
-from leashed.datasets.synthetic_clicks import MOST_DAYS, check_drift
+from leashed.datasets.synthetic_clicks import MOST_DAYS, check_drift, check_threads
 
 __all__ = ["HISTORY_FEATURES", "synthetic_histories"]
 
@@ -84,7 +83,7 @@ def synthetic_histories(
     days = checks.whole("days", days, 1, MOST_DAYS)
     seed = checks.whole("seed", seed, 0, 2**64 - 1)
     exponent = checks.real("exponent", exponent, 0.0)
-    threads = cores() if threads is None else checks.whole("threads", threads, 1, 1024)
+    threads = check_threads(threads)
     natives = [
         _core.HistoryGenerator(seed, users, items, categories, longest, exponent, drift, day)
         for day in range(days)

@@ -18,8 +18,8 @@ from leashed.disciplines import Sequential
 from leashed.rules import Adagrad
 from leashed.staleness import Policy
 from leashed.stopping import Until
-from leashed.studies.intervals import Interval, difference
-from leashed.studies.many_workers import MODELS, Course, ManyWorkers
+from leashed.studies.intervals import Course, Interval, difference
+from leashed.studies.many_workers import MODELS, ManyWorkers
 from leashed.studies.study import GoOn, Part, Record, option, unbroken
 from leashed.training.doubts import ends_are_told
 from leashed.training.options import Init, Observe

@@ -7,7 +7,10 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-__all__ = ["Interval", "difference", "interval", "ratio"]
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Course", "Interval", "difference", "interval", "ratio"]
 
 _CONFIDENCE = 0.95
 _BISECTIONS = 60
@@ -99,3 +102,26 @@ def _within(t: float, freedom: int) -> float:
         total += term
     total *= math.sin(angle)
     return 2.0 / math.pi * (angle + total) if odd else total
+
+
+class Course:
+    """Of what has an AUC in the course of runs.
+
+    Attributes:
+        auc: float64 [repeats, E]; at E evaluations, equally far apart.
+    """
+
+    auc: NDArray[np.float64]
+
+    @property
+    def done(self) -> NDArray[np.float64]:
+        """float64 [E]; the share of the run at each evaluation."""
+        return np.linspace(0.0, 1.0, self.auc.shape[1])
+
+    def intervals(self) -> list[Interval]:
+        """The AUC at each evaluation, as a mean over the repeats with its 95% interval."""
+        return [interval(list(values)) for values in self.auc.T]
+
+    def against(self, other: Course) -> Interval:
+        """How much better the AUC at the end is than another's of the same seeds."""
+        return difference(self.auc[:, -1], other.auc[:, -1])

@@ -24,13 +24,12 @@ from leashed.rules import Adagrad
 from leashed.simulation.virtual_time import simulate
 from leashed.staleness import Policy
 from leashed.stopping import Until
-from leashed.studies.intervals import Interval, difference, interval
 from leashed.studies.stale import TIMES
 from leashed.studies.study import GoOn, Record, Study, option, unbroken
 from leashed.training.options import Init, Observe
 from leashed.training.result import TrainResult
 
-__all__ = ["MODELS", "Course", "ManyWorkers", "Recommender"]
+__all__ = ["MODELS", "ManyWorkers", "Recommender"]
 
 _EVALUATIONS = 10
 _ACCUMULATED = 0.1
@@ -38,29 +37,6 @@ _TESTED = 10_000
 _DIM = 8
 _LONGEST = 10
 _CATEGORIES = 100
-
-
-class Course:
-    """Of what has an AUC in the course of runs.
-
-    Attributes:
-        auc: float64 [repeats, E]; at E evaluations, equally far apart.
-    """
-
-    auc: NDArray[np.float64]
-
-    @property
-    def done(self) -> NDArray[np.float64]:
-        """float64 [E]; the share of the run at each evaluation."""
-        return np.linspace(0.0, 1.0, self.auc.shape[1])
-
-    def intervals(self) -> list[Interval]:
-        """The AUC at each evaluation, as a mean over the repeats with its 95% interval."""
-        return [interval(list(values)) for values in self.auc.T]
-
-    def against(self, other: Course) -> Interval:
-        """How much better the AUC at the end is than another's of the same seeds."""
-        return difference(self.auc[:, -1], other.auc[:, -1])
 
 
 class Recommender(NamedTuple):

@@ -18,7 +18,8 @@ from leashed.base.table import MISSING, Table
 from leashed.models.graphs import Applied, Graph, Input, Node
 from leashed.models.layers import DataNorm, ReLU
 from leashed.studies.damping import BASELINE
-from leashed.studies.many_workers import MODELS, Course, ManyWorkers
+from leashed.studies.intervals import Course
+from leashed.studies.many_workers import MODELS, ManyWorkers
 from leashed.studies.side_by_side import as_they_end
 from leashed.studies.study import GoOn, Part, Record, option
 from leashed.training.doubts import ends_are_told

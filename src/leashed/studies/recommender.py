@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leashed.datasets import Bags, ClickDataset, synthetic_clicks, synthetic_histories
+from leashed.datasets.clicks import by_feature
 from leashed.models import (
     Concat,
     Dense,
@@ -63,7 +64,7 @@ class Recommender(NamedTuple):
     days: Callable[[int, int, int, float], list[ClickDataset]]
 
 
-def _criteo(rows: int, count: int, seed: int, drift: float) -> list[ClickDataset]:
+def _criteo(rows: int, count: int, seed: int = 0, drift: float = 0.0) -> list[ClickDataset]:
     made = synthetic_clicks(rows, seed, test=1, days=count, drift=drift, cardinalities=CARDINALITY)
     return _apart(made.train, rows)
 
@@ -137,8 +138,11 @@ MODELS: dict[str, Recommender] = {
 }
 """By name; their sizes are ours."""
 
-NAME, model, days = MODELS["dlrm"]
+NAME, model, _ = MODELS["dlrm"]
 """Of DLRM, which was the only one."""
+
+days = _criteo
+"""Likewise."""
 
 
 class Gradient(NamedTuple):
@@ -163,13 +167,12 @@ def new_tables(lr: float, seed: int, graph: Graph | None = None) -> dict[str, Ta
 
 def columns(clicks: ClickDataset) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """Of each feature the ids of all clicks, and the click that each of them is of."""
-    given = clicks.ids if isinstance(clicks.ids, tuple) else tuple(clicks.ids.T)
     every = np.arange(len(clicks))
     return [
         (one.ids.astype(np.int64), np.repeat(every, np.diff(one.offsets)))
         if isinstance(one, Bags)
         else (one.astype(np.int64), every)
-        for one in given
+        for one in by_feature(clicks)
     ]
 
 
@@ -179,10 +182,11 @@ def require_finite(trained: TrainResult, what: str, remedy: str) -> None:
         raise ValueError(f"{what} crashed: what it trains is no longer finite; {remedy}")
 
 
-def gradient(trained: TrainResult, clicks: ClickDataset, graph: Graph) -> Gradient:
-    """Where a training of ``graph`` ended."""
+def gradient(trained: TrainResult, clicks: ClickDataset, graph: Graph | None = None) -> Gradient:
+    """Where a training of ``graph`` (default: ``model()``) ended."""
+    graph = model() if graph is None else graph
     values = [_all(trained.tables, spec) for spec in graph.tables]
-    given = clicks.ids if isinstance(clicks.ids, tuple) else tuple(clicks.ids.T)
+    given = by_feature(clicks)
     read = [
         given[k if node.feature is None else node.feature]
         for k, node in enumerate(graph.embeddings)

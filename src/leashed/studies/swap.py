@@ -21,7 +21,7 @@ from leashed.models import tables
 from leashed.rules import SWAP, Adagrad, RMSprop, Rule
 from leashed.stopping import Until
 from leashed.studies import recommender
-from leashed.studies.intervals import Interval, difference, interval
+from leashed.studies.intervals import Course
 from leashed.studies.study import GoOn, Part, Record, Study, option
 from leashed.training.doubts import ends_are_told
 from leashed.training.options import Init, Observe
@@ -43,7 +43,7 @@ _PARTS = 4  # of a day, after which the squares are looked at
 
 
 @dataclass(frozen=True, eq=False)
-class Curve:
+class Curve(Course):
     """One optimizer.
 
     Attributes:
@@ -58,14 +58,6 @@ class Curve:
     auc: NDArray[np.float64]
     days: NDArray[np.float64]
     accumulator: NDArray[np.float64]
-
-    def by_day(self) -> list[Interval]:
-        """The AUC of each day over the repeats, with its 95% interval."""
-        return [interval(list(values)) for values in self.auc.T]
-
-    def against(self, other: Curve) -> Interval:
-        """How much better the last day's AUC is than another's on the same clicks."""
-        return difference(self.auc[:, -1], other.auc[:, -1])
 
 
 @dataclass(frozen=True)
@@ -175,7 +167,7 @@ class Asked(Study):
         rows = [
             [
                 one.optimizer,
-                *(day.text() for day in one.by_day()),
+                *(day.text() for day in one.intervals()),
                 number(float(one.accumulator[:, 0].mean())),
                 number(float(one.accumulator[:, -1].mean())),
             ]

@@ -21,7 +21,7 @@ class Curve(Protocol):
     def days(self) -> NDArray[np.float64]: ...
     @property
     def accumulator(self) -> NDArray[np.float64]: ...
-    def by_day(self) -> Sequence[tuple[float, float, float]]: ...
+    def intervals(self) -> Sequence[tuple[float, float, float]]: ...
 
 
 def days(found: Sequence[Curve]) -> Figure:
@@ -32,7 +32,7 @@ def days(found: Sequence[Curve]) -> Figure:
         figure = Figure(figsize=(9.0, 3.5))
         left, right = figure.subplots(1, 2)
         for one, colour in zip(found, list(COLOURS.values())[1:], strict=False):
-            mean, low, high = np.array(one.by_day()).T
+            mean, low, high = np.array(one.intervals()).T
             day = np.arange(1, len(mean) + 1)
             left.plot(day, mean, color=colour, marker=".", label=one.optimizer)
             if np.isfinite(low).all():
