@@ -1,7 +1,5 @@
 #include "leashed/cluster/server_links.h"
 
-#include <poll.h>
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -16,7 +14,6 @@ namespace {
 
 using Contact = Standing::Contact;
 
-constexpr double kGiveUpLook = 0.05;         // seconds between two looks at whether to give up
 constexpr std::uint64_t kMostDoublings = 4;  // of the pause for a server that is late again
 // Fragments that are under way before any has come, and then one more for each that comes: of what
 // a slow server has not answered when time is over there is not much more than of what it has.
@@ -70,6 +67,7 @@ ServerLinks::ServerLinks(std::size_t dimension, const std::vector<std::uint32_t>
       parts_(parts),
       codec_(codec),
       lanes_(servers),
+      conversation_(servers),
       kept_(owner.size()),
       other_(dimension),
       before_(owner.size()),
@@ -94,16 +92,13 @@ bool ServerLinks::adopt(std::size_t server, int socket, bool checked, Transport 
   const std::uint64_t after = lateness(lane).times.load(kRelaxed);
   auto connection = connected(socket, kServerLimits, checked, wish, Role::offers);
   if (patience > 0 && !answers(*connection, patience)) return false;
-  const std::lock_guard lock(mutex_);
-  lane.arriving = std::move(connection);
-  lane.arriving_after = after;
-  lane.there.store(true, kRelaxed);
+  conversation_.adopt(server, std::move(connection), after);
   return true;
 }
 
 bool ServerLinks::missing(std::size_t server) const {
   const Lane& lane = lanes_.at(server);
-  return !lane.fragments.empty() && !lane.there.load(kRelaxed) &&
+  return !lane.fragments.empty() && !conversation_.there(server) &&
          now() >= standings_->servers[server].until.load(kRelaxed);
 }
 
@@ -118,22 +113,17 @@ Transfers ServerLinks::transfers() const {
     }
     return bytes;
   };
-  return exact_.transfers(traffic_.own(), whole(Codec::none), whole(codec_));
+  return exact_.transfers(traffic().own(), whole(Codec::none), whole(codec_));
 }
 
-void ServerLinks::end(Lane& lane) {
+void ServerLinks::forget(Lane& lane) {
   lane.asked.resize(lane.received);
   lane.sent = lane.received;
-  if (!lane.connection) return;
-  traffic_.add(*lane.connection, lane.seen);
-  lane.connection.reset();
-  lane.seen = {};
 }
 
 void ServerLinks::drop(Lane& lane) {
-  end(lane);
-  const std::lock_guard lock(mutex_);
-  if (!lane.arriving) lane.there.store(false, kRelaxed);
+  forget(lane);
+  conversation_.drop(server_of(lane));
 }
 
 // The other threads drop their connections with it, when they come to an exchange: whether the
@@ -141,7 +131,7 @@ void ServerLinks::drop(Lane& lane) {
 // once, twice, … what was waited.
 void ServerLinks::late(Lane& lane, double seconds) {
   Lateness& shared = lateness(lane);
-  std::uint64_t known = lane.after;
+  std::uint64_t known = conversation_.mark(server_of(lane));
   if (!shared.times.compare_exchange_strong(known, known + 1, kRelaxed)) return;  // known already
   const std::uint64_t before = shared.in_vain.fetch_add(1, kRelaxed);
   if (before == 0) return;
@@ -157,7 +147,7 @@ void ServerLinks::heard(Lane& lane) {
 bool ServerLinks::keep(Lane& lane) {
   if (lane.received == 0) return false;
   try {
-    lane.connection->keep();
+    conversation_.keep(server_of(lane));
   } catch (const std::bad_alloc&) {
     return false;
   }
@@ -187,16 +177,15 @@ void ServerLinks::give_back() {
 }
 
 void ServerLinks::renew(Lane& lane) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (lane.arriving) {
-      end(lane);
-      lane.connection = std::move(lane.arriving);
-      lane.after = lane.arriving_after;
-      for (const std::uint32_t f : lane.fragments) kept_[f] = false;
-    }
+  const std::size_t server = server_of(lane);
+  if (conversation_.renew(server)) {
+    forget(lane);
+    for (const std::uint32_t f : lane.fragments) kept_[f] = false;
   }
-  if (lane.connection && lane.after != lateness(lane).times.load(kRelaxed)) drop(lane);
+  if (conversation_.has(server) &&
+      conversation_.mark(server) != lateness(lane).times.load(kRelaxed)) {
+    drop(lane);
+  }
   const auto begin = lane.asked.begin();
   lane.asked.erase(begin + static_cast<std::ptrdiff_t>(lane.sent), lane.asked.end());
   lane.asked.erase(begin, begin + static_cast<std::ptrdiff_t>(lane.received));
@@ -212,6 +201,7 @@ bool ServerLinks::begin(std::uint64_t turn) {
   bool something = false;
   for (Lane& lane : lanes_) {
     renew(lane);
+    const bool connected = conversation_.has(server_of(lane));
     for (const std::uint32_t f : lane.asked) {
       under_way_[f] = true;
       first_[f] = before_[f] && claim(f);
@@ -220,7 +210,7 @@ bool ServerLinks::begin(std::uint64_t turn) {
     for (const std::uint32_t f : lane.fragments) {
       if (f % parts_ != turn % parts_) continue;
       const Standing& standing = standings_->fragments[f];
-      if (lane.connection && !under_way_[f]) {
+      if (connected && !under_way_[f]) {
         const bool made = standing.contact.load(std::memory_order_acquire) == Contact::made;
         first_[f] = before_[f] = !made && claim(f);
         if (!made && !first_[f]) continue;  // another thread's
@@ -259,7 +249,7 @@ void ServerLinks::send(Lane& lane, const float* theta) {
     payload = lane.encoded;
   }
   const std::span<const std::byte> parts[] = {std::as_bytes(std::span(&lane.head, 1)), payload};
-  lane.connection->begin({.kind = kExchange, .correlation = index}, parts);
+  conversation_.say(server_of(lane), {.kind = kExchange, .correlation = index}, parts);
   if (keeps) exact_.add({.out = kFrameHeader + sizeof lane.head + payload.size()});
 }
 
@@ -268,9 +258,10 @@ bool ServerLinks::receive(Lane& lane) {
   const auto [begin, end] = fragment(index, dimension_);
   const std::span<float> values(other_.data() + begin, end - begin);
   const std::size_t bytes = encoded_size(kept_[index] ? codec_ : Codec::none, values.size());
-  const auto header = lane.connection->take([&](const FrameHeader& h) {
+  const std::size_t server = server_of(lane);
+  const auto header = conversation_.hear(server, [&](const FrameHeader& h) {
     // (Nor before all of it: what is sent must not be in use when this exchange is over.)
-    const std::size_t gone = lane.sent - (lane.connection->sending() ? 1 : 0);
+    const std::size_t gone = lane.sent - (conversation_.saying(server) ? 1 : 0);
     if (h.kind != kReply || h.correlation != index || h.length != bytes || lane.received >= gone) {
       throw Error("a sync server has answered something else than was asked");
     }
@@ -303,15 +294,11 @@ void ServerLinks::decode(std::uint32_t index, const Lane& lane, std::span<float>
 }
 
 bool ServerLinks::step(Lane& lane, const float* theta) {
-  Connection& c = *lane.connection;
   const std::size_t most = std::min(lane.asked.size(), kUnderWay + 2 * lane.received);
   bool something = false;
-  while (c.sending() || lane.sent < most) {
-    if (!c.sending()) {
-      send(lane, theta);
-      something = true;
-    }
-    if (!c.flush()) break;
+  while (conversation_.free(server_of(lane)) && lane.sent < most) {
+    send(lane, theta);
+    something = true;
   }
   while (!finished(lane) && receive(lane)) something = true;
   return something;
@@ -331,12 +318,11 @@ bool ServerLinks::exchange(const float* theta, float alpha, bool old_reply, Cove
       drop(lane);
     }
   };
-  std::vector<pollfd> waiting;
   // Now: what has been sent must not be left on its way.
-  waiting.reserve(lanes_.size());
+  unfinished_.reserve(lanes_.size());
   came_.reserve(kept_.size());
-  for (bool over = false; !over;) {
-    over = true;
+  for (;;) {
+    unfinished_.clear();
     bool something = false;
     for (Lane& lane : lanes_) {
       if (finished(lane)) continue;
@@ -351,12 +337,13 @@ bool ServerLinks::exchange(const float* theta, float alpha, bool old_reply, Cove
         drop(lane);
       } else if (finished(lane)) {
         heard(lane);
+      } else {
+        unfinished_.push_back(server_of(lane));
       }
-      over &= finished(lane);
     }
-    if (over) break;
+    if (unfinished_.empty()) break;
     try {
-      deadline.check();
+      something ? deadline.check() : conversation_.wait(unfinished_, deadline);
     } catch (const ConnectionError& error) {
       give_up(error.reason == ConnectionError::Reason::late);
       break;
@@ -364,35 +351,8 @@ bool ServerLinks::exchange(const float* theta, float alpha, bool old_reply, Cove
       give_up(false);
       throw;
     }
-    if (something) continue;
-    waiting.clear();
-    bool sending = false;
-    for (Lane& lane : lanes_) {
-      if (finished(lane)) continue;
-      Connection& c = *lane.connection;
-      sending |= c.sending();
-      if (const auto events = c.events(true, c.sending())) {
-        waiting.push_back({c.socket(), *events, 0});
-      } else {
-        something = true;
-      }
-    }
-    if (something) continue;
-    const double left = std::clamp(deadline.at - now(), 0.0, kGiveUpLook);
-    const auto waits = [&waiting](int milliseconds) {
-      return poll(waiting.data(), waiting.size(), milliseconds);
-    };
-    const auto sleep = [&] { waits(static_cast<int>(std::ceil(left * 1e3))); };
-    // Where there is much to send, more of it goes at once after a while.
-    if (sending) {
-      sleep();
-    } else {
-      spin_.wait([&] { return waits(0) > 0; }, sleep);
-    }
   }
-  for (Lane& lane : lanes_) {
-    if (lane.connection) traffic_.add(*lane.connection, lane.seen);
-  }
+  conversation_.count();
   add_up(theta, done, first);
   return all_;
 }

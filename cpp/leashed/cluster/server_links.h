@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <utility>
 #include <vector>
@@ -14,8 +13,7 @@
 #include "leashed/cluster/exact_count.h"
 #include "leashed/cluster/messages.h"
 #include "leashed/cluster/partners.h"
-#include "leashed/net/spin.h"
-#include "leashed/net/wire_count.h"
+#include "leashed/net/conversation.h"
 
 namespace leashed {
 
@@ -84,20 +82,14 @@ class ServerLinks final : public Servers {
   const float* other() const override { return other_.data(); }
   void end() override;
 
-  const WireCount& traffic() const { return traffic_; }
+  const WireCount& traffic() const { return conversation_.traffic(); }
   Transfers transfers() const;
   // Connections given up for a reply that is not finite.
   std::uint64_t not_finite() const { return not_finite_.load(std::memory_order_relaxed); }
 
  private:
   struct Lane {
-    std::vector<std::uint32_t> fragments;    // that the server holds
-    std::unique_ptr<Connection> arriving;    // under the lock
-    std::uint64_t arriving_after = 0;        // times that its server had been late; likewise
-    std::uint64_t after = 0;                 // the same of the connection
-    std::unique_ptr<Connection> connection;  // the exchanging thread's own
-    WireCount::Seen seen;                    // of it, likewise
-    std::atomic<bool> there{false};          // relaxed: tells others only that there is one
+    std::vector<std::uint32_t> fragments;  // that the server holds
     // Of the exchange under way; what has been sent and not received when it is over is the next
     // one's.
     std::vector<std::uint32_t> asked;
@@ -125,11 +117,12 @@ class ServerLinks final : public Servers {
   // Of a compressed connection: what came is, or says, what the server's values are.
   void decode(std::uint32_t index, const Lane& lane, std::span<float> values);
   void drop(Lane& lane);
-  // Closes the lane's connection.
-  void end(Lane& lane);
-  Lateness& lateness(const Lane& lane) {
-    return standings_->servers[static_cast<std::size_t>(&lane - lanes_.data())];
+  // What is under way over its connection is lost.
+  static void forget(Lane& lane);
+  std::size_t server_of(const Lane& lane) const {
+    return static_cast<std::size_t>(&lane - lanes_.data());
   }
+  Lateness& lateness(const Lane& lane) { return standings_->servers[server_of(lane)]; }
   // Its server has answered.
   void heard(Lane& lane);
   // Its server has been waited for in vain, for so many seconds.
@@ -137,8 +130,9 @@ class ServerLinks final : public Servers {
 
   const std::size_t dimension_, parts_;
   const Codec codec_;
-  mutable std::mutex mutex_;
-  std::vector<Lane> lanes_;
+  std::vector<Lane> lanes_;    // by servers
+  Conversation conversation_;  // likewise; a connection's mark is how often its server was late
+  std::vector<std::size_t> unfinished_;
   // With a codec: of each fragment, whether its values have been exchanged as they are over the
   // lane's connection; then what its server knows of theta, and what is known here of its values.
   std::vector<bool> kept_;
@@ -154,8 +148,6 @@ class ServerLinks final : public Servers {
   // Of each fragment: it was sent, or is to be, before a first contact; which this thread makes.
   std::vector<bool> before_, first_;
   std::vector<bool> under_way_;
-  Spin spin_;
-  WireCount traffic_;
   ExactCount exact_;
   const std::shared_ptr<Standings> standings_;
   std::atomic<std::uint64_t> not_finite_{0};  // relaxed: a count
