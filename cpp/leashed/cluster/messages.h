@@ -1,4 +1,5 @@
-// What trainers and sync servers say to each other, in frames (net/frame.h).
+// What trainers and servers say to each other, in frames (net/frame.h): its kinds, and what goes to
+// sync servers.
 #pragma once
 
 #include <array>
@@ -23,6 +24,14 @@ enum Kind : std::uint16_t {
   kReduceInt8,
   kShare,
   kProbe,  // of one byte; comes back as it is: whether the server answers
+  // Of embedding servers (row_messages.h).
+  kRowHello,
+  kRowWelcome,
+  kLookup,
+  kRows,
+  kPushRows,
+  kSettled,
+  kDropRows,
   kKinds,
 };
 

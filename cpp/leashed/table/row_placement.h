@@ -42,9 +42,12 @@ class RowPlacement {
     return (grows ? hash(id) : id) % kShards;
   }
 
+  std::size_t tables() const { return tables_.size(); }
   std::size_t operator()(std::size_t table, std::uint64_t id) const {
     return server_of(table, shard_of(tables_[table].grows, id));
   }
+  // Whether the server has any row of the table.
+  bool has(std::size_t table, std::size_t server) const { return shards(table, server).any(); }
   // Of a table those that the server has: of one that is whole all or none.
   Shards shards(std::size_t table, std::size_t server) const {
     Shards found;

@@ -1,0 +1,87 @@
+// What trainers and embedding servers say to each other, in frames (net/frame.h). All numbers are
+// little-endian; a table's part is there for each table of which the server has rows, in the order
+// of the tables (RowPlacement::has).
+//
+//   trainer                              server
+//   kRowHello   RowHello                 kRowWelcome RowWelcome    first of all over a connection
+//   kLookup     LookupHead, then         kRows       the rows' values: of each table dim floats for
+//               counts, u32, of each                 each id, in their order
+//               table, and 0 where they
+//               are an odd number; then
+//               their ids, u64, distinct
+//   kPushRows   PushHead, then           kSettled    Settled
+//               gradients as kRows has
+//               the values
+//   kDropRows   RowDrop                  (nothing)
+//   kProbe      as sync servers have it
+//
+// A frame's correlation is its ticket, and the same in what answers it: the number of the batch
+// among those that the client has looked up in its life, from 1 on. Under its ticket the server
+// keeps which rows a batch that trains has read, and their versions, until it is pushed or dropped;
+// of a lookup that only reads it keeps nothing. So a push has gradients alone.
+//
+// Pushes have numbers of their own, from 1 on. A client keeps a push until the server has said that
+// it is applied. After a cut it says hello with the same life, is told the last number of that life
+// that is applied, and sends the later ones again; of what was said to be applied and is not, being
+// lost with a server that was started again, it counts that it is lost. (tests/protocols has the
+// model.)
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "leashed/cluster/messages.h"
+#include "leashed/table/row_publication.h"
+
+namespace leashed {
+
+struct RowHello {
+  std::uint64_t client;  // a trainer's thread: no two at a time have the same
+  std::uint64_t life;    // of the client's process: no other one ever has it
+  std::uint64_t rows;    // a digest of what both must have alike: tables, and who has which rows
+};
+
+struct RowWelcome {
+  std::uint64_t boot;     // of the server's process: no other one ever has it
+  std::uint64_t applied;  // the last push of that life
+};
+
+struct LookupHead {
+  std::uint32_t trains;  // 1: ids without a row may get one, and a push or a drop will come; or 0
+  std::uint32_t tables;  // of which the server has rows
+};
+
+struct PushHead {
+  std::uint64_t number;
+  std::uint64_t zero = 0;
+};
+
+struct RowDrop {
+  std::uint64_t zero = 0;
+};
+
+struct Settled {
+  std::uint64_t applied;         // the last push
+  std::uint64_t not_finite = 0;  // 1: its gradients are not finite; it counts, and changes nothing
+  RowPublication publication;    // of that push
+};
+
+static_assert(sizeof(RowHello) == 24 && sizeof(RowWelcome) == 16 && sizeof(LookupHead) == 8 &&
+              sizeof(PushHead) == 16 && sizeof(RowDrop) == 8 && sizeof(Settled) == 352 &&
+              std::is_trivially_copyable_v<Settled>);
+
+// Tickets that a client may have at once: of the batch in hand, of those ahead, and of those that
+// are pushed and not settled.
+inline constexpr std::size_t kTickets = 8;
+
+inline constexpr auto kRowLimits = by_kind({{kRowHello, sizeof(RowHello)},
+                                            {kRowWelcome, sizeof(RowWelcome)},
+                                            {kLookup, 64 << 20},
+                                            {kRows, 256 << 20},
+                                            {kPushRows, 256 << 20},
+                                            {kSettled, sizeof(Settled)},
+                                            {kDropRows, sizeof(RowDrop)},
+                                            {kShare, kShareFrame},
+                                            {kProbe, 1}});
+
+}  // namespace leashed
