@@ -1,6 +1,9 @@
 // Tables of rows for Python, whose threads share them: no call keeps the GIL.
 #include <optional>
+#include <string>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "arrays.h"
 #include "choice.h"
@@ -20,11 +23,23 @@ const std::uint64_t* ids_of(const RowIdArray& ids) {
   return reinterpret_cast<const std::uint64_t*>(ids.data());
 }
 
+RowPlacement::Shards to_shards(const std::optional<std::vector<bool>>& given) {
+  RowPlacement::Shards shards;
+  if (!given) return shards.set();
+  if (given->size() != shards.size()) {
+    throw Error("shards must be " + std::to_string(shards.size()) + ", got " +
+                std::to_string(given->size()));
+  }
+  for (std::size_t i = 0; i < shards.size(); ++i) shards[i] = (*given)[i];
+  return shards;
+}
+
 std::shared_ptr<SavedTable> make_table(const std::string& name, std::size_t dim, std::size_t rows,
                                        std::size_t max_bytes, const PyChoice& initial,
                                        const PyChoice& rule, const PyChoice& staleness,
                                        std::uint32_t admit_after, const std::string& evict,
-                                       std::uint64_t seed, std::uint32_t number, bool versions) {
+                                       std::uint64_t seed, std::uint32_t number, bool versions,
+                                       const std::optional<std::vector<bool>>& shards) {
   const TableSettings settings{name,
                                dim,
                                rows,
@@ -36,7 +51,8 @@ std::shared_ptr<SavedTable> make_table(const std::string& name, std::size_t dim,
                                evict,
                                seed,
                                number,
-                               versions};
+                               versions,
+                               to_shards(shards)};
   const py::gil_scoped_release release;
   return std::make_shared<SavedTable>(settings, SignalWatch());
 }
@@ -123,11 +139,19 @@ std::uint64_t changes_in_file(SavedTable& table, const std::string& path,
   return (files.*Method)(path, description, quiet, SignalWatch());
 }
 
-void load(SavedTable& table, const std::vector<std::string>& paths, const std::string& description,
+using PartArgument = std::tuple<std::vector<std::string>, std::string,
+                                std::optional<std::vector<bool>>, std::size_t>;
+
+void load(SavedTable& table, const std::vector<PartArgument>& given,
+          const std::optional<std::vector<bool>>& shards,
           std::optional<std::pair<std::uint64_t, std::uint32_t>> begins) {
+  std::vector<TableFiles::Part> parts;
+  for (const auto& [paths, description, of, capacity] : given) {
+    parts.push_back({paths, description, to_shards(of), capacity});
+  }
   std::optional<TableFiles::Begins> with;
   if (begins) with = {begins->first, begins->second};
-  table.load(paths, description, SignalWatch(), with);
+  table.load(parts, to_shards(shards), SignalWatch(), with);
 }
 
 }  // namespace
@@ -148,7 +172,7 @@ void bind_table(py::module_& m) {
       .def(py::init(&make_table), py::kw_only(), py::arg("name"), py::arg("dim"), py::arg("rows"),
            py::arg("max_bytes"), py::arg("initial"), py::arg("rule"), py::arg("staleness"),
            py::arg("admit_after"), py::arg("evict"), py::arg("seed"), py::arg("number"),
-           py::arg("versions"))
+           py::arg("versions"), py::arg("shards") = py::none())
       .def("save", in_file<&TableFiles::save>, without_gil, py::arg("path"), py::arg("description"))
       .def("save_tracked", changes_in_file<&TableFiles::save_tracked>, without_gil, py::arg("path"),
            py::arg("description"), py::arg("quiet"))
@@ -158,8 +182,10 @@ void bind_table(py::module_& m) {
           "track", [](SavedTable& table) { return table.track(SignalWatch()); }, without_gil)
       .def(
           "tracks", [](SavedTable& table) { return table.tracks(SignalWatch()); }, without_gil)
-      .def("load", &load, without_gil, py::arg("paths"), py::arg("description"),
-           py::arg("begins") = py::none(), "begins: (seed, number) of the files, where others'.")
+      .def("load", &load, without_gil, py::arg("parts"), py::arg("shards") = py::none(),
+           py::arg("begins") = py::none(),
+           "parts: each (paths, description, shards, capacity), None: all; 0: as here. "
+           "begins: (seed, number) of the files, where others'.")
       .def(
           "begins",
           [](const SavedTable& table) {

@@ -399,6 +399,7 @@ class Table(ServedTable):
         seed: typing.SupportsInt | typing.SupportsIndex,
         number: typing.SupportsInt | typing.SupportsIndex,
         versions: bool,
+        shards: collections.abc.Sequence[bool] | None = None,
     ) -> None: ...
     def begins(self) -> tuple[int, int]:
         """
@@ -406,15 +407,22 @@ class Table(ServedTable):
         """
     def load(
         self,
-        paths: collections.abc.Sequence[str],
-        description: str,
+        parts: collections.abc.Sequence[
+            tuple[
+                collections.abc.Sequence[str],
+                str,
+                collections.abc.Sequence[bool] | None,
+                typing.SupportsInt | typing.SupportsIndex,
+            ]
+        ],
+        shards: collections.abc.Sequence[bool] | None = None,
         begins: tuple[
             typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex
         ]
         | None = None,
     ) -> None:
         """
-        begins: (seed, number) of the files, where others'.
+        parts: each (paths, description, shards, capacity), None: all; 0: as here. begins: (seed, number) of the files, where others'.
         """
     def save(self, path: str, description: str) -> None: ...
     def save_changes(self, path: str, description: str, quiet: bool) -> int: ...
@@ -1578,4 +1586,4 @@ def train_mode(
     """
 
 FRAGMENT: int = 16320
-__version__: str = "0.1.0"
+__version__: str = ""

@@ -486,3 +486,93 @@ def test_weight_decay_is_trained_with_saved_and_told(tmp_path: Path) -> None:
             lsh.Table(rows=3, dim=2, weight_decay=wrong)
     with pytest.raises(ValueError, match=r"leave it 0 \(AdamW\), and give it to the tables"):
         lsh.Table(rows=3, dim=2, rule=lsh.AdamW(0.1))
+
+
+def spread(number: int) -> int:
+    """By what the ids of a table that grows are spread (row_placement.h)."""
+    for times in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
+        number = (number ^ number >> 33) * times % 2**64
+    return number ^ number >> 33
+
+
+def evenly(servers: int) -> list[list[bool]]:
+    """The shards of each of so many servers."""
+    return [[shard % servers == mine for shard in range(256)] for mine in range(servers)]
+
+
+def test_a_table_of_some_shards_has_the_rows_of_these_ids_alone() -> None:
+    whole = lsh.Table(rows=700, dim=3, seed=4)
+    for mine, shards in enumerate(evenly(3)):
+        part = lsh.Table(rows=700, dim=3, seed=4, shards=shards)
+        own = part.ids()
+        assert own.tolist() == [i for i in range(700) if i % 256 % 3 == mine]
+        np.testing.assert_array_equal(part.lookup(own), whole.lookup(own))
+        assert part.statistics()["capacity"] == len(own)
+        copied = pickle.loads(pickle.dumps(part))
+        np.testing.assert_array_equal(copied.lookup(own), part.lookup(own))
+        with pytest.raises(ValueError, match="has its row elsewhere"):
+            part.lookup([i for i in range(700) if i not in own][:1])
+    with pytest.raises(ValueError, match="shards must be 256, one for each, got 3"):
+        lsh.Table(rows=700, dim=3, shards=[True] * 3)
+
+
+def test_tables_of_a_server_are_those_of_which_it_has_shards(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    described = [
+        lsh.models.TableSpec(name, rows=rows, dim=2)
+        for name, rows in (("a", 300), ("b", 10), ("c", None))
+    ]
+    every, none, (first, second) = [True] * 256, [False] * 256, evenly(2)
+    whole = tables.of(described, max_bytes=2**20, seed=3)
+    mine = tables.of(
+        described, max_bytes=2**20, seed=3, shards={"a": first, "b": none, "c": second}
+    )
+    assert list(mine) == ["a", "c"]
+    assert [table.number for table in mine.values()] == [0, 2]
+    np.testing.assert_array_equal(mine["c"].lookup([7, 8]), whole["c"].lookup([7, 8]))
+    # What is to be there is its part.
+    monkeypatch.setattr(tables.memory, "available", lambda: 200 * 24)
+    tables.of(described[:1], shards={"a": first})
+    with pytest.raises(ValueError, match="1 tables of 300 rows in all would take"):
+        tables.of(described[:1], shards={"a": every})
+
+
+def test_parts_are_loaded_into_the_whole_and_into_other_parts(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    for rows, limit in ((700, {}), (None, {"max_bytes": 2**18})):
+        size = {"rows": rows, "dim": 3, **limit}
+        whole = lsh.Table(**size)
+        ids = rng.integers(0, 700, 500)
+        gradients = rng.standard_normal((500, 3)).astype(np.float32)
+        of = [spread(int(i)) if rows is None else int(i) for i in ids]
+        servers = np.array([each % 256 % 3 for each in of])
+        parts = []
+        for mine, shards in enumerate(evenly(3)):
+            part = lsh.Table(**size, shards=shards)
+            part.save_tracked(tmp_path / f"{mine}.all")
+            part.update(ids[servers == mine], gradients[servers == mine])
+            part.save_changes(tmp_path / f"{mine}.changes")
+            parts.append(
+                tables.Part(
+                    tmp_path / f"{mine}.all",
+                    [tmp_path / f"{mine}.changes"],
+                    shards,
+                    part.statistics()["capacity"],
+                )
+            )
+        whole.update(ids, gradients)
+        joined = lsh.Table(**{**size, "max_bytes": None if rows else 2**19})
+        joined.load_parts(parts)
+        np.testing.assert_array_equal(joined.lookup(ids), whole.lookup(ids))
+        np.testing.assert_array_equal(joined.ids(), whole.ids())
+        for shards in evenly(2):
+            other = lsh.Table(**size, shards=shards)
+            other.load_parts(parts)
+            own = [i for i in np.unique(ids) if i in other.ids()]
+            np.testing.assert_array_equal(other.lookup(own), whole.lookup(own))
+        with pytest.raises(ValueError, match=r"no file has shards 1, 4, 7, 10 and 81 more of"):
+            joined.load_parts([parts[0], parts[2]])
+        another = lsh.Table(**size, seed=1)
+        with pytest.raises(ValueError, match="is of another table than"):
+            another.load_parts(parts)

@@ -27,6 +27,10 @@ class FixedRows {
     while (of_last < count_ && shards_[of_last] < ids_ % kShards) ++of_last;
     return ids_ / kShards * count_ + of_last;
   }
+  // Of a shard, wherever it is.
+  std::size_t count_of(std::size_t shard) const {
+    return ids_ / kShards + (shard < ids_ % kShards ? 1 : 0);
+  }
   bool all() const { return all_; }
   // Of an id that is one of the table's: whether it has its row with others.
   bool is_elsewhere(std::uint64_t id) const {

@@ -1,6 +1,7 @@
 #include "leashed/table/saving.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <thread>
 #include <unordered_set>
@@ -334,34 +335,167 @@ class SavedFiles {
 
 }  // namespace
 
+namespace {
+
+// The first few shards by number, and how many there are more.
+std::string named(const RowPlacement::Shards& shards) {
+  constexpr std::size_t kNamed = 4;
+  std::string told;
+  std::size_t seen = 0;
+  for (std::size_t shard = 0; shard < RowPlacement::kShards; ++shard) {
+    if (!shards[shard] || seen++ >= kNamed) continue;
+    told += (seen > 1 ? ", " : "") + std::to_string(shard);
+  }
+  if (seen > kNamed) told += " and " + std::to_string(seen - kNamed) + " more";
+  return told;
+}
+
+}  // namespace
+
+// The files of all parts.
+class TableFiles::Loading {
+ public:
+  Loading(const TableFiles& to, const std::vector<Part>& parts, const RowPlacement::Shards& here)
+      : to_(to), growth_(to.growth_), name_("table '" + to.table_.settings_.name + "'") {
+    for (const Part& part : parts) {
+      if (part.paths.empty()) to_.fail("needs a file to load");
+      files_.push_back(std::make_unique<SavedFiles>(part.paths));
+      parts_.push_back(&part);
+      if (const auto both = part.shards & found_; both.any()) {
+        throw Error("'" + part.paths[0] + "' has shards " + named(both) + " of " + name_ +
+                    ", which another file has too");
+      }
+      found_ |= part.shards;
+    }
+    wanted_ = growth_.grows() ? here : here & to.table_.settings_.shards;
+    if (const auto missing = wanted_ & ~found_; missing.any()) {
+      throw Error("no file has shards " + named(missing) + " of " + name_ +
+                  "; load those of all servers that have some of it");
+    }
+  }
+
+  void check_headers() {
+    for (std::size_t p = 0; p < parts_.size(); ++p) {
+      const auto& [paths, description, shards, capacity] = *parts_[p];
+      for (std::size_t i = 0; i < paths.size(); ++i) {
+        const SavedHeader& header = (*files_[p])[i].header();
+        if (header.description == description && header.floats == growth_.rows_->floats()) continue;
+        throw Error("'" + paths[i] + "' is of another table than " + name_ + ": " +
+                    header.description + ", and not " + description);
+      }
+    }
+  }
+
+  // All rows are looked at.
+  void check_rows(const Watch& watch) {
+    std::array<std::size_t, RowPlacement::kShards> of{};
+    std::size_t seen = 0, rows = 0;
+    for (std::size_t p = 0; p < parts_.size(); ++p) {
+      files_[p]->each([&](const SavedRow& row, const float*) {
+        if (watch && seen++ % kLookRows == 0) watch();
+        if (!parts_[p]->shards[shard_of(row)] && !is_always_there(row)) {
+          throw Error("'" + parts_[p]->paths.back() + "' has id " + std::to_string(row.id) +
+                      " of " + name_ + ", whose shard, " + std::to_string(shard_of(row)) +
+                      ", is said to be elsewhere");
+        }
+        if (!wants(p, row)) return;
+        to_.table_.check(&row.id, 1);
+        ++of[shard_of(row)];
+        ++rows;
+      });
+    }
+    const std::string begin = "'" + parts_[0]->paths.back() + "' has " + std::to_string(rows) +
+                              " rows, " + name_ + " " + std::to_string(growth_.capacity_);
+    if (growth_.grows() && rows > growth_.capacity_) throw Error(begin);
+    if (growth_.grows() || rows == growth_.capacity_) return;
+    RowPlacement::Shards others;
+    for (std::size_t shard = 0; shard < of.size(); ++shard) {
+      others[shard] = wanted_[shard] && of[shard] != growth_.fixed_.count_of(shard);
+    }
+    throw Error(begin + ": not those of shards " + named(others) +
+                "; load the files of all servers that have some of it");
+  }
+
+  // What is known of them as a whole.
+  SavedHeader merged() const {
+    SavedHeader all = files_[0]->newest();
+    all.touched = 0;
+    for (std::size_t p = 0; p < parts_.size(); ++p) {
+      const SavedHeader& header = files_[p]->newest();
+      all.steps = std::max(all.steps, header.steps);
+      all.period = std::max(all.period, header.period);
+      all.touched = std::max(all.touched, scaled(p));
+      if (p == 0) continue;
+      all.staleness.resize(std::max(all.staleness.size(), header.staleness.size()));
+      for (std::size_t i = 0; i < header.staleness.size(); ++i) {
+        all.staleness[i] += header.staleness[i];
+      }
+    }
+    return all;
+  }
+
+  // f(row, values, path) of each that is wanted; how long ago it was touched is as of `now`.
+  template <class F>
+  void each(std::uint64_t now, F&& f) {
+    for (std::size_t p = 0; p < parts_.size(); ++p) {
+      const auto younger = static_cast<std::uint16_t>(time_of(now) - time_of(scaled(p)));
+      files_[p]->each([&](SavedRow row, const float* values) {
+        if (!wants(p, row)) return;
+        row.touched = static_cast<std::uint16_t>(row.touched + younger);
+        f(row, values, parts_[p]->paths.back());
+      });
+    }
+  }
+
+ private:
+  static std::size_t sixteenth(std::size_t capacity) {
+    return std::max<std::size_t>(1, capacity / 16);
+  }
+  // What a part has counted, as a table of this size would that tells ages alike.
+  std::uint64_t scaled(std::size_t p) const {
+    const std::uint64_t touched = files_[p]->newest().touched;
+    const std::size_t there = sixteenth(parts_[p]->capacity), here = sixteenth(growth_.capacity_);
+    return parts_[p]->capacity == 0 || there == here ? touched : touched / there * here;
+  }
+  std::uint64_t time_of(std::uint64_t touched) const {
+    return touched / sixteenth(growth_.capacity_);
+  }
+  std::size_t shard_of(const SavedRow& row) const {
+    return RowPlacement::shard_of(growth_.grows(), row.id);
+  }
+  // In any table that grows, wherever its shard is.
+  bool is_always_there(const SavedRow& row) const {
+    return growth_.grows() && (row.id == 0 || row.id == ~std::uint64_t{0});
+  }
+  bool wants(std::size_t p, const SavedRow& row) const {
+    const std::size_t shard = shard_of(row);
+    return wanted_[shard] && parts_[p]->shards[shard];
+  }
+
+  const TableFiles& to_;
+  const Growth& growth_;
+  const std::string name_;
+  std::vector<const Part*> parts_;
+  std::vector<std::unique_ptr<SavedFiles>> files_;
+  RowPlacement::Shards found_, wanted_;
+};
+
 void TableFiles::load(const std::vector<std::string>& paths, const std::string& description,
                       const Watch& watch, std::optional<Begins> begins) {
-  if (paths.empty()) fail("needs a file to load");
-  SavedFiles files(paths);
+  const auto all = RowPlacement::Shards().set();
+  load({{paths, description, all}}, all, watch, begins);
+}
+
+void TableFiles::load(const std::vector<Part>& parts, const RowPlacement::Shards& here,
+                      const Watch& watch, std::optional<Begins> begins) {
+  if (parts.empty()) fail("needs a file to load");
+  Loading files(*this, parts, here);
   { const Alone nobody(*this); }  // said now, not after all of the files have been read
   // All of them are looked at before anything changes, and while the table is free: what `watch`
   // calls may use it.
-  for (std::size_t i = 0; i < paths.size(); ++i) {
-    const SavedHeader& header = files[i].header();
-    if (header.description == description && header.floats == growth_.rows_->floats()) continue;
-    throw Error("'" + paths[i] + "' is of another table than '" + table_.settings_.name +
-                "': " + header.description + ", and not " + description);
-  }
-  const std::string& path = paths.back();
-  const auto is_elsewhere = [this](const SavedRow& row) {
-    return growth_.fixed_.is_elsewhere(row.id);
-  };
-  std::size_t seen = 0, rows = 0;
-  files.each([&](const SavedRow& row, const float*) {
-    if (watch && seen++ % kLookRows == 0) watch();
-    if (is_elsewhere(row)) return;
-    ++rows;
-    table_.check(&row.id, 1);
-  });
-  if (growth_.grows() ? rows > growth_.capacity_ : rows != growth_.capacity_) {
-    throw Error("'" + path + "' has " + std::to_string(rows) + " rows, table '" +
-                table_.settings_.name + "' " + std::to_string(growth_.capacity_));
-  }
+  files.check_headers();
+  files.check_rows(watch);
+  const SavedHeader header = files.merged();
   const Tracking tracking(*this);
   const Alone alone(*this);
   if (growth_.index_) growth_.index_->get_ready();
@@ -380,17 +514,15 @@ void TableFiles::load(const std::vector<std::string>& paths, const std::string& 
     number_.store(begins->number, kRelaxed);
   }
   if (growth_.admission_) growth_.admission_->clear();
-  const SavedHeader& header = files.newest();
   table_.steps_.store(header.steps, kRelaxed);
   growth_.touched_.store(header.touched, kRelaxed);
   table_.period_.store(header.period, kRelaxed);
   if (auto* gathered = table_.staleness_->statistics()) gathered->restore(header.staleness);
-  files.each([&](const SavedRow& row, const float* values) {
-    if (!is_elsewhere(row)) put(row, values, path);
-  });
+  files.each(header.touched, [&](const SavedRow& row, const float* values,
+                                 const std::string& path) { put(row, values, path); });
 }
 
-void TableFiles::put(const SavedRow& row, const float* values, const std::string& path) {
+void TableFiles::put(SavedRow row, const float* values, const std::string& path) {
   // Of a table that grows as many as the files have, which were rows of one table at once.
   const std::uint32_t to = growth_.index_
                                ? growth_.index_->insert(row.id, row.touched, row.period, false).row

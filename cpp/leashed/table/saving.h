@@ -38,14 +38,27 @@ class TableFiles {
   std::uint64_t track(const Watch& watch = {});
   // Whether save_changes() has files to follow.
   bool tracks(const Watch& watch = {});
-  // The rows of a file, changed by those that follow, in place of these. Throws Error, and has
-  // changed nothing, where one is damaged, of another description, or somebody uses the table; and
-  // where rows do not fit. Of files of more shards than are here it takes its own. `begins`: what
-  // rows begin with from then on, where it is another seed's.
+  // What rows begin with: of files, where it is another seed's.
   struct Begins {
     std::uint64_t seed;
     std::uint32_t number;
   };
+  // What one of several tables has saved, each of which has rows of shards of its own: the file of
+  // all its rows, and those of changes that follow, as they were described.
+  struct Part {
+    std::vector<std::string> paths;
+    std::string description;
+    RowPlacement::Shards shards;  // of which it has rows
+    std::size_t capacity = 0;     // rows that the table had room for; 0: as many as here
+  };
+  // The rows of these, in place of those here: of all ids, or of the shards `here`. Throws Error,
+  // and has changed nothing, where two have one shard, or none has one that is wanted; where a file
+  // is damaged, or not of that description; where rows do not fit, or somebody uses the table.
+  // `begins`: what rows begin with from then on, where it is another seed's.
+  void load(const std::vector<Part>& parts, const RowPlacement::Shards& here,
+            const Watch& watch = {}, std::optional<Begins> begins = {});
+  // The same of the files of one that had all rows, or the same ones. Of files of more shards than
+  // are here it takes its own.
   void load(const std::vector<std::string>& paths, const std::string& description,
             const Watch& watch = {}, std::optional<Begins> begins = {});
   // What rows begin with now: as it was made, or of the files that it has loaded since.
@@ -68,7 +81,8 @@ class TableFiles {
   std::vector<Changed> changed(Marks& marks, std::vector<std::uint64_t>& gone, const Watch& watch);
   // Whether, a little later, every update of rows is over that was under way.
   bool settle(const Watch& watch);
-  void put(const SavedRow& row, const float* values, const std::string& path);
+  class Loading;
+  void put(SavedRow row, const float* values, const std::string& path);
 
   Table& table_;
   Growth& growth_;  // the table's

@@ -46,6 +46,7 @@ _BESIDE = 64  # bytes of a row in the index, about
 _UNKNOWN = 2**24  # bytes of each, where nothing tells how much that is
 _SMALL = 2**24  # bytes
 _SMALL_ROWS = 256
+SHARDS = 256  # of the ids of a table that several processes share
 
 
 @dataclass(frozen=True)
@@ -136,6 +137,22 @@ class RowUpdate(NamedTuple):
     refused: int
 
 
+class Part(NamedTuple):
+    """What one of several tables that share one by ids has saved.
+
+    Attributes:
+        path: the file of all its rows.
+        changes: those that followed it, in their order.
+        shards: for each of 256 whether its rows are this one's; None: all.
+        capacity: rows that it had room for; 0: as many as where they are loaded.
+    """
+
+    path: str | os.PathLike[str]
+    changes: Sequence[str | os.PathLike[str]] = ()
+    shards: Sequence[bool] | None = None
+    capacity: int = 0
+
+
 class Table:
     """Rows of ``dim`` floats, each found by an id, with an update rule's state beside each.
 
@@ -182,6 +199,9 @@ class Table:
         versions: whether each row counts its updates. Without, where all of a table's rows are
             given, a row is 8 bytes shorter and updated the faster, but staleness is not known: it
             is counted as 0, and there is no staleness policy and no ``SWAP``.
+        shards: of a table that several processes share by ids, for each of 256 shards whether this
+            one has its rows, as ``_core.RowPlacement`` has them; what is saved is of these. Default:
+            all of them.
 
     Raises:
         TypeError, ValueError: an argument is wrong, or the rule or policy is none for rows, or
@@ -205,6 +225,7 @@ class Table:
         name: str = "table",
         weight_decay: float = 0.0,
         versions: bool = True,
+        shards: Sequence[bool] | None = None,
     ) -> None:
         self.dim = checks.whole("dim", dim, maximum=_MOST_DIM)
         self.rows = None if rows is None else checks.whole("rows", rows, maximum=_MOST_ROWS)
@@ -241,10 +262,11 @@ class Table:
         if not isinstance(name, str):
             raise TypeError(f"name must be a string, got {name!r}")
         self.name = name
+        self.shards = None if shards is None else _check_shards(shards)
         if self.rows is not None:
             row = _bytes_per_row(self.dim, self.rule, self.staleness, versions)
-            told = f"table {name} of {self.rows:,} rows of {row:,} bytes"
-            _require_memory(told, self.rows * row)
+            here = _rows_of(self.rows, self.shards)
+            _require_memory(f"table {name} of {here:,} rows of {row:,} bytes", here * row)
         self._has_told = False  # of ids that update() has refused
         self.native = self._made(seed, number)
 
@@ -262,6 +284,7 @@ class Table:
             seed=seed,
             number=number,
             versions=self.versions,
+            shards=None if self.rows is None else self.shards,
         )
 
     def resize(self, max_bytes: int) -> None:
@@ -385,7 +408,10 @@ class Table:
         """The ids that have a row, int64 [n], from the smallest on (from 2⁶³ on as the negative number
         of the same bits). A table that grows always has rows for 0 and −1.
         """
-        return np.arange(self.rows) if self.rows is not None else np.unique(self.native.ids())
+        if self.rows is None:
+            return np.unique(self.native.ids())
+        every = np.arange(self.rows)
+        return every if self.shards is None else every[np.asarray(self.shards)[every % SHARDS]]
 
     def _ids(self, ids: ArrayLike) -> NDArray[np.int64]:
         found = np.asarray(ids)
@@ -514,7 +540,27 @@ class Table:
             was = json.loads(_core.Table.description_of(paths[0]))
             begins = was.get("seed", wanted["seed"]), was.get("number", wanted["number"])
             wanted = {**wanted, "seed": begins[0], "number": begins[1]}
-        self.native.load(paths, json.dumps(wanted), begins)
+        self.native.load([(paths, json.dumps(wanted), None, 0)], self.shards, begins)
+
+    def load_parts(self, parts: Iterable[Part]) -> None:
+        """What several tables have saved that share one by ids, in place of what is there: of all
+        that a table without ``shards`` has, else this one's own of them. ``max_bytes`` may be
+        another one's.
+
+        Raises:
+            ValueError: two of them have one shard, or none has one that this table has; a file is
+                damaged, or of another table; rows do not fit, or a thread uses this table. Nothing
+                has changed.
+        """
+        given = []
+        for part in parts:
+            wanted = self.description
+            if self.rows is None:
+                was = json.loads(_core.Table.description_of(os.fspath(part.path)))
+                wanted["max_bytes"] = was.get("max_bytes")
+            paths = [os.fspath(file) for file in (part.path, *part.changes)]
+            given.append((paths, json.dumps(wanted), part.shards, part.capacity))
+        self.native.load(given, self.shards, None)
 
     @property
     def description(self) -> dict[str, Any]:
@@ -600,6 +646,7 @@ class Table:
             "name": self.name,
             "weight_decay": self.weight_decay,
             "versions": self.versions,
+            "shards": self.shards,
         }
         return _restored, (settings, self.to_bytes(), self.share)
 
@@ -645,6 +692,7 @@ def of(
     seed: int = 0,
     weight_decay: float = 0.0,
     versions: bool = True,
+    shards: Mapping[str, Sequence[bool]] | None = None,
 ) -> dict[str, Table]:
     """New tables for a model: ``tables.of(model.tables, rule=lsh.Adagrad(0.01))``.
 
@@ -656,6 +704,7 @@ def of(
             (v1 or v2) that this process is in, the share that all tables that grow may take together,
             above 0 to 1; each may have as many rows as the others. What a file or a checkpoint has
             that is loaded into them keeps the size that it had. Default: a quarter.
+        shards: as for ``Table``, by name, of each; one of which no shard is here is left out.
 
     Returns:
         A table by each name.
@@ -669,14 +718,24 @@ def of(
         return {}
     rule = _check_rows(check_rule(Adagrad(0.01) if rule is None else rule))
     staleness = policies.of("staleness", staleness or policies.none())
+    numbered = dict(enumerate(described))
+    of_each = dict.fromkeys(one.name for one in described)
+    if shards is not None:
+        of_each = {one.name: _check_shards(shards[one.name]) for one in described}
+        numbered = {k: one for k, one in numbered.items() if any(of_each[one.name] or ())}
+        described = list(numbered.values())
     each = _sizes(described, rule, staleness, versions, max_bytes, share)
-    fixed = [(one.rows, one.dim) for one in described if one.rows is not None]
+    fixed = [
+        (_rows_of(one.rows, of_each[one.name]), one.dim)
+        for one in described
+        if one.rows is not None
+    ]
     told = f"{len(fixed)} tables of {sum(rows for rows, _ in fixed):,} rows in all"
     _require_memory(
         told, sum(rows * _bytes_per_row(dim, rule, staleness, versions) for rows, dim in fixed)
     )
     found = {}
-    for number, one in enumerate(described):
+    for number, one in numbered.items():
         grows: dict[str, Any] = {}
         if one.rows is None:
             most = each[one.name]
@@ -692,6 +751,7 @@ def of(
             name=one.name,
             weight_decay=weight_decay,
             versions=versions,
+            shards=of_each[one.name],
             **grows,
         )
         if one.rows is None and max_bytes is None:
@@ -830,6 +890,21 @@ def _bytes_per_row(dim: int, rule: Rule, staleness: Policy, versions: bool) -> i
     return _core.Table.bytes_per_row(
         dim=dim, rule=rule.choice(), staleness=staleness.choice(), versions=versions
     )
+
+
+def _check_shards(shards: Sequence[bool]) -> list[bool]:
+    found = [bool(each) for each in shards]
+    if len(found) != SHARDS:
+        raise ValueError(f"shards must be {SHARDS}, one for each, got {len(found)}")
+    return found
+
+
+def _rows_of(rows: int, shards: Sequence[bool] | None) -> int:
+    """Of so many those that are of these shards."""
+    if shards is None:
+        return rows
+    whole, rest = divmod(rows, SHARDS)
+    return whole * sum(shards) + sum(shards[:rest])
 
 
 def _require_memory(what: str, wanted: int) -> None:

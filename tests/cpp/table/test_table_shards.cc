@@ -2,7 +2,9 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -122,6 +124,181 @@ TEST_CASE(
         check_same(whole, of_whole);
       }
     }
+  }
+}
+
+TEST_CASE("parts of any number make the whole, and parts of any other number") {
+  for (const std::size_t rows : {1, 255, 700}) {
+    for (const std::size_t servers : {1, 2, 3, 7}) {
+      CAPTURE(rows);
+      CAPTURE(servers);
+      const Table::Settings settings = settings_of(rows, 3, true);
+      SavedTable whole(settings), joined(settings);
+      Parts parts(settings, servers), others(settings, 5);
+      std::mt19937 random(1);
+      std::vector<std::unique_ptr<File>> files;
+      std::vector<TableFiles::Part> saved;
+      for (std::size_t s = 0; s < servers; ++s) {
+        files.push_back(std::make_unique<File>("base" + std::to_string(s)));
+        files.push_back(std::make_unique<File>("changes" + std::to_string(s)));
+        parts.tables[s]->save_tracked(files[2 * s]->path, "kind", true);
+      }
+      for (int step = 0; step < 3; ++step) update(whole, parts, random);
+      for (std::size_t s = 0; s < servers; ++s) {
+        parts.tables[s]->save_changes(files[2 * s + 1]->path, "kind", true);
+        saved.push_back(
+            {{files[2 * s]->path, files[2 * s + 1]->path}, "kind", parts.placement.shards(0, s)});
+      }
+      const auto all = RowPlacement::Shards().set();
+      joined.load(saved, all);
+      CHECK(joined.digest() == whole.digest());
+      CHECK(joined.steps() == whole.steps());
+      for (const auto& other : others.tables) other->load(saved, all);
+      check_same(whole, others);
+    }
+  }
+}
+
+TEST_CASE("parts of which one is missing, or two overlap, load nothing") {
+  const Table::Settings settings = settings_of(700, 3, true);
+  SavedTable whole(settings);
+  Parts parts(settings, 3);
+  std::mt19937 random(1);
+  update(whole, parts, random);
+  const Table::Digest before = whole.digest();
+  const File files[] = {File("0"), File("1"), File("2")};
+  std::vector<TableFiles::Part> saved;
+  for (std::size_t s = 0; s < 3; ++s) {
+    parts.tables[s]->save(files[s].path, "kind");
+    saved.push_back({{files[s].path}, "kind", parts.placement.shards(0, s)});
+  }
+  const auto all = RowPlacement::Shards().set();
+  const auto fails = [&](const std::vector<TableFiles::Part>& given, const char* why) {
+    CHECK_THROWS_WITH_AS(whole.load(given, all), doctest::Contains(why), Error);
+    CHECK(whole.digest() == before);
+  };
+  fails({saved[0], saved[2]}, "no file has shards 1, 4, 7, 10 and 81 more of table 't'; load");
+  fails({saved[0], saved[1], saved[1], saved[2]},
+        "has shards 1, 4, 7, 10 and 81 more of table 't', which another file has too");
+  fails({}, "needs a file to load");
+  auto lies = saved;  // about which shards are in the file
+  std::swap(lies[0].shards, lies[1].shards);
+  fails(lies, "has id 0 of table 't', whose shard, 0, is said to be elsewhere");
+  lies = saved;
+  lies[1].description = "other";
+  fails(lies, "is of another table than table 't': kind, and not other");
+  CHECK_THROWS_WITH_AS(
+      whole.load({files[2].path}, "kind"),
+      doctest::Contains("has 232 rows, table 't' 700: not those of shards 0, 1, 3, 4"), Error);
+  // A server's own are enough for it.
+  parts.tables[1]->load({saved[1]}, all);
+}
+
+TEST_CASE("a table that grows is whole again from its parts, however many servers had it") {
+  Table::Settings settings = settings_of(0, 2, true);
+  settings.max_bytes = 1 << 18;
+  Table::Settings less = settings;
+  less.max_bytes = 1 << 17;
+  for (const std::size_t servers : {1, 2, 3}) {
+    CAPTURE(servers);
+    const RowPlacement placement({{true, RowPlacement::kSpread}}, RowPlacement::evenly(servers));
+    SavedTable whole(settings), joined(settings);
+    std::vector<std::unique_ptr<SavedTable>> tables;
+    std::vector<std::unique_ptr<File>> files;
+    std::vector<TableFiles::Part> saved;
+    // The two that have a row in any table, of which one alone updates it, among them.
+    std::vector<std::uint64_t> ids = {0, ~std::uint64_t{0}};
+    for (std::uint64_t id = 5; id < 900; id += 3) ids.push_back(id * 0x9E3779B97F4A7C15);
+    for (std::size_t s = 0; s < servers; ++s) {
+      tables.push_back(std::make_unique<SavedTable>(less));
+      for (int step = 0; step < 2; ++step) {
+        std::vector<std::uint64_t> own;
+        for (const std::uint64_t id : ids) {
+          if (placement(0, id) == s) own.push_back(id);
+        }
+        const std::vector<float> gradients(own.size() * 2, 0.5f);
+        tables[s]->update(own.data(), own.size(), gradients.data(), nullptr);
+        whole.update(own.data(), own.size(), gradients.data(), nullptr);
+      }
+      files.push_back(std::make_unique<File>("grows" + std::to_string(s)));
+      tables[s]->save(files[s]->path, "kind");
+      saved.push_back({{files[s]->path},
+                       "kind",
+                       placement.shards(0, s),
+                       tables[s]->growth().statistics().capacity});
+    }
+    joined.load(saved, RowPlacement::Shards().set());
+    CHECK(joined.digest() == whole.digest());
+    CHECK(joined.growth().statistics().rows == whole.growth().statistics().rows);
+    // And on five servers, each of its own shards.
+    const RowPlacement five({{true, RowPlacement::kSpread}}, RowPlacement::evenly(5));
+    Table::Digest sum{};
+    for (std::size_t s = 0; s < 5; ++s) {
+      SavedTable part(less);
+      part.load(saved, five.shards(0, s));
+      for (const std::uint64_t id : part.ids()) {
+        const bool always = id == 0 || id == ~std::uint64_t{0};
+        CHECK((always || five(0, id) == s));
+      }
+      const Table::Digest of = part.digest();
+      for (std::size_t i = 0; i < 2; ++i) sum[i] += of[i];
+    }
+    CHECK(sum == whole.digest());
+  }
+}
+
+TEST_CASE("rows of parts are as old in the whole as they were") {
+  Table::Settings settings = settings_of(0, 2, true);
+  settings.max_bytes = 1 << 17;
+  settings.evict = "age";
+  Table::Settings large = settings;
+  large.max_bytes = 1 << 18;
+  const RowPlacement placement({{true, RowPlacement::kSpread}}, RowPlacement::evenly(2));
+  std::vector<std::unique_ptr<SavedTable>> tables;
+  const File files[] = {File("old0"), File("old1")};
+  std::vector<TableFiles::Part> saved;
+  std::vector<std::uint64_t> young[2], old[2];
+  for (std::size_t s = 0; s < 2; ++s) {
+    tables.push_back(std::make_unique<SavedTable>(settings));
+    const std::size_t capacity = tables[s]->growth().statistics().capacity;
+    const auto touch = [&](std::uint64_t begin, std::size_t n, std::vector<std::uint64_t>& to) {
+      for (std::uint64_t id = begin; n > 0; ++id) {
+        if (placement(0, id) != s) continue;
+        --n;
+        const float gradient[] = {1, 1};
+        tables[s]->update(&id, 1, gradient, nullptr);
+        to.push_back(id);
+      }
+    };
+    // One server has had many more updates.
+    for (int again = 0; again < (s == 0 ? 0 : 90); ++again) {
+      touch(2'000'000, capacity / 4, young[s]);
+    }
+    touch(1'000'000, capacity / 4, old[s]);
+    for (int again = 0; again < 4; ++again) touch(2'000'000, capacity / 4, young[s]);
+    tables[s]->save(files[s].path, "kind");
+    saved.push_back({{files[s].path}, "kind", placement.shards(0, s), capacity});
+  }
+  SavedTable joined(large);
+  joined.load(saved, RowPlacement::Shards().set());
+  // New ids take the place of old ones first.
+  const std::size_t capacity = joined.growth().statistics().capacity;
+  for (std::uint64_t id = 5'000'000; id < 5'000'000 + capacity * 9 / 16; ++id) {
+    const float gradient[] = {1, 1};
+    joined.update(&id, 1, gradient, nullptr);
+  }
+  std::vector<std::uint64_t> left = joined.ids();
+  std::sort(left.begin(), left.end());
+  const auto share = [&](std::vector<std::uint64_t> of) {
+    std::sort(of.begin(), of.end());
+    of.erase(std::unique(of.begin(), of.end()), of.end());
+    std::vector<std::uint64_t> both;
+    std::set_intersection(of.begin(), of.end(), left.begin(), left.end(), std::back_inserter(both));
+    return static_cast<double>(both.size()) / static_cast<double>(of.size());
+  };
+  for (std::size_t s = 0; s < 2; ++s) {
+    CHECK(share(young[s]) > 0.8);
+    CHECK(share(old[s]) < 0.7);
   }
 }
 
