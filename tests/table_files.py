@@ -29,3 +29,12 @@ def header_in(path: Path) -> bytes:
     content = path.read_bytes()
     (described,) = struct.unpack_from("I", content, 12)
     return content[: _HEADER + described]
+
+
+def shard_of(number: int, *, grows: bool) -> int:
+    """Of an id, among the 256 by which servers share a table (row_placement.h)."""
+    if grows:
+        for times in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
+            number = (number ^ number >> 33) * times % 2**64
+        number ^= number >> 33
+    return number % 256

@@ -14,7 +14,7 @@ import pytest
 from cluster import faults, inside
 
 from leashed import _core
-from leashed.cluster import server
+from leashed.cluster import keeping, server
 from leashed.cluster.supervisor import INTERRUPTED, Supervisor, command
 
 
@@ -58,13 +58,20 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(server.time, "monotonic", clock.monotonic)
+    monkeypatch.setattr(keeping.time, "monotonic", clock.monotonic)
     monkeypatch.setattr(os, "fsync", clock.fsync)
     return clock
 
 
-def kept(fake: Fake, folder: Path, restored: int = 0) -> server._Kept:
-    return server._Kept(fake, folder / "sync-ps-0.snapshot", "0123", restored, 1.0)  # type: ignore[arg-type]
+def kept(fake: Fake, folder: Path, restored: int = 0) -> keeping.Keeping:
+    return keeping.Keeping(
+        lambda: fake.changes,
+        lambda: server._save(fake, folder / "sync-ps-0.snapshot", "0123"),  # type: ignore[arg-type]
+        folder / "sync-ps-0.count",
+        "0123",
+        restored,
+        1.0,
+    )
 
 
 def restored(folder: Path) -> int:
@@ -84,36 +91,36 @@ def test_a_server_goes_on_from_no_snapshot_of_another_run(tmp_path: Path) -> Non
 
 def test_nothing_is_written_where_nothing_has_changed(tmp_path: Path, clock: Clock) -> None:
     fake = Fake(changes=5)
-    keeping = kept(fake, tmp_path)
+    keeps = kept(fake, tmp_path)
     for clock.now in (0.5, 1.0, 1.5, 2.0, 3.0, 9.0):
-        keeping.keep(fake.changes)
+        keeps.keep(fake.changes)
     assert (fake.copied, clock.written) == (1, 2)  # the snapshot, and the count before it
     before = {path: path.stat() for path in tmp_path.iterdir()}
-    keeping.keep(fake.changes)
+    keeps.keep(fake.changes)
     assert {path: path.stat() for path in tmp_path.iterdir()} == before
     fake.changes += 1
-    keeping.keep(fake.changes)
+    keeps.keep(fake.changes)
     assert restored(tmp_path) == 6
     again = Fake(changes=6)  # what goes on from it has nothing to write either
     clock.now += 1.0
-    keeping = kept(again, tmp_path, restored=6)
+    keeps = kept(again, tmp_path, restored=6)
     clock.now += 1.0
-    keeping.keep(again.changes)
+    keeps.keep(again.changes)
     assert again.copied == 0
-    assert keeping.counters() == {"lost": 0, "snapshots_failed": 0}
+    assert keeps.counters() == {"lost": 0, "snapshots_failed": 0}
 
 
 def test_at_its_end_a_server_writes_what_is_not_due_yet(tmp_path: Path, clock: Clock) -> None:
     fake = Fake(changes=5)
-    keeping = kept(fake, tmp_path)
+    keeps = kept(fake, tmp_path)
     clock.now = 1.0
-    keeping.keep(fake.changes)
+    keeps.keep(fake.changes)
     fake.changes = 9
     clock.now = 1.1
-    keeping.keep(fake.changes)
+    keeps.keep(fake.changes)
     assert restored(tmp_path) == 5
     fake.more = 2
-    keeping.end()
+    keeps.end()
     assert restored(tmp_path) == 9
     assert (tmp_path / "sync-ps-0.count").read_text() == "0123 11 0\n"
     again = Fake()
@@ -151,13 +158,13 @@ def test_a_server_that_is_told_to_end_has_lost_nothing(tmp_path: Path) -> None:
 
 def test_writing_takes_a_tenth_of_the_time_at_most(tmp_path: Path, clock: Clock) -> None:
     fake, clock.writing = Fake(), 3.0
-    keeping = kept(fake, tmp_path)
+    keeps = kept(fake, tmp_path)
     spent = 0.0
     while clock.now < 300.0:
         clock.now += 0.25
         fake.changes += 1
         before = clock.now
-        keeping.keep(fake.changes)
+        keeps.keep(fake.changes)
         spent += clock.now - before
     assert 0.09 * clock.now < spent <= 0.1 * clock.now
 
@@ -166,13 +173,13 @@ def test_what_cannot_be_written_costs_that_snapshot_alone(
     tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     fake = Fake(changes=7)
-    keeping = kept(fake, tmp_path)
+    keeps = kept(fake, tmp_path)
     clock.now = 1.0
-    keeping.keep(fake.changes)
+    keeps.keep(fake.changes)
     fake.changes, clock.full = 30, True
     for clock.now in (2.0, 2.5, 3.0, 4.0):
-        keeping.keep(fake.changes)
-    assert keeping.counters() == {"lost": 0, "snapshots_failed": 3}
+        keeps.keep(fake.changes)
+    assert keeps.counters() == {"lost": 0, "snapshots_failed": 3}
     assert [r.levelname for r in caplog.records] == ["WARNING"]
     assert "No space left on device" in caplog.text
     assert sorted(path.name for path in tmp_path.iterdir()) == [
@@ -183,47 +190,47 @@ def test_what_cannot_be_written_costs_that_snapshot_alone(
     assert kept(Fake(), tmp_path, restored=7).counters()["lost"] == 23
     clock.full = False
     clock.now = 5.0
-    keeping.keep(fake.changes)
-    assert keeping.counters()["snapshots_failed"] == 3
+    keeps.keep(fake.changes)
+    assert keeps.counters()["snapshots_failed"] == 3
     assert restored(tmp_path) == 30
 
 
 def test_a_count_that_cannot_be_written_stays_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    keeping = kept(Fake(), tmp_path)
-    keeping.keep(10)
+    keeps = kept(Fake(), tmp_path)
+    keeps.keep(10)
 
     def none_left(path: Path, *_: object) -> object:
         raise OSError(errno.EMFILE, "Too many open files", str(path))
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "open", none_left)
-        keeping.keep(20)
+        keeps.keep(20)
     assert "Too many open files" in caplog.text
     assert (tmp_path / "sync-ps-0.count").read_text() == "0123 10 0\n"
-    keeping.keep(20)
+    keeps.keep(20)
     assert (tmp_path / "sync-ps-0.count").read_text() == "0123 20 0\n"
 
 
 def test_what_restarts_of_a_server_lose_is_counted(tmp_path: Path) -> None:
     path = tmp_path / "sync-ps-0.count"
-    counts = server._Counts(path, "0123", 0)
+    counts = keeping.Counts(path, "0123", 0)
     assert counts.lost == 0
     counts.keep(100)
-    counts = server._Counts(path, "0123", 70)  # the snapshot had so many
+    counts = keeping.Counts(path, "0123", 70)  # the snapshot had so many
     assert counts.lost == 30
-    counts = server._Counts(path, "0123", 70)  # and again, before it has reported
+    counts = keeping.Counts(path, "0123", 70)  # and again, before it has reported
     assert counts.lost == 30
     counts.keep(80)
-    assert server._Counts(path, "0123", 75).lost == 35
+    assert keeping.Counts(path, "0123", 75).lost == 35
 
 
 def test_what_another_run_has_lost_counts_for_nothing(tmp_path: Path) -> None:
     path = tmp_path / "sync-ps-0.count"
-    server._Counts(path, "0123", 0).keep(100)
-    assert server._Counts(path, "4567", 0).lost == 0
-    assert server._Counts(path, "0123", 0).lost == 100
+    keeping.Counts(path, "0123", 0).keep(100)
+    assert keeping.Counts(path, "4567", 0).lost == 0
+    assert keeping.Counts(path, "0123", 0).lost == 100
 
 
 @pytest.mark.parametrize("torn", [b"", b"0123 1", b"100 3\n", b"0123 x 3\n", b"\xff\0\0"])
@@ -232,9 +239,9 @@ def test_a_count_that_is_damaged_is_told_of_and_begun_anew(
 ) -> None:
     path = tmp_path / "sync-ps-0.count"
     path.write_bytes(torn)
-    counts = server._Counts(path, "0123", 5)
+    counts = keeping.Counts(path, "0123", 5)
     assert counts.lost == 0
     assert [r.levelname for r in caplog.records] == ["WARNING"]
     assert f"{path} is damaged: what restarts have lost so far is not known" in caplog.text
     counts.keep(9)
-    assert server._Counts(path, "0123", 5).lost == 4
+    assert keeping.Counts(path, "0123", 5).lost == 4

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from reference_rules import RULES, Reference
+from table_files import shard_of
 
 import leashed as lsh
 from leashed.models import tables
@@ -488,13 +489,6 @@ def test_weight_decay_is_trained_with_saved_and_told(tmp_path: Path) -> None:
         lsh.Table(rows=3, dim=2, rule=lsh.AdamW(0.1))
 
 
-def spread(number: int) -> int:
-    """By what the ids of a table that grows are spread (row_placement.h)."""
-    for times in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
-        number = (number ^ number >> 33) * times % 2**64
-    return number ^ number >> 33
-
-
 def evenly(servers: int) -> list[list[bool]]:
     """The shards of each of so many servers."""
     return [[shard % servers == mine for shard in range(256)] for mine in range(servers)]
@@ -545,8 +539,7 @@ def test_parts_are_loaded_into_the_whole_and_into_other_parts(tmp_path: Path) ->
         whole = lsh.Table(**size)
         ids = rng.integers(0, 700, 500)
         gradients = rng.standard_normal((500, 3)).astype(np.float32)
-        of = [spread(int(i)) if rows is None else int(i) for i in ids]
-        servers = np.array([each % 256 % 3 for each in of])
+        servers = np.array([shard_of(int(i), grows=rows is None) % 3 for i in ids])
         parts = []
         for mine, shards in enumerate(evenly(3)):
             part = lsh.Table(**size, shards=shards)

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-__all__ = ["opened", "write"]
+__all__ = ["flush", "opened", "write"]
 
 
 class _Owned(io.FileIO):
@@ -70,8 +70,13 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
         if raw.is_ours():
             temporary.unlink(missing_ok=True)
         raise
-    folder = os.open(path.parent, os.O_RDONLY)
+    flush(path.parent)  # the new name, too
+
+
+def flush(folder: Path) -> None:
+    """The names that are in a folder are to outlast a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(folder)  # the new name, too
+        os.fsync(descriptor)
     finally:
-        os.close(folder)
+        os.close(descriptor)

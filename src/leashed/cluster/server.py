@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,8 @@ from numpy.typing import NDArray
 from leashed import _core
 from leashed.cluster import fingerprint, packing
 from leashed.cluster.addressing import everywhere, is_local, reached, within
+from leashed.cluster.keeping import Counts as _Counts  # noqa: F401 (its old name)
+from leashed.cluster.keeping import Keeping, replacing
 from leashed.cluster.member import Lost, Member, master_address
 from leashed.cluster.messages import Bye, Welcome
 from leashed.cluster.opening import Key, Listener, Peer
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
 
 __all__ = ["held_in", "run", "serve"]
 
-_WRITING = 0.1  # of the time, at most, snapshots are written
 _REPORT = 0.25  # seconds
 _JOIN = 30.0  # seconds in which the master is expected to answer
 
@@ -141,7 +142,14 @@ def serve(
             path = folder / f"sync-ps-{index}.snapshot"
             run = member.welcome.run
             restored = _restore(server, path, run, sum(lengths), len(mine))
-            kept = _Kept(server, path, run, restored, snapshot_every)
+            kept = Keeping(
+                lambda: int(server.counters()["changes"]),
+                lambda: _save(server, path, run),
+                path.with_suffix(".count"),
+                run,
+                restored,
+                snapshot_every,
+            )
             made.set_result((run, server))
             try:
                 while not _over(heard, member, run):
@@ -215,131 +223,10 @@ def _counters(server: _core.SyncServer, fragments: int) -> dict[str, float]:
     return {**counted, "whole": counted["exchanges"] / max(1, fragments)}
 
 
-class _Kept:
-    """What a server leaves to the one that is started in its place: snapshots, and beside them, more
-    often, how many changes there were, which tells what a restart has lost.
-
-    What cannot be written costs that writing alone: what was written before stays, and the next
-    comes when it is due.
-
-    Args:
-        server: what is kept.
-        path: of the snapshot.
-        run: the run's name.
-        restored: changes in the snapshot from which this server goes on.
-        every: seconds between two snapshots, at least.
-    """
-
-    def __init__(
-        self, server: _core.SyncServer, path: Path, run: str, restored: int, every: float
-    ) -> None:
-        self._server = server
-        self._path = path
-        self._run = run
-        self._every = every
-        self._counts = _Counts(path.with_suffix(".count"), run, restored)
-        self._saved = restored
-        self._due = time.monotonic() + every
-        self._failed = 0
-        self._told = False
-        self._wrote(lambda: self._counts.keep(restored))
-
-    def counters(self) -> dict[str, float]:
-        """What is reported of it."""
-        return {"lost": self._counts.lost, "snapshots_failed": self._failed}
-
-    def keep(self, changes: int) -> None:
-        """There were so many, with those of the snapshot: writes what has changed and is due."""
-        self._wrote(lambda: self._counts.keep(changes))
-        begun = time.monotonic()
-        if begun < self._due or changes == self._saved:
-            return
-        self._wrote(self._counts.sync)
-        if not self._wrote(self._save):
-            self._failed += 1
-        took = time.monotonic() - begun
-        self._due = begun + max(self._every, took / _WRITING)
-
-    def end(self) -> None:
-        """What has changed is written, and what trainers exchange meanwhile counted."""
-        self._due = 0.0
-        self.keep(self._changes)
-        self._wrote(lambda: self._counts.keep(self._changes))
-
-    @property
-    def _changes(self) -> int:
-        return int(self._server.counters()["changes"])
-
-    def _save(self) -> None:
-        self._saved = _save(self._server, self._path, self._run)
-
-    def _wrote(self, write: Callable[[], None]) -> bool:
-        """Whether it could be written; if not, why is told once."""
-        try:
-            write()
-        except OSError as error:
-            if not self._told:
-                _log.warning(
-                    "a snapshot cannot be written (%s): the last one stays, and it is tried again. "
-                    "What is exchanged meanwhile is lost where this server is started again; "
-                    "snapshots_failed in its report counts on",
-                    str(error),
-                )
-            self._told = True
-            return False
-        return True
-
-
-class _Counts:
-    """How many changes there were, and how many were lost by restarts, in a file beside the snapshot.
-    It is written with each report, and is on the disk before each snapshot: of those since then nobody
-    knows.
-
-    Args:
-        path: the file.
-        run: the run's name.
-        restored: changes in the snapshot from which this server goes on.
-
-    Attributes:
-        lost: so far.
-    """
-
-    def __init__(self, path: Path, run: str, restored: int) -> None:
-        self._path = path
-        self._run = run
-        self._written = -1
-        self.lost = 0
-        with contextlib.suppress(FileNotFoundError):
-            try:
-                of, changes, lost = path.read_text(encoding="ascii").split()
-                if of == run:
-                    self.lost = int(lost) + max(0, int(changes) - restored)
-                else:
-                    _log.info("%s is of run %s, and is begun anew", path, of)
-            except ValueError:
-                _log.warning(
-                    "%s is damaged: what restarts have lost so far is not known, and is counted anew",
-                    path,
-                )
-
-    def keep(self, changes: int) -> None:
-        """There were so many, with those of the snapshot. OSError where it cannot be written."""
-        if changes == self._written:
-            return
-        with _replacing(self._path, ".count.new") as file:
-            file.write(f"{self._run} {changes} {self.lost}\n".encode())
-        self._written = changes
-
-    def sync(self) -> None:
-        """What was written is to outlast a power cut. OSError where it cannot."""
-        with self._path.open("rb") as file:
-            os.fsync(file.fileno())
-
-
 def _save(server: _core.SyncServer, path: Path, run: str) -> int:
     """Writes a snapshot beside the one before, which it then replaces; how many changes are in it."""
     values, present, changes = server.snapshot()
-    with _replacing(path, ".new") as file:
+    with replacing(path, ".new") as file:
         head = np.array([changes, len(present), *present], "<u8")
         np.save(file, np.frombuffer(run.encode(), np.uint8), allow_pickle=False)
         np.save(file, head, allow_pickle=False)
@@ -347,19 +234,6 @@ def _save(server: _core.SyncServer, path: Path, run: str) -> int:
         file.flush()
         os.fsync(file.fileno())
     return changes
-
-
-@contextlib.contextmanager
-def _replacing(path: Path, suffix: str) -> Iterator[BinaryIO]:
-    """A file that takes the other's place once it is whole; where it fails, nothing is left of it."""
-    beside = path.with_suffix(suffix)
-    try:
-        with beside.open("wb") as file:
-            yield file
-        beside.replace(path)
-    except OSError:
-        beside.unlink(missing_ok=True)
-        raise
 
 
 def held_in(path: Path, run: str) -> tuple[list[bool], NDArray[np.float32]] | None:

@@ -12,22 +12,34 @@ import errno
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from leashed import staleness
 from leashed.base import atomic, checks, choice
 from leashed.base.warning import warn
-from leashed.models.tables import Initial, RowwiseAdagrad, Table
+from leashed.models.tables import Initial, Part, RowwiseAdagrad, Table
 from leashed.rules import RULES, SWAP, Rule, Stepping
 
-__all__ = ["Opened", "is_one", "mark_exact", "opened", "prepare", "read", "write"]
+__all__ = [
+    "Opened",
+    "Rows",
+    "is_one",
+    "join_rows",
+    "mark_exact",
+    "opened",
+    "prepare",
+    "read",
+    "write",
+    "write_rows",
+]
 
 T = TypeVar("T")
 
 _MANIFEST = "manifest.json"
 _FORMAT = "leashed.tables"
+_ROWS = "leashed.rows"  # of what write_rows writes
 _VERSION, _WITH_CHANGES = 1, 2
 # Files of changes that may follow one of all rows, and their bytes of that one's.
 _MOST_CHANGES, _MOST_OF_BASE = 64, 0.5
@@ -39,6 +51,10 @@ _OURS = re.compile(
     r"(\d+)\.(?:model\.safetensors|(?:table|changes)\d+(?:\.partial-\d+-\d+)?)"
     r"|\.(\d+)\.model\.safetensors\.\d+\.\d+"
 )
+_KIND = {
+    _FORMAT: "a model with tables",
+    _ROWS: "the rows of an embedding server, and of no model with tables; load the run's output",
+}
 _KINDS: list[type[Stepping]] = [*RULES.values(), RowwiseAdagrad]
 _RULES = {kind.__name__: kind for kind in _KINDS}
 _UNFINISHED = re.compile(r"\.manifest\.json\.\d+\.\d+")
@@ -80,43 +96,94 @@ def write(
     ``incremental``: of tables whose rows the folder has, changed since by this process, only the
     changes, until these are too many; all rows of tables that cannot tell which have changed.
     """
+
+    def rest(number: int) -> dict[str, Any]:
+        # Last of the files: writing it flushes the folder.
+        model = _saved(folder / f"{number}.model.safetensors", put_model)
+        return {"format": _FORMAT, "exact": exact, "model": model}
+
+    _write(folder, tables, rest, lambda save: save(), exact=exact, incremental=incremental)
+
+
+def write_rows(
+    folder: Path,
+    tables: Mapping[str, Table],
+    told: Callable[[], Mapping[str, Any]],
+    quiet: Callable[[Callable[[], None]], None],
+) -> dict[str, Any]:
+    """Write a generation of rows alone, changes where it can be, and ``told()``, JSON's own types, of
+    the same moment: both within what ``quiet`` calls, while nobody updates the tables. Where it fails,
+    the one before stays.
+
+    Returns:
+        What was told.
+    """
+    found: dict[str, Any] = {}
+
+    def within(save: Callable[[], None]) -> None:
+        def both() -> None:
+            save()
+            found.update(told())
+
+        quiet(both)
+
+    def rest(_: int) -> dict[str, Any]:
+        atomic.flush(folder)
+        return {"format": _ROWS, "exact": True, "told": found}
+
+    _write(folder, tables, rest, within, exact=True, incremental=True)
+    return found
+
+
+def _write(
+    folder: Path,
+    tables: Mapping[str, Table],
+    rest: Callable[[int], dict[str, Any]],
+    within: Callable[[Callable[[], None]], None],
+    *,
+    exact: bool,
+    incremental: bool,
+) -> None:
     before = _before(folder) if incremental else {}
     number = 1 + max((_number(path) for path in folder.iterdir()), default=0)
     numbers: dict[str, int] = {}  # of saves, as Table.save_tracked has them
+    put: dict[str, tuple[Path, dict[str, Any] | None]] = {}  # by table, and what it follows
 
-    def written(i: int, name: str, table: Table) -> dict[str, Any]:
+    def save(i: int, name: str, table: Table) -> tuple[Path, dict[str, Any] | None]:
+        path = folder / f"{number}.table{i}"
         if not incremental or not table.tells_changes:
-            return _saved(folder / f"{number}.table{i}", table.save)
-
-        def tracked(path: Path, save: Callable[..., int]) -> dict[str, Any]:
-            numbers[name] = save(path, quiet=exact)
-            return _told_of(path)
-
+            table.save(path)
+            return path, None
         kept = before.get(name)
         last = None if kept is None else table.follows(_digests(kept))
         if kept is not None and last is not None and not _are_many(kept["changes"], kept):
-            path = folder / f"{number}.changes{i}"
-            change = tracked(path, table.save_changes)
+            changes = folder / f"{number}.changes{i}"
+            numbers[name] = table.save_changes(changes, quiet=exact)
             if numbers[name] == last + 1:
-                return {**_only_files(kept), "changes": [*kept["changes"], change]}
-            path.unlink()  # of changes since a file that somebody else has saved
-        return {**tracked(folder / f"{number}.table{i}", table.save_tracked), "changes": []}
+                return changes, kept
+            changes.unlink()  # of changes since a file that somebody else has saved
+        numbers[name] = table.save_tracked(path, quiet=exact)
+        return path, None
+
+    def save_all() -> None:
+        for i, (name, table) in enumerate(tables.items()):
+            put[name] = save(i, name, table)
+
+    def files(name: str) -> dict[str, Any]:
+        path, kept = put[name]
+        if kept is not None:
+            return {**_only_files(kept), "changes": [*kept["changes"], _told_of(path)]}
+        return {**_told_of(path), **({"changes": []} if name in numbers else {})}
 
     try:
-        told = {
-            name: {**written(i, name, table), **_told(table)}
-            for i, (name, table) in enumerate(tables.items())
-        }
+        within(save_all)
+        told = {name: {**files(name), **_told(table)} for name, table in tables.items()}
+        changed = any(one.get("changes") for one in told.values())
         manifest = {
-            "format": _FORMAT,
-            "version": _WITH_CHANGES
-            if any(one.get("changes") for one in told.values())
-            else _VERSION,
+            "version": _WITH_CHANGES if changed else _VERSION,
             "generation": number,
-            "exact": exact,
             "tables": told,
-            # Last of the files: writing it flushes the folder.
-            "model": _saved(folder / f"{number}.model.safetensors", put_model),
+            **rest(number),
         }
         _put(folder, manifest)
     except BaseException:
@@ -262,6 +329,82 @@ class Opened:
                 table.follow(_digests(told), table.track())
 
 
+class Rows:
+    """What ``write_rows`` has written, the newest generation.
+
+    Attributes:
+        folder: where.
+        told: of the moment at which it was written.
+        tables: the names of those of which it has rows.
+
+    Raises:
+        FileNotFoundError: there is none, or a file of it is missing.
+        ValueError: one is damaged, or the folder is of something else.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        manifest = _manifest(folder, _ROWS)
+        for told in _table_files(manifest):
+            _require_whole(folder / told["file"], told)
+        self.folder = folder
+        self.told: dict[str, Any] = manifest["told"]
+        self._of: dict[str, Any] = manifest["tables"]
+        self.tables = tuple(self._of)
+
+    def load(self, tables: Mapping[str, Table]) -> None:
+        """Put the rows in place of those of the tables that have written them, or of their like; what
+        ``write_rows`` adds are changes of them. ValueError where they are others.
+        """
+        if set(tables) != set(self._of):
+            raise ValueError(
+                f"cannot load {self.folder}: its tables are {', '.join(self._of) or 'none'}, and not "
+                f"{', '.join(tables) or 'none'}"
+            )
+        for name, table in tables.items():
+            told = self._of[name]
+            part = self._part(name)
+            if part.shards != table.shards:
+                raise ValueError(
+                    f"cannot load {self.folder}: it has other shards of table {name}; join the files "
+                    "of all servers"
+                )
+            table.load(part.path, part.changes)
+            if table.tells_changes:
+                table.follow(_digests(told), table.track())
+
+    def _part(self, name: str) -> Part:
+        told = self._of[name]
+        of = told.get("part", {})
+        return Part(
+            self.folder / told["file"],
+            [self.folder / change["file"] for change in told.get("changes", ())],
+            _from_text(of["shards"]) if of else None,
+            of.get("capacity", 0),
+        )
+
+
+def join_rows(several: Iterable[Rows]) -> dict[str, Table]:
+    """The tables whose rows these have together, new, with all shards; one that grows may have as many
+    rows as all of its parts.
+
+    Raises:
+        ValueError: of a table a shard is missing, or there twice, or a file is damaged; or the parts
+            are not of one table.
+    """
+    found: dict[str, Table] = {}
+    parts: dict[str, list[tuple[dict[str, Any], Part]]] = {}
+    for one in several:
+        for name, told in one._of.items():
+            parts.setdefault(name, []).append((told, one._part(name)))
+    for name, of in parts.items():
+        rows = of[0][0]["rows"]
+        if rows.get("max_bytes"):
+            rows = {**rows, "max_bytes": sum(told["rows"]["max_bytes"] for told, _ in of)}
+        found[name] = _made(name, {**of[0][0], "rows": rows})
+        found[name].load_parts([part for _, part in of])
+    return found
+
+
 def _told(table: Table) -> dict[str, Any]:
     """What is written of a table, as JSON's own types: what its rows depend on, and what a run."""
     run = {
@@ -269,7 +412,11 @@ def _told(table: Table) -> dict[str, Any]:
         "staleness": table.staleness.config(),
         **({"weight_decay": table.weight_decay} if table.weight_decay else {}),
     }
-    return json.loads(json.dumps({"rows": table.description, "run": run}))  # type: ignore[no-any-return]
+    part = {}
+    if table.shards is not None:
+        capacity = table.statistics()["capacity"]
+        part = {"part": {"shards": _to_text(table.shards), "capacity": capacity}}
+    return json.loads(json.dumps({"rows": table.description, "run": run, **part}))  # type: ignore[no-any-return]
 
 
 def _made(name: str, told: Mapping[str, Any]) -> Table:
@@ -293,6 +440,15 @@ def _made(name: str, told: Mapping[str, Any]) -> Table:
         name=name,
         weight_decay=told["run"].get("weight_decay", 0.0),
     )
+
+
+def _to_text(shards: Sequence[bool]) -> str:
+    """A hexadecimal digit for four."""
+    return f"{int(''.join(str(int(each)) for each in shards), 2):0{len(shards) // 4}x}"
+
+
+def _from_text(text: str) -> list[bool]:
+    return [digit == "1" for digit in f"{int(text, 16):0{4 * len(text)}b}"]
 
 
 def _compared(told: Mapping[str, Any], same_rule: bool) -> dict[str, Any]:
@@ -328,7 +484,8 @@ def _are_many(changes: list[Any], all_rows: Mapping[str, Any]) -> bool:
 
 def _files(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
     """What is told of each file."""
-    return [manifest["model"], *_table_files(manifest)]
+    model = [manifest["model"]] if "model" in manifest else []
+    return [*model, *_table_files(manifest)]
 
 
 def _table_files(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -340,7 +497,7 @@ def _table_files(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _before(folder: Path) -> dict[str, Any]:
     """What the manifest tells of tables; nothing where there is none that can be read."""
     try:
-        tables = _manifest(folder)["tables"]
+        tables = _any_manifest(folder)["tables"]
     except (OSError, ValueError):
         return {}
     return {name: {"changes": [], **told} for name, told in tables.items()}
@@ -376,12 +533,19 @@ def _checksum(manifest: Mapping[str, Any]) -> str:
     return sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
+def _any_manifest(folder: Path) -> dict[str, Any]:
+    try:
+        return _manifest(folder)
+    except ValueError:
+        return _manifest(folder, _ROWS)
+
+
 def _put(folder: Path, manifest: Mapping[str, Any]) -> None:
     text = json.dumps({**manifest, "checksum": _checksum(manifest)}, indent=1)
     atomic.write(folder / _MANIFEST, [text.encode()])
 
 
-def _manifest(folder: Path) -> dict[str, Any]:
+def _manifest(folder: Path, wanted: str = _FORMAT) -> dict[str, Any]:
     path = folder / _MANIFEST
     try:
         text = path.read_bytes()
@@ -391,8 +555,8 @@ def _manifest(folder: Path) -> dict[str, Any]:
         ) from None
     try:
         found: dict[str, Any] = json.loads(text)
-        if found["format"] != _FORMAT:
-            raise ValueError("it is of no model with tables")
+        if found["format"] != wanted:
+            raise ValueError(f"it is of {_KIND.get(found['format'], 'something else')}")
         if found["version"] not in (_VERSION, _WITH_CHANGES):
             raise ValueError(
                 f"its format version is {found['version']}, this release reads {_VERSION} and "
@@ -409,7 +573,7 @@ def _manifest(folder: Path) -> dict[str, Any]:
 def _named(folder: Path) -> int | None:
     """The generation that the manifest names; None: there is no manifest, or it is damaged."""
     try:
-        return int(_manifest(folder)["generation"])
+        return int(_any_manifest(folder)["generation"])
     except (FileNotFoundError, ValueError):
         return None
 

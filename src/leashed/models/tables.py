@@ -262,7 +262,9 @@ class Table:
         if not isinstance(name, str):
             raise TypeError(f"name must be a string, got {name!r}")
         self.name = name
-        self.shards = None if shards is None else _check_shards(shards)
+        self.shards = (
+            None if shards is None or all(_check_shards(shards)) else _check_shards(shards)
+        )
         if self.rows is not None:
             row = _bytes_per_row(self.dim, self.rule, self.staleness, versions)
             here = _rows_of(self.rows, self.shards)

@@ -1,0 +1,223 @@
+"""The rows of embedding servers in files of the run's folder: snapshots from which a server goes on, and
+the whole tables that the parts of all servers make.
+
+A snapshot is a generation of a folder of its server's (``files.folders``): the rows, changes of those
+before where it can be, and which pushes of which client these have, of one moment. Only what its
+manifest names counts, which is renamed into its place last.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from leashed.cluster.keeping import Keeping
+from leashed.files import folders
+from leashed.models.tables import Described, Table
+
+__all__ = ["RowFiles", "RowServer", "joined"]
+
+_log = logging.getLogger(__name__)
+
+
+class RowServer(Protocol):
+    """What ``_core.RowServer`` has of it."""
+
+    def counters(self) -> dict[str, Any]:
+        """``pushes``: that it has applied, with those of ``restore``."""
+
+    def applied(self) -> Sequence[tuple[int, int, int]]:
+        """Of each client its life and the number of the last push that was applied."""
+
+    def restore(self, applied: list[tuple[int, int, int]], pushes: int, /) -> None:
+        """The tables have so many, before anybody is served."""
+
+    def quiet(self, f: Callable[[], None], /) -> None:
+        """Calls it while nobody is served."""
+
+
+class RowFiles:
+    """What an embedding server leaves to the one that is started in its place, and to the run's end.
+
+    Args:
+        server: whose rows they are.
+        tables: of the server, by name.
+        folder: the run's.
+        run: the run's name.
+        index: which server it is.
+        every: seconds between two snapshots, at least; writing them takes a tenth of the time at most.
+    """
+
+    def __init__(
+        self,
+        server: RowServer,
+        tables: Mapping[str, Table],
+        folder: Path,
+        run: str,
+        index: int,
+        every: float,
+    ) -> None:
+        self._server = server
+        self._tables = tables
+        self._folder = _folder(folder, index)
+        self._run = run
+        self._every = every
+        self._restored = 0
+        self._newest: int | None = None  # pushes of what was written last
+        self._written = 0
+        self._stalled = self._longest = 0.0
+        self._keeping: Keeping | None = None
+
+    def restore(self) -> int:
+        """Goes on from the snapshot, if there is one, before anybody is served.
+
+        Returns:
+            How many pushes are in it.
+
+        Raises:
+            ValueError: it is damaged, or of another run, or of other tables.
+            OSError: the folder cannot be made, or something else is in it.
+        """
+        self._folder.mkdir(exist_ok=True)
+        if (found := _rows(self._folder)) is not None:
+            if found.told["run"] != self._run:
+                raise ValueError(
+                    f"{self._folder} is of another run; remove it and its .count, or choose another "
+                    "folder"
+                )
+            found.load(self._tables)
+            self._newest = self._restored = int(found.told["pushes"])
+            self._server.restore([tuple(each) for each in found.told["applied"]], self._restored)
+            _log.info("goes on from a snapshot with %d pushes", self._restored)
+        self._keeping = Keeping(
+            self._pushes,
+            self._save,
+            self._folder.with_suffix(".count"),
+            self._run,
+            self._restored,
+            self._every,
+        )
+        return self._restored
+
+    def keep(self) -> None:
+        """Writes a snapshot where one is due, and how many pushes there were."""
+        self._kept.keep(self._pushes())
+
+    def end(self) -> None:
+        """Nobody pushes any more: writes what has changed, and where nothing has, the rows as they are.
+
+        Raises:
+            OSError: the rows cannot be written.
+        """
+        self._kept.end()
+        if self._newest != self._pushes():
+            self._save()
+
+    def counters(self) -> dict[str, float]:
+        """What is reported of rows and files: ``rows`` and ``row_bytes`` now, ``row_updates`` and the
+        sum of their ``row_staleness``, ``row_stalest``; pushes ``restored`` and ``lost`` by restarts;
+        ``snapshots``, ``snapshots_failed``, and seconds for which they kept pushes waiting, in all
+        (``stalled``) and at most at once (``stall``).
+        """
+        told = [table.statistics() for table in self._tables.values()]
+        return {
+            "rows": sum(each["rows"] for each in told),
+            "row_bytes": sum(each["bytes"] for each in told),
+            "row_updates": sum(each["applied"] for each in told),
+            "row_staleness": sum(each["staleness"] for each in told),
+            "row_stalest": max((each["stalest"] for each in told), default=0),
+            "restored": self._restored,
+            "snapshots": self._written,
+            "stalled": self._stalled,
+            "stall": self._longest,
+            **self._kept.counters(),
+        }
+
+    @property
+    def _kept(self) -> Keeping:
+        assert self._keeping is not None, "restore() comes first"
+        return self._keeping
+
+    def _pushes(self) -> int:
+        return int(self._server.counters()["pushes"])
+
+    def _save(self) -> int:
+        def told() -> dict[str, Any]:
+            applied = [list(each) for each in self._server.applied()]
+            return {"run": self._run, "pushes": self._pushes(), "applied": applied}
+
+        try:
+            pushes = int(
+                folders.write_rows(self._folder, self._tables, told, self._quiet)["pushes"]
+            )
+        except ValueError as error:  # as the core says it
+            raise OSError(str(error)) from error
+        self._newest = pushes
+        self._written += 1
+        return pushes
+
+    def _quiet(self, save: Callable[[], None]) -> None:
+        seconds, failed = 0.0, None
+
+        def timed() -> None:
+            nonlocal seconds, failed
+            begun = time.monotonic()
+            try:
+                save()
+            except BaseException as error:  # noqa: BLE001 (raised below, not through the server)
+                failed = error
+            seconds = time.monotonic() - begun
+
+        self._server.quiet(timed)
+        self._stalled += seconds
+        self._longest = max(self._longest, seconds)
+        if failed is not None:
+            raise failed
+
+
+def joined(folder: Path, described: Iterable[Described], servers: int) -> dict[str, Table]:
+    """The whole tables of a model that the last files of all servers make, new.
+
+    Args:
+        folder: the run's.
+        described: the model's tables.
+        servers: how many embedding servers the run has had.
+
+    Raises:
+        FileNotFoundError: a server has saved nothing.
+        ValueError: a file is damaged; the servers are of several runs; or their rows are not all of
+            the model's tables.
+    """
+    found = []
+    for index in range(servers):
+        place = _folder(folder, index)
+        rows = _rows(place)
+        if rows is None:
+            raise FileNotFoundError(
+                f"embedding server {index} has saved no rows in {place}; where it ran on another "
+                "machine, copy that folder here"
+            )
+        found.append(rows)
+    if len({rows.told["run"] for rows in found}) > 1:
+        raise ValueError(f"the rows of embedding servers in {folder} are of several runs")
+    made = folders.join_rows(found)
+    names = [one.name for one in described]
+    if missing := [name for name in names if name not in made]:
+        raise ValueError(f"no embedding server has saved table {', '.join(missing)} in {folder}")
+    return {name: made[name] for name in names}
+
+
+def _folder(run: Path, index: int) -> Path:
+    return run / f"embedding-ps-{index}"
+
+
+def _rows(folder: Path) -> folders.Rows | None:
+    try:
+        return folders.Rows(folder)
+    except FileNotFoundError:
+        if folders.is_one(folder):
+            raise
+        return None

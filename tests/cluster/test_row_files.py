@@ -1,0 +1,220 @@
+"""What an embedding server leaves to the one that is started in its place, and to the run's end."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cluster.row_server import CLIENTS, DESCRIBED, RUN, Server, made
+
+import leashed as lsh
+from leashed.cluster import keeping, row_files
+from leashed.cluster.row_files import RowFiles, joined
+
+KILLS = 8
+
+
+def serving(
+    folder: Path, index: int = 0, servers: int = 1, run: str = RUN
+) -> tuple[Server, RowFiles]:
+    """With snapshots at each look."""
+    server = Server(made(index, servers))
+    return server, RowFiles(server, server.tables, folder, run, index, 0.0)
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeping, "_WRITING", 1e9)
+
+
+def test_a_server_goes_on_from_its_snapshot(tmp_path: Path) -> None:
+    server, files = serving(tmp_path)
+    assert files.restore() == 0
+    for step in range(40):
+        server.push(step % CLIENTS)
+        files.keep()
+    server.push(0)  # which no snapshot has
+    again, more = serving(tmp_path)
+    assert more.restore() == 40
+    assert again.numbers == [8] * CLIENTS
+    assert again.has_what_it_says()
+    assert again.applied() == [(client, 7, 8) for client in range(CLIENTS)]
+    # What it goes on with are changes of what is there.
+    again.push(1)
+    more.keep()
+    assert list((tmp_path / "embedding-ps-0").glob("*.changes*"))
+    third, last = serving(tmp_path)
+    assert last.restore() == 41
+    assert third.has_what_it_says()
+
+
+def test_what_a_restart_loses_is_counted(tmp_path: Path) -> None:
+    server, files = serving(tmp_path)
+    files.restore()
+    for _ in range(7):
+        server.push(0)
+    files.keep()
+    files._every = 1e9
+    files._kept._every = files._kept._due = 1e9
+    for _ in range(5):
+        server.push(1)
+    files.keep()  # the count alone
+    again, more = serving(tmp_path)
+    more.restore()
+    assert (more.counters()["restored"], more.counters()["lost"]) == (7, 5)
+    assert again.numbers[:2] == [7, 0]
+
+
+def test_its_end_writes_what_is_not_due_and_what_nobody_has_changed(tmp_path: Path) -> None:
+    server, files = serving(tmp_path)
+    files.restore()
+    files.end()
+    assert joined(tmp_path, DESCRIBED, 1)["a"].lookup([5])[0, 0] == 0.0
+    server.push(0)
+    files.end()
+    assert joined(tmp_path, DESCRIBED, 1)["a"].lookup([5])[0, 0] == 1.0
+    before = {path: path.stat() for path in tmp_path.rglob("*")}
+    files.end()
+    files.keep()
+    assert {path: path.stat() for path in tmp_path.rglob("*")} == before
+
+
+def test_a_snapshot_of_another_run_or_of_other_tables_is_refused(tmp_path: Path) -> None:
+    _, files = serving(tmp_path, 0, 2)
+    files.restore()
+    files.end()
+    with pytest.raises(ValueError, match=r"is of another run; remove it and its \.count, or"):
+        serving(tmp_path, 0, 2, run="4567")[1].restore()
+    with pytest.raises(ValueError, match="has other shards of table a; join the files of all"):
+        serving(tmp_path, 0, 3)[1].restore()
+    one = {"a": made(0, 2)["a"]}
+    with pytest.raises(ValueError, match="its tables are a, b, and not a"):
+        RowFiles(Server(one), one, tmp_path, RUN, 0, 0.0).restore()
+
+
+def test_what_cannot_be_written_costs_that_snapshot_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    server, files = serving(tmp_path)
+    files.restore()
+    server.push(0)
+    files.keep()
+    server.push(1)
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            server.tables["b"].__class__, "save_changes", failing("No space left on device")
+        )
+        files.keep()
+        files.keep()
+        with pytest.raises(OSError, match="No space left on device"):
+            files.end()
+    assert files.counters()["snapshots_failed"] == 3
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    again, more = serving(tmp_path)
+    assert more.restore() == 1
+    assert again.has_what_it_says()
+    server.push(2)
+    files.keep()
+    again, more = serving(tmp_path)
+    assert more.restore() == 3
+    assert again.has_what_it_says()
+
+
+def failing(why: str) -> Callable[..., int]:
+    def fail(*_: object, **__: object) -> int:
+        raise ValueError(f"'x' cannot be written: {why}")
+
+    return fail
+
+
+def test_how_long_pushes_waited_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+
+    def told(*_: object, **__: object) -> list[tuple[int, int, int]]:
+        nonlocal now
+        now += 3.0
+        return []
+
+    monkeypatch.setattr(row_files.time, "monotonic", lambda: now)
+    server, files = serving(tmp_path)
+    files.restore()
+    monkeypatch.setattr(server, "applied", told)
+    for client in range(2):
+        server.push(client)
+        files.keep()
+    counted = files.counters()
+    assert (counted["stalled"], counted["stall"], counted["snapshots"]) == (6.0, 3.0, 2)
+    assert counted["rows"] == 3000 + 2 * 60 + (1 if CLIENTS == 5 else 0)
+    assert counted["row_updates"] == 2 * (600 + 60)
+
+
+@pytest.mark.parametrize("servers", [1, 2, 3])
+def test_the_parts_of_all_servers_are_the_whole_tables(tmp_path: Path, servers: int) -> None:
+    for index in range(servers):
+        server, files = serving(tmp_path, index, servers)
+        files.restore()
+        server.push(0)
+        files.keep()
+        for client in range(CLIENTS):
+            server.push(client)
+        files.end()
+    whole = joined(tmp_path, DESCRIBED, servers)
+    assert list(whole) == ["a", "b"]
+    assert (whole["a"].rows, whole["b"].rows) == (3000, None)
+    expected = np.where(np.arange(3000) % CLIENTS == 0, 2.0, 1.0)
+    np.testing.assert_array_equal(whole["a"].lookup(range(3000))[:, 0], expected)
+    np.testing.assert_array_equal(whole["b"].lookup(range(300))[:, 0], expected[:300])
+    assert len(whole["b"].ids()) == 301  # that of 2⁶⁴ − 1 is always there
+    assert isinstance(whole["a"].rule, lsh.SGD)
+
+
+def test_a_server_that_has_saved_nothing_is_named(tmp_path: Path) -> None:
+    for index in (0, 2):
+        _, files = serving(tmp_path, index, 3)
+        files.restore()
+        files.end()
+    with pytest.raises(FileNotFoundError, match=r"embedding server 1 has saved no rows in .*-ps-1"):
+        joined(tmp_path, DESCRIBED, 3)
+    _, files = serving(tmp_path, 1, 3, run="4567")
+    files.restore()
+    files.end()
+    with pytest.raises(ValueError, match="are of several runs"):
+        joined(tmp_path, DESCRIBED, 3)
+    with pytest.raises(ValueError, match="is of the rows of an embedding server, and of no model"):
+        lsh.load(tmp_path / "embedding-ps-0")
+
+
+@pytest.mark.process
+def test_what_a_killed_server_leaves_is_of_one_moment(tmp_path: Path) -> None:
+    """Killed at any moment, in the middle of snapshots too, and each goes on from what was left."""
+    seed = random.randrange(2**32)
+    rng, newest, torn = random.Random(seed), 0, 0
+    folder = tmp_path / "embedding-ps-0"
+    for kill in range(KILLS):
+        with subprocess.Popen(
+            [sys.executable, "-m", "cluster.row_server", str(tmp_path)],
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        ) as child:
+            assert child.stdout is not None
+            child.stdout.readline()
+            time.sleep(rng.uniform(0.0, 0.5))
+            child.kill()
+        names = {path.name for path in folder.iterdir()}
+        torn += any("partial" in name for name in names) or len(names) > 3
+        server, files = serving(tmp_path)
+        restored = files.restore()
+        assert sum(server.numbers) == restored, (seed, kill)
+        assert server.has_what_it_says(), (seed, kill)
+        assert restored >= newest, (seed, kill)
+        newest = restored
+    assert newest > 0
+    assert files.counters()["lost"] >= 0
+    print(f"{newest} pushes, {torn} of {KILLS} killed in the middle of files")
