@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
-from cluster import fakes
+from cluster import fakes, row_server
 
+import leashed as lsh
+from leashed.cluster import outcome, table
 from leashed.cluster.outcome import long_gone, together
+from leashed.cluster.row_files import RowFiles
+from leashed.models import tables
+from leashed.training.problems.problem import Problem
 
 FOUND = {k: np.full(2, k, np.float32) for k in range(3)}
 IN_STEP = {"batches_used": 9.0, "syncs": 3.0, "left_early": 0.0}
@@ -56,3 +65,93 @@ def test_who_left_long_before_the_others_is_known(
         told = {f"trainer-{k}": summary for k in found}
         report = {"members": members, "summaries": told}
         assert sorted(long_gone(found, report, 5.0)) == expected
+
+
+def of_clicks() -> tuple[Problem, lsh.TrainResult]:
+    """A small model that reads tables, and what one process trains of it."""
+    split = lsh.datasets.synthetic_clicks(3000, test=1500, cardinalities=300, seed=1)
+    model = lsh.models.dlrm(rows=300, dim=4, bottom=[4], top=[8])
+    trained = lsh.train(
+        model,
+        split.train,
+        discipline=lsh.Sequential(),
+        threads=1,
+        batch_size=32,
+        until=lsh.until(epochs=2),
+    )
+    return Problem(model, split.train, split.test), trained
+
+
+def saved(folder: Path, model: lsh.models.Graph, trained: lsh.TrainResult, servers: int) -> None:
+    """The rows, as servers that had them would leave them."""
+    every = trained.tables
+    for index, mine in enumerate(row_server.spread(servers)):
+        parts = tables.of(
+            model.tables,
+            rule=next(iter(every.values())).rule,
+            seed=next(iter(every.values())).seed,
+            shards=dict.fromkeys(every, mine),
+        )
+        for name, whole in every.items():
+            whole.save(folder / "rows")
+            parts[name].load(folder / "rows")
+        server = row_server.Server({})
+        files = RowFiles(server, parts, folder, "0123", index, 1.0)
+        files.restore()
+        files.end()
+
+
+def plan_of(servers: int, output: str = "first") -> Any:
+    processes = [("embedding-ps", index) for index in range(servers)]
+    train = SimpleNamespace(model="dlrm", threads=1, batch_size=32, output=output)
+    cluster = SimpleNamespace(timeout=5.0, sync_ps=0, processes=lambda: processes)
+    sync = SimpleNamespace(synchroniser=lambda: None)
+    return SimpleNamespace(train=train, sync=sync, cluster=cluster)
+
+
+@pytest.mark.parametrize("servers", [1, 3])
+def test_the_output_of_a_run_with_tables_is_what_one_process_would_have(
+    tmp_path: Path, servers: int
+) -> None:
+    problem, trained = of_clicks()
+    saved(tmp_path, problem.model, trained, servers)
+    trained.parameters.astype("<f4").tofile(tmp_path / "trainer-0.f32")
+    report = fakes.report()
+    whole = outcome.conclude(report, tmp_path, plan_of(servers), problem, {}, {})
+    expected = problem.model.evaluate(trained.parameters, problem.test, trained.tables)
+    told = [whole[f"test_{name}"] for name in ("loss", "accuracy", "auc", "normalised_entropy")]
+    assert told == pytest.approx(expected)  # threads sum in no order
+    facts = dict(table.facts(whole))
+    assert facts["test AUC"] == (
+        f"{expected.auc:.4f}, normalised entropy {expected.normalised_entropy:.4g}"
+    )
+    for path in (tmp_path / "output", tmp_path):
+        loaded = lsh.load(path)
+        assert list(loaded.tables) == list(trained.tables)
+        np.testing.assert_array_equal(loaded.parameters, trained.parameters)
+        found = loaded.model.evaluate(loaded.parameters, problem.test, loaded.tables)
+        assert found == pytest.approx(expected)
+    assert outcome.read_report(tmp_path) == whole
+
+
+def test_the_best_of_several_on_clicks_is_that_of_the_best_auc(tmp_path: Path) -> None:
+    problem, trained = of_clicks()
+    saved(tmp_path, problem.model, trained, 2)
+    ranks = np.array(trained.parameters)
+    ranks[-1] += 5.0  # all are clicked, as it says
+    for index, theta in enumerate((problem.model.init(0), ranks)):
+        theta.astype("<f4").tofile(tmp_path / f"trainer-{index}.f32")
+    whole = outcome.conclude(fakes.report(), tmp_path, plan_of(2, "best"), problem, {}, {})
+    assert whole["output"] == "trainer 1, the best of 2 on the test set"
+
+
+def test_without_all_rows_there_is_a_report_and_no_model(tmp_path: Path) -> None:
+    problem, trained = of_clicks()
+    saved(tmp_path, problem.model, trained, 2)
+    trained.parameters.astype("<f4").tofile(tmp_path / "trainer-0.f32")
+    with pytest.raises(FileNotFoundError, match="embedding server 2 has saved no rows in"):
+        outcome.conclude(fakes.report(), tmp_path, plan_of(3), problem, {}, {})
+    told = outcome.read_report(tmp_path)
+    assert told is not None
+    assert "output" not in told
+    assert not (tmp_path / "output").exists()

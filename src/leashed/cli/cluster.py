@@ -150,7 +150,7 @@ def _report(options: argparse.Namespace) -> int:
     whole = outcome.conclude(report, options.folder, plan, problem, *known)
     print(render({**whole, "state": state}))
     if "output" in whole:
-        print(f"its model is in {options.folder / outcome.MODEL}")
+        print(f"its model is in {outcome.place(options.folder, problem.model)}")
     return _STATUSES[state]
 
 
@@ -281,7 +281,7 @@ def _up(options: argparse.Namespace) -> int:
         with _folder(plan, options) as folder:
             plan = replace(plan, cluster=replace(plan.cluster, run=folder))
             status = _train(plan, problem, view=options.view)
-            options.keep |= status == INTERRUPTED and (folder / outcome.MODEL).exists()
+            options.keep |= status == INTERRUPTED and outcome.place(folder, problem.model).exists()
             return status
     except ChildProcessError as error:
         print(f"leashed: error: {error}", file=sys.stderr)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,19 +11,36 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from leashed.cluster import traffic
+from leashed.cluster import row_files, traffic
 from leashed.cluster.measures import counted
 from leashed.cluster.plan import Plan
 from leashed.cluster.supervisor import REPORT, read_report
 from leashed.files import checkpoint
 from leashed.files.model_file import BuiltIn
+from leashed.models._columns import columns_of, keep
+from leashed.models.graphs import Graph
+from leashed.models.tables import Table
 from leashed.studies.elp import Parallelism
 from leashed.training.problems.problem import Problem
 
-__all__ = ["MODEL", "choose", "conclude", "long_gone", "read_report", "replicas", "together"]
+__all__ = [
+    "MODEL",
+    "choose",
+    "conclude",
+    "long_gone",
+    "place",
+    "read_report",
+    "replicas",
+    "together",
+]
 
-MODEL = "output.safetensors"
-"""In the run's folder."""
+MODEL, WITH_TABLES = "output.safetensors", "output"
+"""In the run's folder: the file of the model that comes out; the folder of one that reads tables."""
+
+
+def place(folder: Path, model: BuiltIn) -> Path:
+    """Where the model that comes out of a run is written."""
+    return folder / (WITH_TABLES if checkpoint.tables_of(model) else MODEL)
 
 
 def replicas(folder: Path, dimension: int) -> dict[int, NDArray[np.float32]]:
@@ -41,23 +59,35 @@ def replicas(folder: Path, dimension: int) -> dict[int, NDArray[np.float32]]:
 
 
 def choose(
-    output: str, found: Mapping[int, NDArray[np.float32]], model: BuiltIn, test: Any
+    output: str,
+    found: Mapping[int, NDArray[np.float32]],
+    model: BuiltIn,
+    test: Any,
+    tables: Mapping[str, Table] | None = None,
 ) -> tuple[str, NDArray[np.float32]]:
     """The output of a run, and in words which it is.
 
     Args:
         output: ``"first"`` (shadowsync, section 4), ``"average"``, or ``"best"`` on ``test``, whose
-            accuracy there, or loss where there are no classes, is then that of a choice among several.
+            AUC there, or accuracy, or loss where there are no classes, is then that of a choice among
+            several.
         found: the trainers' parameters, at least one.
         model: that was trained.
         test: the test set.
+        tables: that the model reads, by name.
     """
     if output == "average":
         mean = np.mean([each.astype(np.float64) for each in found.values()], axis=0)
         return f"average of {len(found)} trainers", mean.astype(np.float32)
     if output == "best":
-        told = {index: model.evaluate(each, test) for index, each in found.items()}
-        best = max(found, key=lambda index: told[index][1] if test.classes else -told[index][0])
+
+        def score(index: int) -> float:
+            loss, accuracy, *clicks = _evaluated(model, found[index], test, tables)
+            if clicks and not math.isnan(clicks[0]):
+                return clicks[0]
+            return accuracy if test.classes else -loss
+
+        best = max(found, key=score)
         return f"trainer {best}, the best of {len(found)} on the test set", found[best]
     first = min(found)
     return f"trainer {first}", found[first]
@@ -125,11 +155,13 @@ def conclude(
     """The report of a run that has ended, with what was run, its output model, restarts, who was given up
     and why, ELP, and its bytes beside the kernel's counts; written, beside the model, to the run's
     folder. Without a result of any trainer that was there at the end the model is what the run had
-    reached (``reached``), if that is known.
+    reached (``reached``), if that is known. Of a model that reads tables these are joined of what the
+    embedding servers have saved last, in this process's memory.
 
     Raises:
-        OSError: the folder cannot be written.
-        ValueError: a result is damaged.
+        OSError: the folder cannot be written, or an embedding server has saved nothing: then there is
+            the report, and no model.
+        ValueError: a result is damaged, or the servers' rows are not all of the tables: likewise.
     """
     train, synchroniser = plan.train, plan.sync.synchroniser()
     trainers = len(counted(report, "trainer"))
@@ -157,6 +189,14 @@ def conclude(
     found = together(handed_in, summaries)
     gone = long_gone(found, report, plan.cluster.timeout)
     chosen: tuple[str, NDArray[np.float32]] | None = None
+    tables: dict[str, Table] | None = None
+    if described := checkpoint.tables_of(model):
+        servers = sum(role == "embedding-ps" for role, _ in plan.cluster.processes())
+        try:
+            tables = row_files.joined(folder, described, servers)
+        except (OSError, ValueError):
+            _write(folder, whole)
+            raise
     if found.keys() <= gone:
         from leashed.cluster import reached  # noqa: PLC0415 (it needs the extra)
 
@@ -167,21 +207,40 @@ def conclude(
             chosen = f"{what}: no trainer{others} has handed in its parameters", parameters
     if chosen is None and found:
         found = {k: each for k, each in found.items() if k not in gone} or found
-        output, parameters = choose(train.output, found, model, problem.test)
+        output, parameters = choose(train.output, found, model, problem.test, tables)
         if apart := handed_in.keys() - found.keys():
             output += f" (not of {_names(apart)}: not in step, or gone, at the end)"
         chosen = output, parameters
     if chosen is not None:
         whole["output"], parameters = chosen
-        whole["train_loss"] = model.evaluate(parameters, problem.train)[0]
-        whole["test_loss"], accuracy, *_ = model.evaluate(parameters, problem.test)
+        parameters = keep(parameters, columns_of(model, problem.train))
+        whole["train_loss"] = _evaluated(model, parameters, problem.train, tables)[0]
+        whole["test_loss"], accuracy, *of_clicks = _evaluated(
+            model, parameters, problem.test, tables
+        )
         if problem.test.classes:
             whole["test_accuracy"] = accuracy
-        checkpoint.save(folder / MODEL, model, parameters)
-    beside = folder / f"{REPORT}.new"
-    beside.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
-    beside.replace(folder / REPORT)
+        for name, value in zip(("test_auc", "test_normalised_entropy"), of_clicks, strict=False):
+            if not math.isnan(value):
+                whole[name] = value
+        checkpoint.save(place(folder, model), model, parameters, tables)
+    _write(folder, whole)
     return whole
+
+
+def _evaluated(
+    model: BuiltIn, parameters: NDArray[np.float32], data: Any, tables: Mapping[str, Table] | None
+) -> tuple[float, ...]:
+    """Loss, accuracy; of clicks also AUC and normalised entropy."""
+    if isinstance(model, Graph):
+        return tuple(model.evaluate(parameters, data, tables))
+    return tuple(model.evaluate(parameters, data))
+
+
+def _write(folder: Path, report: Mapping[str, Any]) -> None:
+    beside = folder / f"{REPORT}.new"
+    beside.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    beside.replace(folder / REPORT)
 
 
 def _file(folder: Path, index: int) -> Path:

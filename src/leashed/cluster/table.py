@@ -234,6 +234,9 @@ def facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
             known.append(("test loss", number(report["test_loss"], 4)))
         if "test_accuracy" in report:
             known.append(("test accuracy", f"{100.0 * report['test_accuracy']:.2f}%"))
+        if "test_auc" in report:
+            entropy = number(report["test_normalised_entropy"], 4)
+            known.append(("test AUC", f"{report['test_auc']:.4f}, normalised entropy {entropy}"))
     return known
 
 

@@ -63,7 +63,7 @@ _TYPES = {"F32": "<f4", "U64": "<u8"}  # U64: of what a run has beside parameter
 _MOST_DESCRIBED = _MAX_HEADER - 1_000_000  # the rest is for tensors' places and the run's settings
 
 # What ``continual`` and a cluster's run keep in their folders.
-_INSIDE = ("state", "state.safetensors", "output.safetensors")
+_INSIDE = ("state", "state.safetensors", "output.safetensors", "output")
 # Other files that leashed writes, by how they begin: what they are, and what reads them.
 _OTHERS = {
     b"lshtable": "it has rows of a table; name the folder that it lies in, or give it to Table.load",
