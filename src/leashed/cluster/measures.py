@@ -1,4 +1,4 @@
-"""What the counters of trainers and sync servers tell: rates, and the average sync gap."""
+"""What the counters of trainers and servers tell: rates, and the average sync gap."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ _ADDED = frozenset({
     "examples", "batches_used", "syncs", "sync_failed", "sync_partial", "sync_not_finite",
     "sync_seconds", "bytes_out", "bytes_in", "not_finite", "kernel_out", "kernel_in",
     "transfers_out", "transfers_in", "serving_seconds", "refused",
-    "snapshots_failed",
+    "snapshots_failed", "snapshots", "stalled",
+    "lookups", "looked_up", "floats", "row_updates", "row_staleness",
+    "row_lookups", "row_rows", "row_seconds", "row_pushes", "row_settled", "row_lost",
+    "row_lost_examples", "row_bytes_out", "row_bytes_in", "row_kernel_out", "row_kernel_in",
 })  # fmt: skip
 """Counted by each process from 0, so that the sum over those that came one after the other tells what
 all of them have. Of anything else the last one's is the newest.

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from leashed.base.table import Table
-from leashed.cluster import history, outcome, table, traffic
+from leashed.cluster import history, outcome, row_table, table, traffic
 from leashed.cluster.measures import Pulse
 from leashed.cluster.supervisor import REPORT
 from leashed.report import html_page
@@ -43,6 +43,13 @@ def render(report: Mapping[str, Any], rows: Sequence[Row]) -> str:
     servers = table.servers(report)
     if servers.rows:
         body += ["<h2>Sync servers</h2>", html_page.table(servers)]
+    of_rows = row_table.servers(report)
+    if of_rows.rows:
+        body += [
+            "<h2>Embedding servers</h2>",
+            html_page.table(of_rows),
+            f'<p class="note">{html.escape(row_table.NOTE)}</p>',
+        ]
     moved = traffic.table(report)
     if moved.rows:
         body += [

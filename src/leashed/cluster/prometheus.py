@@ -87,13 +87,23 @@ class Exporter(Closing, Collector):
             ("sync_failures", "Synchronisations that failed.", "sync_failed"),
             ("sync_partials", "Synchronisations without some fragments.", "sync_partial"),
             ("sync_seconds", "Seconds spent in synchronisation.", "sync_seconds"),
+            ("row_seconds", "Seconds in which workers waited for rows.", "row_seconds"),
+            ("row_bytes_out", "Bytes sent to embedding servers.", "row_bytes_out"),
+            ("row_bytes_in", "Bytes that came from embedding servers.", "row_bytes_in"),
+            ("row_pushes", "Pushes of rows' gradients.", "row_pushes"),
+            (
+                "row_settled",
+                "Pushes of which an embedding server has said what became.",
+                "row_settled",
+            ),
+            ("row_lost", "Pushes that restarts of embedding servers have lost.", "row_lost"),
         ):
             yield _counted(f"leashed_{name}", help_text, counter, processes["trainer"], "trainer")
         for direction, counter in (("out", "bytes_out"), ("in", "bytes_in")):
             for role in ROLES.values():
                 yield _counted(
                     f"leashed_{role.metric}_bytes_{direction}",
-                    f"Bytes of parameters that {role.words}s have moved, {direction}.",
+                    f"Bytes that {role.words}s have moved, {direction}; of trainers none of rows.",
                     counter,
                     processes[role.name],
                     role.metric,
@@ -105,6 +115,25 @@ class Exporter(Closing, Collector):
             processes["sync-ps"],
             ROLES["sync-ps"].metric,
         )
+        of_rows = processes.get("embedding-ps", {})
+        for name, help_text, counter in (
+            ("lookups", "Look-ups of batches.", "lookups"),
+            ("looked_up", "Rows looked up.", "looked_up"),
+            ("updates", "Updates of rows.", "row_updates"),
+            ("staleness", "Sum of the staleness of updates of rows.", "row_staleness"),
+            ("stalled_seconds", "Seconds in which snapshots kept pushes waiting.", "stalled"),
+            ("lost", "Pushes that were applied and lost by restarts.", "lost"),
+        ):
+            yield _counted(
+                f"leashed_embedding_{name}", help_text, counter, of_rows, "embedding_server"
+            )
+        rows = GaugeMetricFamily(
+            "leashed_embedding_rows", "Rows held now.", labels=["embedding_server"]
+        )
+        for index, counters in of_rows.items():
+            if "rows" in counters:
+                rows.add_metric([str(index)], counters["rows"])
+        yield rows
         eps = GaugeMetricFamily("leashed_eps", "Examples per second now.", labels=["trainer"])
         gap = GaugeMetricFamily(
             "leashed_sync_gap", "Iterations per synchronisation now.", labels=["trainer"]

@@ -1,0 +1,131 @@
+"""What a run's embedding servers have done, and what rows have cost its trainers, in tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from leashed.base.table import MISSING, Table, duration, mebibytes, number
+from leashed.cluster.measures import Counters, Life, counted, lives, total
+
+__all__ = ["NOTE", "facts", "servers"]
+
+NOTE = (
+    "rows: that have a place now, of all of its tables. looked up, for training and not: each batch has "
+    "an id once. staleness: of updates of rows, in updates of the same row between its look-up and its "
+    "update. serving: processor time. stall: seconds for which snapshots kept everybody waiting, and the "
+    "longest. lost: pushes that had been applied and that a restart did not find in the last snapshot."
+)
+_HEADER = (
+    "embedding server",
+    "rows",
+    "memory",
+    "lookups",
+    "looked up",
+    "pushes",
+    "updates of rows",
+    "staleness",
+    "serving",
+    "in",
+    "out",
+    "stall",
+    "lost",
+    "lives",
+)
+_FLOAT, _ID = 4, 8  # bytes
+
+
+def servers(report: Mapping[str, Any]) -> Table:
+    """A row per embedding server; none in a run without.
+
+    Args:
+        report: as in run.json.
+    """
+    processes = lives(report, "embedding-ps")
+    rows = [
+        _server(index, each, processes[index])
+        for index, each in counted(report, "embedding-ps").items()
+    ]
+    return Table(list(_HEADER), rows)
+
+
+def facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What is to be said of rows in the run as a whole, by name; nothing of a run without."""
+    here = counted(report, "embedding-ps")
+    if not here:
+        return []
+    asked = total(counted(report, "trainer").values())
+    known = []
+    if (cost := _bytes_an_example(asked, total(here.values()))) is not None:
+        known.append(("rows", cost))
+    batches = asked.get("batches_used", 0.0)
+    if "row_seconds" in asked and batches:
+        waited = duration(asked["row_seconds"])
+        each = duration(asked["row_seconds"] / batches)
+        known.append(("waits for rows", f"{waited} of all workers, {each} a batch"))
+    if "row_pushes" in asked:
+        told = f"{asked['row_pushes']:,.0f} made, {asked.get('row_settled', 0.0):,.0f} settled"
+        if lost := asked.get("row_lost", 0.0):
+            told += f", {lost:,.0f} lost with {asked.get('row_lost_examples', 0.0):,.0f} examples"
+        known.append(("pushes of rows", told))
+    if (imbalance := _imbalance(here)) is not None and len(here) > 1:
+        told = f"the busiest embedding server has served {number(imbalance)} times the mean"
+        known.append(("balance of rows", told))
+    refused = {
+        f"embedding server {index}": each.get("not_finite", 0.0) for index, each in here.items()
+    }
+    if any(refused.values()):
+        told = ", ".join(f"{name} {count:,.0f}" for name, count in refused.items() if count)
+        known.append(("gradients not finite", f"{told} (of rows, refused)"))
+    return known
+
+
+def _bytes_an_example(asked: Counters, served: Counters) -> str | None:
+    """What rows have cost on the wire beside the least: each id once, and each float there and back."""
+    examples = asked.get("examples", 0.0)
+    moved = asked.get("row_bytes_out", math.nan) + asked.get("row_bytes_in", math.nan)
+    if not examples or math.isnan(moved):
+        return None
+    told = f"{moved / examples:,.0f} bytes an example"
+    if "floats" not in served:
+        return told
+    least = (2 * _FLOAT * served["floats"] + _ID * served["looked_up"]) / examples
+    return f"{told}, {number(moved / examples / least)} times the least, {least:,.0f}"
+
+
+def _imbalance(here: Mapping[int, Counters]) -> float | None:
+    """The largest of what servers have served over the mean; None: nothing is known."""
+    seconds = [each.get("serving_seconds", math.nan) for each in here.values()]
+    mean = math.fsum(seconds) / len(seconds)
+    return max(seconds) / mean if mean > 0.0 else None
+
+
+def _server(index: int, counters: Counters, several: list[Life]) -> list[str]:
+    def of(name: str) -> str:
+        return f"{counters[name]:,.0f}" if name in counters else MISSING
+
+    def bytes_of(name: str) -> str:
+        return mebibytes(counters[name]) if name in counters else MISSING
+
+    updates = counters.get("row_updates", 0.0)
+    stale = counters.get("row_staleness", math.nan) / updates if updates else math.nan
+    stall = MISSING
+    if "stalled" in counters:
+        stall = f"{duration(counters['stalled'])}, {duration(counters['stall'])}"
+    return [
+        str(index),
+        of("rows"),
+        bytes_of("row_bytes"),
+        of("lookups"),
+        of("looked_up"),
+        of("pushes"),
+        of("row_updates"),
+        number(stale),
+        duration(counters.get("serving_seconds", math.nan)),
+        bytes_of("bytes_in"),
+        bytes_of("bytes_out"),
+        stall,
+        of("lost"),
+        str(len(several)),
+    ]

@@ -1,0 +1,118 @@
+"""What is told of a run's embedding servers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from cluster import fakes
+
+from leashed.cluster import page, row_table, table
+from leashed.cluster.roles import ROLES
+
+ASKED = {
+    "row_lookups": 40.0, "row_rows": 900.0, "row_seconds": 0.3, "row_pushes": 40.0,
+    "row_settled": 40.0, "row_lost": 0.0, "row_lost_examples": 0.0,
+    "row_bytes_out": 60e3, "row_bytes_in": 50e3, "row_kernel_out": 60e3, "row_kernel_in": 50e3,
+}  # fmt: skip
+SERVED = {
+    "lookups": 80.0, "looked_up": 900.0, "floats": 9000.0, "pushes": 80.0, "not_finite": 0.0,
+    "refused": 0.0, "serving_seconds": 0.5, "bytes_out": 2**20, "bytes_in": 2**21,
+    "rows": 1000.0, "row_bytes": 2**20, "row_updates": 800.0, "row_staleness": 400.0,
+    "row_stalest": 7.0, "restored": 0.0, "lost": 0.0, "snapshots": 3.0, "snapshots_failed": 0.0,
+    "stalled": 0.02, "stall": 0.01,
+}  # fmt: skip
+
+
+def report(**of_second: float) -> dict[str, Any]:
+    """Of two trainers and two embedding servers."""
+    told = fakes.report()
+    for member in told["members"][:2]:
+        member["counters"] = {**member["counters"], **ASKED}
+    told["members"] += [
+        fakes.member(10, "embedding-ps", 0, None, SERVED, 11.0),
+        fakes.member(11, "embedding-ps", 1, None, {**SERVED, **of_second}, 11.0),
+    ]
+    return told
+
+
+def test_a_row_per_embedding_server() -> None:
+    told = row_table.servers(report(row_updates=0.0, lost=12.0))
+    rows = [dict(zip(told.header, row, strict=True)) for row in told.rows]
+    assert rows[0] == {
+        "embedding server": "0", "rows": "1,000", "memory": "1.00 MiB", "lookups": "80",
+        "looked up": "900", "pushes": "80", "updates of rows": "800", "staleness": "0.500",
+        "serving": "500 ms", "in": "2.00 MiB", "out": "1.00 MiB", "stall": "20.0 ms, 10.0 ms",
+        "lost": "0", "lives": "1",
+    }  # fmt: skip
+    assert (rows[1]["staleness"], rows[1]["lost"]) == ("–", "12")
+
+
+def test_counts_go_on_over_the_lives_of_a_server() -> None:
+    told = report(lost=5.0)
+    again = fakes.member(12, "embedding-ps", 1, None, {**SERVED, "lost": 9.0}, 11.0, before=11)
+    told["members"][-1] |= {"gone": 5.0}
+    again["before"] = 0
+    told["members"].append(again)
+    row = dict(zip(row_table.servers(told).header, row_table.servers(told).rows[1], strict=True))
+    assert (row["lookups"], row["updates of rows"], row["lives"]) == ("160", "1,600", "2")
+    # Of what a snapshot has, and what was lost so far, the last one knows all.
+    assert (row["pushes"], row["rows"], row["lost"]) == ("80", "1,000", "9")
+
+
+def test_bytes_an_example_are_told_beside_the_least() -> None:
+    """5,000 examples: 2 × 110,000 bytes, and 2 × (2 × 4 × 9,000 + 8 × 900)."""
+    facts = dict(row_table.facts(report()))
+    assert facts["rows"] == "44 bytes an example, 1.39 times the least, 32"
+    assert facts["waits for rows"] == "600 ms of all workers, 6.00 ms a batch"
+    assert facts["pushes of rows"] == "80 made, 80 settled"
+    assert facts["balance of rows"] == "the busiest embedding server has served 1.00 times the mean"
+    assert "gradients not finite" not in facts
+
+
+def test_what_is_lost_and_refused_is_told() -> None:
+    told = report(serving_seconds=1.5, not_finite=2.0)
+    told["members"][0]["counters"] |= {"row_lost": 3.0, "row_lost_examples": 150.0}
+    facts = dict(table.facts(told))
+    assert facts["pushes of rows"] == "80 made, 80 settled, 3 lost with 150 examples"
+    assert facts["balance of rows"].endswith("served 1.50 times the mean")
+    assert facts["gradients not finite"] == "embedding server 1 2 (of rows, refused)"
+
+
+def test_a_run_without_embedding_servers_tells_nothing_of_rows() -> None:
+    plain = fakes.report()
+    assert row_table.servers(plain).rows == []
+    assert row_table.facts(plain) == []
+    for text in (table.render(plain), page.render(plain, [])):
+        assert "mbedding" not in text
+
+
+def test_the_report_and_its_page_have_the_table() -> None:
+    told = report()
+    assert "embedding server" in table.render(told)
+    told["members"] = told["members"][:2]  # before any has told what it counts
+    assert "embedding server" not in table.render(told)
+    text = page.render(report(), [])
+    assert "<h2>Embedding servers</h2>" in text
+    assert "44 bytes an example" in text
+
+
+@pytest.mark.skipif("embedding-ps" not in ROLES, reason="no such role")
+def test_metrics_have_rows() -> None:
+    pytest.importorskip(
+        "prometheus_client", reason="NOT TESTED: prometheus-client is not installed"
+    )
+    from leashed.cluster.prometheus import Exporter  # noqa: PLC0415
+
+    with Exporter("127.0.0.1", 0) as exporter:
+        exporter(report(lost=4.0))
+        found = {
+            (sample.name, *sample.labels.values()): sample.value
+            for family in exporter.collect()
+            for sample in family.samples
+        }
+    assert found["leashed_row_seconds_total", "1"] == 0.3
+    assert found["leashed_row_bytes_out_total", "0"] == 60e3
+    assert found["leashed_embedding_rows", "0"] == 1000.0
+    assert found["leashed_embedding_lost_total", "1"] == 4.0
+    assert found["leashed_embedding_server_bytes_in_total", "0"] == 2.0**21
