@@ -189,3 +189,41 @@ def test_who_is_another_thing_than_the_run_is_turned_away_and_the_run_goes_on(
     assert report["unlike"]["trainer-1"] in refused[0]
     assert result.reason == "epochs"
     assert report["state"] == "ended"
+
+
+def clicks(**given: Any) -> lsh.datasets.ClickDataset:
+    """Numbers, a feature of one id and one of bags."""
+    rng = np.random.default_rng(0)
+    words: dict[str, Any] = {
+        "x": rng.random((50, 3), np.float32),
+        "one": rng.integers(0, 90, 50),
+        "bags": rng.integers(0, 90, 100),
+        "weights": np.ones(100, np.float32),
+        "y": rng.integers(0, 2, 50),
+        "name": "second",
+        **given,
+    }
+    bags = lsh.datasets.Bags(words["bags"], np.arange(0, 101, 2), words["weights"])
+    ids = {"first": words["one"], words["name"]: bags}
+    return lsh.datasets.ClickDataset.from_arrays(words["x"], ids, words["y"])
+
+
+def test_clicks_are_told_apart_by_each_of_their_parts() -> None:
+    told = of_data(clicks())["data"]
+    assert told.startswith("50 examples, 3 numbers and 2 features of ids, ")
+    assert of_data(clicks()) == of_data(clicks())
+    base = clicks()
+    assert isinstance(base.ids, tuple)
+    for name, value in {
+        "x": 1 - base.x,
+        "one": base.ids[0][::-1],
+        "bags": np.arange(100),
+        "weights": np.full(100, 0.5, np.float32),
+        "y": 1 - base.y,
+        "name": "other",
+    }.items():
+        assert of_data(clicks(**{name: value}))["data"] != told, name
+    whole = lsh.datasets.ClickDataset.from_arrays(None, np.arange(100).reshape(50, 2), base.y)
+    assert of_data(whole)["data"].startswith("50 examples, 0 numbers and 2 features of ids, ")
+    other = lsh.datasets.ClickDataset.from_arrays(None, np.arange(100)[::-1].reshape(50, 2), base.y)
+    assert of_data(whole) != of_data(other)

@@ -8,14 +8,16 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from numbers import Real
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from leashed import _core
 from leashed.cluster.roles import ROLES
+from leashed.datasets import Bags, ClickDataset
 from leashed.files import model_file
 from leashed.models.external import External
 from leashed.sync import Synchroniser, When
@@ -110,24 +112,37 @@ def of_model(model: model_file.BuiltIn | External) -> Fingerprint:
 
 def of_data(data: Any) -> Fingerprint:
     """Of data in memory: how much there is, and a digest of at most 4,096 examples, or 16 MB of them,
-    evenly spaced.
+    evenly spaced; of clicks of each feature's ids apart.
     """
     digest = hashlib.sha256(f"{getattr(data, 'classes', None)}".encode())
+    ids: Iterable[Any] = ()
     if hasattr(data, "indptr"):
         columns = f"{data.features:,} columns"
         arrays = [np.diff(data.indptr), data.indices, data.data]
+    elif isinstance(data, ClickDataset):
+        columns = f"{data.x.shape[1]:,} numbers and {len(data.names):,} features of ids"
+        digest.update(f"{data.names}{data.number_names}{data.heads}".encode())
+        arrays = [data.x]
+        ids = data.ids if isinstance(data.ids, tuple) else (data.ids,)
     else:
         columns = f"examples of shape {data.x.shape[1:]}"
         arrays = [data.x]
-    for array in (*arrays, data.y, getattr(data, "weights", None)):
-        if array is None:
-            continue
-        digest.update(f"{array.dtype}{array.shape}".encode())
-        if array.size:
-            rows = min(_SAMPLED, max(1, _READ * len(array) // array.nbytes))
-            chosen = np.unique(np.linspace(0, len(array) - 1, rows).astype(np.int64))
-            digest.update(np.ascontiguousarray(array[chosen]).tobytes())
+    for array in (*arrays, *ids, data.y, getattr(data, "weights", None)):
+        if isinstance(array, Bags):
+            some = array.take(_spaced(len(array), _SAMPLED))
+            digest.update(f"{len(array)} {len(array.ids)}".encode())
+            for part in (some.offsets, some.ids, some.weights):
+                digest.update(b"" if part is None else np.ascontiguousarray(part).tobytes())
+        elif array is not None:
+            digest.update(f"{array.dtype}{array.shape}".encode())
+            if array.size:
+                chosen = _spaced(len(array), max(1, _READ * len(array) // array.nbytes))
+                digest.update(np.ascontiguousarray(array[chosen]).tobytes())
     return {"data": f"{len(data):,} examples, {columns}, {digest.hexdigest()[:_DIGITS]}"}
+
+
+def _spaced(rows: int, most: int) -> NDArray[np.int64]:
+    return np.unique(np.linspace(0, rows - 1, min(_SAMPLED, most)).astype(np.int64))
 
 
 def differing(run: Mapping[str, str], own: Mapping[str, str]) -> str | None:
