@@ -145,6 +145,22 @@ def test_the_best_of_several_on_clicks_is_that_of_the_best_auc(tmp_path: Path) -
     assert whole["output"] == "trainer 1, the best of 2 on the test set"
 
 
+def test_pushes_that_no_file_has_are_told(tmp_path: Path) -> None:
+    problem, trained = of_clicks()
+    saved(tmp_path, problem.model, trained, 2)
+    trained.parameters.astype("<f4").tofile(tmp_path / "trainer-0.f32")
+    report = fakes.report()
+    for index, pushes in enumerate((0.0, 1200.0)):
+        counted = {"pushes": pushes, "rows": 1.0}
+        report["members"].append(
+            fakes.member(10 + index, "embedding-ps", index, None, counted, 11.0)
+        )
+    whole = outcome.conclude(report, tmp_path, plan_of(2), problem, {}, {})
+    assert whole["rows_behind"] == {"embedding-ps-1": 1200}
+    told = "pushes since the last snapshot: 1,200 of embedding-ps-1"
+    assert dict(table.facts(whole))["not in the output"] == told
+
+
 def test_without_all_rows_there_is_a_report_and_no_model(tmp_path: Path) -> None:
     problem, trained = of_clicks()
     saved(tmp_path, problem.model, trained, 2)

@@ -76,10 +76,10 @@ def test_its_end_writes_what_is_not_due_and_what_nobody_has_changed(tmp_path: Pa
     server, files = serving(tmp_path)
     files.restore()
     files.end()
-    assert joined(tmp_path, DESCRIBED, 1)["a"].lookup([5])[0, 0] == 0.0
+    assert joined(tmp_path, DESCRIBED, 1, RUN).tables["a"].lookup([5])[0, 0] == 0.0
     server.push(0)
     files.end()
-    assert joined(tmp_path, DESCRIBED, 1)["a"].lookup([5])[0, 0] == 1.0
+    assert joined(tmp_path, DESCRIBED, 1, RUN).tables["a"].lookup([5])[0, 0] == 1.0
     before = {path: path.stat() for path in tmp_path.rglob("*")}
     files.end()
     files.keep()
@@ -165,7 +165,8 @@ def test_the_parts_of_all_servers_are_the_whole_tables(tmp_path: Path, servers: 
         for client in range(CLIENTS):
             server.push(client)
         files.end()
-    whole = joined(tmp_path, DESCRIBED, servers)
+    whole, pushes = joined(tmp_path, DESCRIBED, servers, RUN)
+    assert pushes == [6] * servers
     assert list(whole) == ["a", "b"]
     assert (whole["a"].rows, whole["b"].rows) == (3000, None)
     expected = np.where(np.arange(3000) % CLIENTS == 0, 2.0, 1.0)
@@ -181,12 +182,12 @@ def test_a_server_that_has_saved_nothing_is_named(tmp_path: Path) -> None:
         files.restore()
         files.end()
     with pytest.raises(FileNotFoundError, match=r"embedding server 1 has saved no rows in .*-ps-1"):
-        joined(tmp_path, DESCRIBED, 3)
+        joined(tmp_path, DESCRIBED, 3, RUN)
     _, files = serving(tmp_path, 1, 3, run="4567")
     files.restore()
     files.end()
-    with pytest.raises(ValueError, match="are of several runs"):
-        joined(tmp_path, DESCRIBED, 3)
+    with pytest.raises(ValueError, match=r"ps-1 is of run 4567, and not of 0123"):
+        joined(tmp_path, DESCRIBED, 3, RUN)
     with pytest.raises(ValueError, match="is of the rows of an embedding server, and of no model"):
         lsh.load(tmp_path / "embedding-ps-0")
 

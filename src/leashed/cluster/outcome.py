@@ -156,7 +156,8 @@ def conclude(
     and why, ELP, and its bytes beside the kernel's counts; written, beside the model, to the run's
     folder. Without a result of any trainer that was there at the end the model is what the run had
     reached (``reached``), if that is known. Of a model that reads tables these are joined of what the
-    embedding servers have saved last, in this process's memory.
+    embedding servers have saved last, in this process's memory; pushes that one had told of and
+    has not saved are said to be missing.
 
     Raises:
         OSError: the folder cannot be written, or an embedding server has saved nothing: then there is
@@ -193,10 +194,13 @@ def conclude(
     if described := checkpoint.tables_of(model):
         servers = sum(role == "embedding-ps" for role, _ in plan.cluster.processes())
         try:
-            tables = row_files.joined(folder, described, servers)
+            tables, saved = row_files.joined(folder, described, servers, report["run"])
         except (OSError, ValueError):
             _write(folder, whole)
             raise
+        pushes = {k: int(v.get("pushes", 0)) for k, v in counted(report, "embedding-ps").items()}
+        behind = {k: pushes.get(k, 0) - there for k, there in enumerate(saved)}
+        whole["rows_behind"] = {f"embedding-ps-{k}": n for k, n in behind.items() if n > 0}
     if found.keys() <= gone:
         from leashed.cluster import reached  # noqa: PLC0415 (it needs the extra)
 

@@ -12,13 +12,13 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from leashed.cluster.keeping import Keeping
 from leashed.files import folders
 from leashed.models.tables import Described, Table
 
-__all__ = ["RowFiles", "RowServer", "joined"]
+__all__ = ["Joined", "RowFiles", "RowServer", "joined"]
 
 _log = logging.getLogger(__name__)
 
@@ -178,18 +178,31 @@ class RowFiles:
             raise failed
 
 
-def joined(folder: Path, described: Iterable[Described], servers: int) -> dict[str, Table]:
+class Joined(NamedTuple):
+    """What ``joined`` gives.
+
+    Attributes:
+        tables: whole, by name.
+        pushes: that the rows of each server have, in their order.
+    """
+
+    tables: dict[str, Table]
+    pushes: list[int]
+
+
+def joined(folder: Path, described: Iterable[Described], servers: int, run: str) -> Joined:
     """The whole tables of a model that the last files of all servers make, new.
 
     Args:
         folder: the run's.
         described: the model's tables.
         servers: how many embedding servers the run has had.
+        run: the run's name.
 
     Raises:
         FileNotFoundError: a server has saved nothing.
-        ValueError: a file is damaged; the servers are of several runs; or their rows are not all of
-            the model's tables.
+        ValueError: a file is damaged, or of another run; or the rows are not all of the model's
+            tables.
     """
     found = []
     for index in range(servers):
@@ -200,14 +213,15 @@ def joined(folder: Path, described: Iterable[Described], servers: int) -> dict[s
                 f"embedding server {index} has saved no rows in {place}; where it ran on another "
                 "machine, copy that folder here"
             )
+        if rows.told["run"] != run:
+            raise ValueError(f"{place} is of run {rows.told['run']}, and not of {run}")
         found.append(rows)
-    if len({rows.told["run"] for rows in found}) > 1:
-        raise ValueError(f"the rows of embedding servers in {folder} are of several runs")
     made = folders.join_rows(found)
     names = [one.name for one in described]
     if missing := [name for name in names if name not in made]:
         raise ValueError(f"no embedding server has saved table {', '.join(missing)} in {folder}")
-    return {name: made[name] for name in names}
+    tables = {name: made[name] for name in names}
+    return Joined(tables, [int(rows.told["pushes"]) for rows in found])
 
 
 def _folder(run: Path, index: int) -> Path:

@@ -69,6 +69,9 @@ def facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
         if lost := asked.get("row_lost", 0.0):
             told += f", {lost:,.0f} lost with {asked.get('row_lost_examples', 0.0):,.0f} examples"
         known.append(("pushes of rows", told))
+    if behind := report.get("rows_behind"):
+        told = ", ".join(f"{count:,} of {name}" for name, count in behind.items())
+        known.append(("not in the output", f"pushes since the last snapshot: {told}"))
     if (imbalance := _imbalance(here)) is not None and len(here) > 1:
         told = f"the busiest embedding server has served {number(imbalance)} times the mean"
         known.append(("balance of rows", told))
