@@ -1,8 +1,6 @@
 // A training among others: batch numbers that are leased, sync servers, the trainers' side of
 // synchronisation. Descriptors are taken over from Python's sockets, proven by then; whether that
 // succeeds or not, Python has them no more.
-#include <unistd.h>
-
 #include <algorithm>
 #include <exception>
 #include <future>
@@ -21,25 +19,10 @@
 #include "pacing.h"
 #include "parts.h"
 #include "read.h"
+#include "transports.h"
 
 namespace leashed {
 namespace {
-
-// f(socket), which takes it over unless it throws.
-template <class F>
-auto taking(int socket, const F& f) {
-  try {
-    return f(socket);
-  } catch (...) {
-    close(socket);
-    throw;
-  }
-}
-
-Transport to_transport(const std::string& name) {
-  if (name == "tcp") return Transport::tcp;
-  return name == "shm" ? Transport::shm : Transport::any;
-}
 
 // Both at once: each waits for the neighbour, who waits for its own.
 std::unique_ptr<Collective> ring_of(std::size_t rank, std::size_t members, int previous, int next,
@@ -98,12 +81,6 @@ SyncPlan plan_of(const PyChoice& machine, const std::string& pace,
           timeout,
           custom_of(custom),
           codec_of(compression)};
-}
-
-py::dict kernel_counts(const std::optional<Traffic>& kernel) {
-  using namespace pybind11::literals;
-  if (!kernel) return {};
-  return py::dict("kernel_out"_a = kernel->out, "kernel_in"_a = kernel->in);
 }
 
 py::dict counters_of(TrainerSync& sync) {

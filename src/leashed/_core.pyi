@@ -33,6 +33,8 @@ __all__: list[str] = [
     "PythonSource",
     "Read",
     "Resumption",
+    "RowPlacement",
+    "RowServer",
     "RowStream",
     "RuleState",
     "ServedTable",
@@ -808,6 +810,90 @@ class TrainerSync:
     def workers_ended(self) -> bool:
         """
         Whether there is nothing more to train: not where workers come and go.
+        """
+
+class RowPlacement:
+    """
+    Which of several servers has the row of an id.
+    """
+    def __init__(
+        self,
+        tables: collections.abc.Sequence[tuple[bool, typing.SupportsInt | typing.SupportsIndex]],
+        shards: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+    ) -> None:
+        """
+        tables: whether each grows, and the server that has all of it, or -1: spread. shards: of each of 256 the server that has it of tables that are spread.
+        """
+    def server(
+        self,
+        table: typing.SupportsInt | typing.SupportsIndex,
+        id: typing.SupportsInt | typing.SupportsIndex,
+    ) -> int:
+        """
+        Which one has the row of an id.
+        """
+    def shards(
+        self,
+        table: typing.SupportsInt | typing.SupportsIndex,
+        server: typing.SupportsInt | typing.SupportsIndex,
+    ) -> list[bool]:
+        """
+        Which of a table's 256 shards the server has.
+        """
+
+class RowServer:
+    """
+    Holds rows of tables; a thread serves trainers.
+    """
+    def __init__(
+        self,
+        tables: collections.abc.Sequence[Table],
+        numbers: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+        placement: RowPlacement,
+        index: typing.SupportsInt | typing.SupportsIndex,
+        boot: typing.SupportsInt | typing.SupportsIndex,
+    ) -> None:
+        """
+        tables: those of which the server has rows; numbers: of these in the placement. boot: a number that no other server's process ever has.
+        """
+    def adopt(
+        self,
+        socket: typing.SupportsInt | typing.SupportsIndex,
+        checked: bool,
+        transport: str = "tcp",
+    ) -> None:
+        """
+        transport: tcp, shm or auto; with another than tcp it waits for the other side.
+        """
+    def applied(self) -> list[tuple[int, int, int]]:
+        """
+        (client, its life, number of its last push that is applied) of each.
+        """
+    def counters(self) -> dict:
+        """
+        What was counted; kernel_in and kernel_out, where all went over TCP.
+        """
+    def expire(self) -> None:
+        """
+        Lets go of what trainers had looked up already when this was called last, and have neither pushed nor dropped.
+        """
+    def quiet(self, f: collections.abc.Callable) -> None:
+        """
+        Calls f() while nobody is served.
+        """
+    def restore(
+        self,
+        applied: collections.abc.Sequence[
+            tuple[
+                typing.SupportsInt | typing.SupportsIndex,
+                typing.SupportsInt | typing.SupportsIndex,
+                typing.SupportsInt | typing.SupportsIndex,
+            ]
+        ],
+        pushes: typing.SupportsInt | typing.SupportsIndex,
+    ) -> None:
+        """
+        Before any connection: the tables have these, and so many pushes in all.
         """
 
 class Engine:

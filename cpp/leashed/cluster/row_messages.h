@@ -28,17 +28,45 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <type_traits>
 
 #include "leashed/cluster/messages.h"
+#include "leashed/table/row_placement.h"
 #include "leashed/table/row_publication.h"
 
 namespace leashed {
 
+// What both know of a table.
+struct ServedTable {
+  std::string name;
+  std::size_t dim;
+  std::uint64_t rows;  // 0: it grows
+};
+
+// Of the tables of which a server has rows, added in their order: what RowHello has of them.
+class RowDigest {
+ public:
+  void add(std::size_t number, const ServedTable& table, const RowPlacement::Shards& shards) {
+    add(number);
+    add(table.dim);
+    add(table.rows);
+    add(table.name.size());
+    for (const char letter : table.name) add(static_cast<unsigned char>(letter));
+    for (std::size_t shard = 0; shard < shards.size(); ++shard) add(shards[shard] ? 1 : 0);
+  }
+  std::uint64_t value() const { return value_; }
+
+ private:
+  void add(std::uint64_t word) { value_ = (value_ ^ word) * 0x100000001B3; }
+
+  std::uint64_t value_ = 0xCBF29CE484222325;  // FNV-1a, of words
+};
+
 struct RowHello {
   std::uint64_t client;  // a trainer's thread: no two at a time have the same
   std::uint64_t life;    // of the client's process: no other one ever has it
-  std::uint64_t rows;    // a digest of what both must have alike: tables, and who has which rows
+  std::uint64_t rows;    // RowDigest's: what both must have alike
 };
 
 struct RowWelcome {
@@ -60,10 +88,18 @@ struct RowDrop {
   std::uint64_t zero = 0;
 };
 
+// What became of a push. One that is not applied counts as applied for its number, and changes
+// nothing.
+enum class Settling : std::uint64_t {
+  applied,
+  not_finite,  // its gradients are not
+  expired,     // the rows of its ticket were let go, which it had held too long
+};
+
 struct Settled {
-  std::uint64_t applied;         // the last push
-  std::uint64_t not_finite = 0;  // 1: its gradients are not finite; it counts, and changes nothing
-  RowPublication publication;    // of that push
+  std::uint64_t applied;  // the last push
+  Settling settling = Settling::applied;
+  RowPublication publication{};  // of that push
 };
 
 static_assert(sizeof(RowHello) == 24 && sizeof(RowWelcome) == 16 && sizeof(LookupHead) == 8 &&

@@ -84,6 +84,37 @@ void ServingLoop::adopt(const std::function<std::unique_ptr<Connection>()>& make
   wake();
 }
 
+void ServingLoop::quiet(const std::function<void()>& f) {
+  std::unique_lock lock(edge_mutex_);
+  if (holder_ == std::this_thread::get_id()) {
+    lock.unlock();
+    return f();
+  }
+  wanted_.fetch_add(1, kRelaxed);
+  wake();
+  edge_.wait(lock, [this] { return held_ && holder_ == std::thread::id(); });
+  holder_ = std::this_thread::get_id();
+  lock.unlock();
+  struct Done {
+    ~Done() {
+      const std::lock_guard lock(loop.edge_mutex_);
+      loop.holder_ = {};
+      loop.wanted_.fetch_sub(1, kRelaxed);
+      loop.edge_.notify_all();
+    }
+    ServingLoop& loop;
+  } const done{*this};
+  f();
+}
+
+void ServingLoop::hold() {
+  std::unique_lock lock(edge_mutex_);
+  held_ = true;
+  edge_.notify_all();
+  edge_.wait(lock, [this] { return wanted_.load(kRelaxed) == 0; });
+  held_ = false;
+}
+
 ServingLoop::Counters ServingLoop::counters() const {
   return {traffic_.own(), traffic_.kernel(), seconds(), connections_.load(kRelaxed),
           refused_.load(kRelaxed)};
@@ -137,6 +168,7 @@ void ServingLoop::serve() {
   std::vector<Link*> turns, next;
   Spin spin;
   while (!ended_.load(kRelaxed)) {
+    if (wanted_.load(kRelaxed) > 0) hold();
     int n = 0;
     const auto look = [&](int milliseconds) {
       n = epoll_wait(poll_.get(), events, kEvents, milliseconds);

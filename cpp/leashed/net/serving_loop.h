@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -30,6 +31,10 @@ class ServingLoop {
   // Serves the connection that is made so, from any thread. Making it is the last that may throw.
   void adopt(const std::function<std::unique_ptr<Connection>()>& make);
 
+  // Calls f while no frame is under way in the service, from any thread; within f also again. The
+  // loop goes on when it is over, whether it throws or not.
+  void quiet(const std::function<void()>& f);
+
   struct Counters {
     Traffic traffic;
     std::optional<Traffic> kernel;  // as WireCount has it
@@ -42,6 +47,8 @@ class ServingLoop {
  private:
   struct Link;
   void serve();
+  // Between two frames, for as long as somebody wants it.
+  void hold();
   // Those that arrive have their first turn; `turns` and `next` get room for all.
   void welcome(std::vector<Link*>& turns, std::vector<Link*>& next);
   // False where the connection is of no more use.
@@ -54,6 +61,14 @@ class ServingLoop {
   const Descriptor poll_, wake_;  // epoll, eventfd
   std::mutex mutex_;
   std::list<std::unique_ptr<Link>> arriving_;  // under the lock
+  // Who wants the loop to hold. Relaxed: the mutex orders what they do; the loop looks at it once
+  // for all turns.
+  std::atomic<int> wanted_{0};
+  std::mutex edge_mutex_;
+  std::condition_variable edge_;
+  // Under that lock.
+  bool held_ = false;
+  std::thread::id holder_;  // who has it
   // The serving thread's own.
   std::unordered_map<Peer, std::unique_ptr<Link>> links_;
   Peer last_ = 0;

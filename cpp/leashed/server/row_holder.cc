@@ -97,6 +97,17 @@ void RowHolder::pull(std::span<const std::span<const std::uint64_t>> ids, RowKey
   find_and_copy(keys, to);
 }
 
+void RowHolder::look(std::span<const std::span<const std::uint64_t>> ids,
+                     std::span<float* const> to) {
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    Located& located = found_.located[t];
+    located.ids.assign(ids[t].begin(), ids[t].end());
+    tables_[t]->locate(*seats_[t], located, false);
+    tables_[t]->pull(located, to[t]);
+    located.release();
+  }
+}
+
 void RowHolder::find_and_copy(RowKeys& keys, std::span<float* const> to) try {
   std::size_t count = 0;
   for (std::size_t t = 0; t < tables_.size(); ++t) {

@@ -63,6 +63,8 @@ class RowHolder {
   // The same of distinct ids, by table: the i-th one's row goes to to[table][i · dim ...].
   void pull(std::span<const std::span<const std::uint64_t>> ids, RowKeys& keys,
             std::span<float* const> to);
+  // Copies them for who only reads: nothing is admitted, counted or held.
+  void look(std::span<const std::span<const std::uint64_t>> ids, std::span<float* const> to);
   // Copies those of one server's rows again, as of now, that were pulled before.
   void renew(PulledRows& pulled, const RowPlacement& placement, std::size_t server);
   // Fills in the view's tables and places, valid as long as what is given; their gradients are

@@ -1,0 +1,136 @@
+// An embedding server, and who has which rows.
+#include <algorithm>
+#include <tuple>
+
+#include "leashed/base/descriptor.h"
+#include "leashed/cluster/row_server.h"
+#include "leashed/table/saving.h"
+#include "parts.h"
+#include "transports.h"
+
+namespace leashed {
+namespace {
+
+RowPlacement placement_of(const std::vector<std::pair<bool, std::int64_t>>& given,
+                          const std::vector<std::uint16_t>& shards) {
+  RowPlacement::Servers servers;
+  if (shards.size() != servers.size()) {
+    throw py::value_error("shards must be " + std::to_string(servers.size()) + " servers, got " +
+                          std::to_string(shards.size()));
+  }
+  std::ranges::copy(shards, servers.begin());
+  std::vector<RowPlacement::PlacedTable> tables;
+  for (const auto& [grows, server] : given) {
+    if (server < -1 || server > 0xFFFF) {
+      throw py::value_error(
+          "the server of a table must be its number, or -1 where it is spread, "
+          "got " +
+          std::to_string(server));
+    }
+    tables.push_back(
+        {grows, server < 0 ? RowPlacement::kSpread : static_cast<std::uint32_t>(server)});
+  }
+  return {std::move(tables), servers};
+}
+
+py::dict counters_of(const RowServer& server) {
+  using namespace pybind11::literals;
+  const RowServer::Counters c = server.counters();
+  return py::dict("lookups"_a = c.lookups, "reads"_a = c.reads, "looked_up"_a = c.looked_up,
+                  "pushes"_a = c.pushes, "pushed"_a = c.pushed, "not_finite"_a = c.not_finite,
+                  "expired"_a = c.expired, "repeated"_a = c.repeated, "clients"_a = c.clients,
+                  "payload_bytes"_a = c.payload_bytes, "bytes_in"_a = c.traffic.in,
+                  "bytes_out"_a = c.traffic.out, "serving_seconds"_a = c.seconds,
+                  "connections"_a = c.connections, "refused"_a = c.refused,
+                  **kernel_counts(c.kernel));
+}
+
+}  // namespace
+
+void bind_row_server(py::module_& m) {
+  py::class_<RowPlacement>(m, "RowPlacement", "Which of several servers has the row of an id.")
+      .def(py::init(&placement_of), py::arg("tables"), py::arg("shards"),
+           "tables: whether each grows, and the server that has all of it, or -1: spread. shards: "
+           "of "
+           "each of 256 the server that has it of tables that are spread.")
+      .def(
+          "shards",
+          [](const RowPlacement& placement, std::size_t table, std::size_t server) {
+            if (table >= placement.tables()) throw py::index_error("no such table");
+            const RowPlacement::Shards found = placement.shards(table, server);
+            std::vector<bool> each;
+            for (std::size_t shard = 0; shard < found.size(); ++shard) each.push_back(found[shard]);
+            return each;
+          },
+          py::arg("table"), py::arg("server"), "Which of a table's 256 shards the server has.")
+      .def(
+          "server",
+          [](const RowPlacement& placement, std::size_t table, std::uint64_t id) {
+            if (table >= placement.tables()) throw py::index_error("no such table");
+            return placement(table, id);
+          },
+          py::arg("table"), py::arg("id"), "Which one has the row of an id.");
+
+  py::class_<RowServer>(m, "RowServer", "Holds rows of tables; a thread serves trainers.")
+      .def(
+          py::init([](const std::vector<std::shared_ptr<SavedTable>>& tables,
+                      std::vector<std::size_t> numbers, const RowPlacement& placement,
+                      std::size_t index, std::uint64_t boot) {
+            return std::make_unique<RowServer>(
+                std::vector<std::shared_ptr<Table>>(tables.begin(), tables.end()),
+                std::move(numbers), placement, index, boot);
+          }),
+          py::arg("tables"), py::arg("numbers"), py::arg("placement"), py::arg("index"),
+          py::arg("boot"),
+          "tables: those of which the server has rows; numbers: of these in the placement. boot: a "
+          "number that no other server's process ever has.")
+      .def(
+          "adopt",
+          [](RowServer& server, int socket, bool checked, const std::string& transport) {
+            const py::gil_scoped_release release;
+            taking(socket, [&](int s) { server.adopt(s, checked, to_transport(transport)); });
+          },
+          py::arg("socket"), py::arg("checked"), py::arg("transport") = "tcp",
+          "transport: tcp, shm or auto; with another than tcp it waits for the other side.")
+      .def("counters", &counters_of,
+           "What was counted; kernel_in and kernel_out, where all went over TCP.")
+      .def(
+          "quiet",
+          [](RowServer& server, const py::function& f) {
+            const py::gil_scoped_release release;
+            server.quiet([&] {
+              const py::gil_scoped_acquire acquire;
+              f();
+            });
+          },
+          py::arg("f"), "Calls f() while nobody is served.")
+      .def(
+          "applied",
+          [](RowServer& server) {
+            std::vector<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>> found;
+            const py::gil_scoped_release release;
+            for (const auto& [client, life, number] : server.applied()) {
+              found.emplace_back(client, life, number);
+            }
+            return found;
+          },
+          "(client, its life, number of its last push that is applied) of each.")
+      .def(
+          "restore",
+          [](RowServer& server,
+             const std::vector<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>>& applied,
+             std::uint64_t pushes) {
+            std::vector<RowServer::Applied> all;
+            for (const auto& [client, life, number] : applied)
+              all.push_back({client, life, number});
+            server.restore(all, pushes);
+          },
+          py::arg("applied"), py::arg("pushes"),
+          "Before any connection: the tables have these, and so many pushes in all.")
+      .def("expire", &RowServer::expire, py::call_guard<py::gil_scoped_release>(),
+           "Lets go of what trainers had looked up already when this was called last, and have "
+           "neither "
+           "pushed nor dropped.");
+}
+
+}  // namespace leashed

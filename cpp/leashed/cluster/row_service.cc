@@ -1,0 +1,296 @@
+#include "leashed/cluster/row_service.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "leashed/base/error.h"
+#include "leashed/base/relaxed.h"
+#include "leashed/update/kernels.h"
+
+namespace leashed {
+namespace {
+
+constexpr std::size_t kClients = std::size_t{1} << 20;
+constexpr std::size_t kLivesBefore = 16;
+
+template <class T>
+T head_of(const AlignedArray<std::byte>& payload, std::size_t length) {
+  if (length < sizeof(T)) throw Error("a frame without its head");
+  T head;
+  std::memcpy(&head, payload.data(), sizeof head);
+  return head;
+}
+
+template <class T>
+void answer(Outbox& outbox, std::uint16_t kind, std::uint64_t correlation, const T& what) {
+  const auto part = std::as_bytes(std::span(&what, 1));
+  const std::span<const std::byte> parts[] = {part};
+  outbox.send({.kind = kind, .correlation = correlation}, parts);
+}
+
+}  // namespace
+
+RowService::RowService(std::vector<std::shared_ptr<Table>> tables, std::vector<std::size_t> numbers,
+                       RowPlacement placement, std::size_t mine, std::uint64_t boot)
+    : numbers_(std::move(numbers)),
+      placement_(std::move(placement)),
+      mine_(mine),
+      boot_(boot),
+      holder_(std::move(tables), {}),
+      ids_(numbers_.size()),
+      values_(numbers_.size()),
+      gradients_(numbers_.size()) {
+  std::vector<std::size_t> has;
+  for (std::size_t t = 0; t < placement_.tables(); ++t) {
+    if (placement_.has(t, mine)) has.push_back(t);
+  }
+  if (has != numbers_ || holder_.tables().size() != numbers_.size()) {
+    throw Error("the tables must be those of which the placement gives rows to server " +
+                std::to_string(mine) + ", in their order");
+  }
+  RowDigest digest;
+  for (std::size_t i = 0; i < numbers_.size(); ++i) {
+    const TableSettings& settings = holder_.tables()[i]->settings();
+    digest.add(numbers_[i],
+               {settings.name, settings.dim, holder_.tables()[i]->grows() ? 0 : settings.rows},
+               placement_.shards(numbers_[i], mine));
+  }
+  digest_ = digest.value();
+}
+
+void RowService::reach(AlignedArray<std::byte>& memory, std::size_t bytes) {
+  if (memory.size() >= bytes) return;
+  const std::size_t before = memory.size();
+  memory = AlignedArray<std::byte>(bytes + bytes / 8);
+  bytes_.fetch_add(memory.size() - before, kRelaxed);
+}
+
+void RowService::come(Peer peer) { links_.try_emplace(peer); }
+
+void RowService::gone(Peer peer) noexcept {
+  const auto found = links_.find(peer);
+  if (found == links_.end()) return;
+  const Link& link = found->second;
+  if (link.client) link.client->peer = 0;  // its tickets stay
+  bytes_.fetch_sub(link.payload.size() + link.reply.size(), kRelaxed);
+  links_.erase(found);
+}
+
+std::span<std::byte> RowService::place(Peer peer, const FrameHeader& header) {
+  Link& link = links_.at(peer);
+  // Who has not said who he is gets no memory.
+  if (!link.client && header.length > sizeof(RowHello)) throw Error("a frame before a hello");
+  if (header.kind == kPushRows && link.client &&
+      header.length > sizeof(PushHead) + link.client->most_floats * sizeof(float)) {
+    throw Error("a push of more rows than were ever looked up");
+  }
+  reach(link.payload, header.length);
+  return {link.payload.data(), header.length};
+}
+
+void RowService::frame(Peer peer, const FrameHeader& header, Outbox& outbox) {
+  Link& link = links_.at(peer);
+  switch (header.kind) {
+    case kProbe: {
+      const std::span<const std::byte> same(link.payload.data(), header.length);
+      return outbox.send({.kind = kProbe}, {&same, 1});
+    }
+    case kRowHello:
+      return hello(peer, link, header.length, outbox);
+    default:
+      break;
+  }
+  if (!link.client) throw Error("a frame before a hello, or of one whose place another has");
+  switch (header.kind) {
+    case kLookup:
+      return look_up(link, header, outbox);
+    case kPushRows:
+      return push(link, header, outbox);
+    case kDropRows:
+      return drop(link, header);
+    default:
+      throw Error("a kind that an embedding server does not know");
+  }
+}
+
+void RowService::hello(Peer peer, Link& link, std::size_t length, Outbox& outbox) {
+  const auto said = head_of<RowHello>(link.payload, length);
+  if (length != sizeof said || link.client) throw Error("a hello that is none");
+  if (said.rows != digest_) throw Error("other tables, or rows at other servers");
+  if (clients_.size() >= kClients && !clients_.contains(said.client)) {
+    throw Error("more clients than there may be");
+  }
+  Client& client = clients_[said.client];
+  if (client.life != said.life) {
+    if (std::ranges::find(client.before, said.life) != client.before.end()) {
+      throw Error("a life in whose place another has come");
+    }
+    for (Ticket& ticket : client.tickets) let_go(ticket);
+    if (client.before.size() >= kLivesBefore) client.before.erase(client.before.begin());
+    if (client.life != 0) client.before.push_back(client.life);
+    client.life = said.life;
+    client.applied = 0;
+  }
+  if (client.peer != 0) links_.at(client.peer).client = nullptr;
+  client.peer = peer;
+  link.client = &client;
+  clients_count_.store(clients_.size(), kRelaxed);
+  link.welcome = {boot_, client.applied};
+  answer(outbox, kRowWelcome, 0, link.welcome);
+}
+
+RowService::Ticket* RowService::find(Client& client, std::uint64_t number) {
+  const auto found = std::ranges::find(client.tickets, number, &Ticket::number);
+  return found == client.tickets.end() ? nullptr : &*found;
+}
+
+void RowService::let_go(Ticket& ticket) {
+  holder_.release(ticket.keys);
+  ticket.number = 0;
+  ticket.expired = false;
+}
+
+void RowService::look_up(Link& link, const FrameHeader& header, Outbox& outbox) {
+  const auto head = head_of<LookupHead>(link.payload, header.length);
+  const std::size_t tables = numbers_.size();
+  const std::size_t counts_end = sizeof head + (tables + tables % 2) * sizeof(std::uint32_t);
+  if (head.tables != tables || head.trains > 1 || header.length < counts_end) {
+    throw Error("a lookup without its counts");
+  }
+  const auto* const counts =
+      reinterpret_cast<const std::uint32_t*>(link.payload.data() + sizeof head);
+  std::uint64_t rows = 0, floats = 0;
+  for (std::size_t t = 0; t < tables; ++t) {
+    rows += counts[t];
+    floats += std::uint64_t{counts[t]} * holder_.tables()[t]->dim();
+  }
+  if (header.length != counts_end + rows * sizeof(std::uint64_t)) {
+    throw Error("a lookup with other ids than it counts");
+  }
+  if (floats * sizeof(float) > kRowLimits[kRows]) throw Error("a lookup of too many rows");
+  const auto* ids = reinterpret_cast<const std::uint64_t*>(link.payload.data() + counts_end);
+  for (std::size_t t = 0; t < tables; ++t) {
+    ids_[t] = {ids, counts[t]};
+    ids += counts[t];
+    if (!holder_.tables()[t]->grows()) continue;  // its table knows which rows are here
+    for (const std::uint64_t id : ids_[t]) {
+      if (placement_(numbers_[t], id) != mine_) throw Error("an id whose row another server has");
+    }
+  }
+  reach(link.reply, floats * sizeof(float));
+  auto* values = reinterpret_cast<float*>(link.reply.data());
+  for (std::size_t t = 0; t < tables; ++t) {
+    values_[t] = values;
+    values += counts[t] * holder_.tables()[t]->dim();
+  }
+  if (head.trains == 0) {
+    holder_.look(ids_, values_);
+    reads_.fetch_add(1, kRelaxed);
+  } else {
+    Client& client = *link.client;
+    Ticket* ticket = header.correlation == 0 ? nullptr : find(client, header.correlation);
+    if (!ticket) {
+      ticket = find(client, 0);
+      if (!ticket) {
+        if (client.tickets.size() >= kTickets) throw Error("more tickets than there may be");
+        ticket = &client.tickets.emplace_back();
+      }
+    }
+    if (header.correlation == 0) throw Error("a lookup without a ticket");
+    let_go(*ticket);
+    holder_.pull(ids_, ticket->keys, values_);
+    ticket->number = header.correlation;
+    ticket->round = round_;
+    client.most_floats = std::max(client.most_floats, floats);
+    lookups_.fetch_add(1, kRelaxed);
+  }
+  looked_up_.fetch_add(rows, kRelaxed);
+  const std::span<const std::byte> reply(link.reply.data(), floats * sizeof(float));
+  outbox.send({.kind = kRows, .correlation = header.correlation}, {&reply, 1});
+}
+
+void RowService::push(Link& link, const FrameHeader& header, Outbox& outbox) {
+  const auto head = head_of<PushHead>(link.payload, header.length);
+  Client& client = *link.client;
+  link.settled = {};
+  if (head.number <= client.applied) {  // it came again
+    if (head.number == 0) throw Error("a push without a number");
+    repeated_.fetch_add(1, kRelaxed);
+    link.settled.applied = client.applied;
+    return answer(outbox, kSettled, header.correlation, link.settled);
+  }
+  Ticket* const ticket = header.correlation == 0 ? nullptr : find(client, header.correlation);
+  if (!ticket) throw Error("a push of rows that were not looked up");
+  const auto* gradients = reinterpret_cast<const float*>(link.payload.data() + sizeof head);
+  std::size_t floats = 0, rows = 0;
+  for (std::size_t t = 0; t < numbers_.size() && !ticket->expired; ++t) {
+    gradients_[t] = gradients + floats;
+    rows += ticket->keys.parts[t].count;
+    floats += ticket->keys.parts[t].count * holder_.tables()[t]->dim();
+  }
+  if (ticket->expired) {
+    link.settled.settling = Settling::expired;
+  } else if (header.length != sizeof head + floats * sizeof(float)) {
+    throw Error("a push of other rows than were looked up");
+  } else if (update_kernels().first_not_finite(gradients, floats) != floats) {
+    link.settled.settling = Settling::not_finite;
+    not_finite_.fetch_add(1, kRelaxed);
+  } else {
+    const std::uint64_t t = pushes_.load(kRelaxed);
+    link.settled.publication = holder_.push(ticket->keys, gradients_, t);
+    pushes_.store(t + 1, kRelaxed);
+    pushed_.fetch_add(rows, kRelaxed);
+  }
+  let_go(*ticket);
+  client.applied = head.number;
+  link.settled.applied = head.number;
+  answer(outbox, kSettled, header.correlation, link.settled);
+}
+
+void RowService::drop(Link& link, const FrameHeader& header) {
+  if (header.length != sizeof(RowDrop)) throw Error("a drop that is none");
+  if (header.correlation == 0) return;
+  if (Ticket* const ticket = find(*link.client, header.correlation)) let_go(*ticket);
+}
+
+std::vector<RowService::Applied> RowService::applied() const {
+  std::vector<Applied> all;
+  all.reserve(clients_.size());
+  for (const auto& [number, client] : clients_) {
+    all.push_back({number, client.life, client.applied});
+  }
+  std::ranges::sort(all, {}, &Applied::client);
+  return all;
+}
+
+void RowService::restore(std::span<const Applied> applied, std::uint64_t pushes) {
+  for (const auto& [number, life, last] : applied) {
+    const auto [client, fresh] = clients_.try_emplace(number);
+    if (!fresh) throw Error("client " + std::to_string(number) + " is there twice");
+    client->second.life = life;
+    client->second.applied = last;
+  }
+  clients_count_.store(clients_.size(), kRelaxed);
+  pushes_.store(pushes, kRelaxed);
+}
+
+void RowService::expire() {
+  for (auto& [_, client] : clients_) {
+    for (Ticket& ticket : client.tickets) {
+      if (ticket.number == 0 || ticket.expired || ticket.round == round_) continue;
+      holder_.release(ticket.keys);
+      ticket.expired = true;  // its push is told so
+      expired_.fetch_add(1, kRelaxed);
+    }
+  }
+  ++round_;
+}
+
+RowService::Counters RowService::counters() const {
+  return {lookups_.load(kRelaxed), reads_.load(kRelaxed),    looked_up_.load(kRelaxed),
+          pushes_.load(kRelaxed),  pushed_.load(kRelaxed),   not_finite_.load(kRelaxed),
+          expired_.load(kRelaxed), repeated_.load(kRelaxed), clients_count_.load(kRelaxed),
+          bytes_.load(kRelaxed)};
+}
+
+}  // namespace leashed

@@ -1,0 +1,116 @@
+// What an embedding server answers (cluster/row_messages.h): it holds rows of tables, which any
+// number of trainers look up and update, each push once.
+//
+// What a client has looked up is held under its ticket, also while it has no connection, since it
+// may come back and push. It is let go when the client comes with another life, and when it is held
+// longer than whoever drives the service allows (expire): so one that hangs, or never comes back,
+// holds neither memory nor rows for ever.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "leashed/base/aligned.h"
+#include "leashed/cluster/row_messages.h"
+#include "leashed/net/service.h"
+#include "leashed/server/row_holder.h"
+#include "leashed/table/row_placement.h"
+
+namespace leashed {
+
+class RowService final : public Service {
+ public:
+  // The tables of which server `mine` has rows, and their numbers among all of the placement.
+  // Throws Error where these are others, or a table has no seat left.
+  RowService(std::vector<std::shared_ptr<Table>> tables, std::vector<std::size_t> numbers,
+             RowPlacement placement, std::size_t mine, std::uint64_t boot);
+
+  void come(Peer peer) override;
+  std::span<std::byte> place(Peer peer, const FrameHeader& header) override;
+  void frame(Peer peer, const FrameHeader& header, Outbox& outbox) override;
+  void gone(Peer peer) noexcept override;
+
+  // What follows is for the thread that drives it, or while that holds.
+
+  // What the rows have of a client's pushes.
+  struct Applied {
+    std::uint64_t client, life, number;
+  };
+  std::vector<Applied> applied() const;
+  // Before any connection: the tables have these, and so many pushes in all. Throws Error where a
+  // client is there twice.
+  void restore(std::span<const Applied> applied, std::uint64_t pushes);
+  // Lets go of tickets that were there already when this was called last: who calls it every so
+  // many seconds lets nobody hold rows for more than twice as long.
+  void expire();
+
+  // For any thread.
+  struct Counters {
+    std::uint64_t lookups = 0;        // of batches that train
+    std::uint64_t reads = 0;          // of those that do not
+    std::uint64_t looked_up = 0;      // rows of both
+    std::uint64_t pushes = 0;         // that are applied, with those of restore()
+    std::uint64_t pushed = 0;         // rows of them, since then
+    std::uint64_t not_finite = 0;     // pushes left out for gradients that are not
+    std::uint64_t expired = 0;        // tickets that were held too long
+    std::uint64_t repeated = 0;       // pushes that came again, being applied already
+    std::uint64_t clients = 0;        // that have come
+    std::uint64_t payload_bytes = 0;  // of memory beside the rows'
+  };
+  Counters counters() const;
+
+ private:
+  struct Ticket {
+    std::uint64_t number = 0;  // 0: free
+    std::uint64_t round = 0;   // of expire(), when it was given
+    bool expired = false;
+    RowKeys keys;
+  };
+  struct Client {
+    std::uint64_t life = 0, applied = 0;
+    Peer peer = 0;                      // by which it is connected; 0: it is not
+    std::uint64_t most_floats = 0;      // of a lookup so far
+    std::vector<std::uint64_t> before;  // lives that are replaced, the last ones
+    std::vector<Ticket> tickets;
+  };
+  struct Link {
+    Client* client = nullptr;  // null: it has not said hello, or another has its place
+    AlignedArray<std::byte> payload, reply;
+    Settled settled{};
+    RowWelcome welcome{};
+  };
+
+  void hello(Peer peer, Link& link, std::size_t length, Outbox& outbox);
+  void look_up(Link& link, const FrameHeader& header, Outbox& outbox);
+  void push(Link& link, const FrameHeader& header, Outbox& outbox);
+  void drop(Link& link, const FrameHeader& header);
+  Ticket* find(Client& client, std::uint64_t number);
+  void let_go(Ticket& ticket);
+  // At least so many bytes; counted.
+  void reach(AlignedArray<std::byte>& memory, std::size_t bytes);
+
+  const std::vector<std::size_t> numbers_;
+  const RowPlacement placement_;
+  const std::size_t mine_;
+  const std::uint64_t boot_;
+  std::uint64_t digest_ = 0;
+  RowHolder holder_;
+  std::unordered_map<std::uint64_t, Client> clients_;
+  std::unordered_map<Peer, Link> links_;
+  std::uint64_t round_ = 0;  // of expire()
+  // Of the frame that is answered, by table.
+  std::vector<std::span<const std::uint64_t>> ids_;
+  std::vector<float*> values_;
+  std::vector<const float*> gradients_;
+  // Relaxed: counts for whoever looks on; they hand nothing over.
+  std::atomic<std::uint64_t> lookups_{0}, reads_{0}, looked_up_{0}, pushes_{0}, pushed_{0},
+      not_finite_{0}, expired_{0}, repeated_{0}, clients_count_{0}, bytes_{0};
+};
+
+}  // namespace leashed
