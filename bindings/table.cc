@@ -165,6 +165,7 @@ void bind_table(py::module_& m) {
            py::arg("versions").noconvert() = py::none(), "What became of each distinct id.")
       .def("in_place", &in_place, "Of a fixed table: its rows [rows, dim], where they lie.")
       .def("statistics", &statistics)
+      .def("reach_steps", &Table::reach_steps, py::arg("steps"), "At least so many are made.")
       .def("refusals", &refusals, "(asked, refused)")
       .def_static("bytes_per_row", &bytes_of_row, py::kw_only(), py::arg("dim"), py::arg("rule"),
                   py::arg("staleness"), py::arg("versions"), "Of a table that would be made so.");

@@ -362,6 +362,10 @@ class ServedTable:
         """
         (values [n, dim], versions [n])
         """
+    def reach_steps(self, steps: typing.SupportsInt | typing.SupportsIndex) -> None:
+        """
+        At least so many are made.
+        """
     def refusals(self) -> tuple[int, int]:
         """
         (asked, refused)

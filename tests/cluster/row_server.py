@@ -98,8 +98,9 @@ class Server:
 
 def main(folder: Path) -> None:
     server = Server(made())
-    files = RowFiles(server, server.tables, folder, RUN, 0, 0.02)
+    files = RowFiles(server.tables, folder, RUN, 0, 0.02)
     files.restore()
+    files.serve(server)
     print("ready", flush=True)
 
     def pushing() -> None:

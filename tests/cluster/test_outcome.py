@@ -95,9 +95,9 @@ def saved(folder: Path, model: lsh.models.Graph, trained: lsh.TrainResult, serve
         for name, whole in every.items():
             whole.save(folder / "rows")
             parts[name].load(folder / "rows")
-        server = row_server.Server({})
-        files = RowFiles(server, parts, folder, "0123", index, 1.0)
+        files = RowFiles(parts, folder, "0123", index, 1.0)
         files.restore()
+        files.serve(row_server.Server({}))
         files.end()
 
 

@@ -15,6 +15,7 @@ import pytest
 from cluster.row_server import CLIENTS, DESCRIBED, RUN, Server, made
 
 import leashed as lsh
+from leashed import _core
 from leashed.cluster import keeping, row_files
 from leashed.cluster.row_files import RowFiles, joined
 
@@ -22,11 +23,16 @@ KILLS = 8
 
 
 def serving(
-    folder: Path, index: int = 0, servers: int = 1, run: str = RUN
+    folder: Path, index: int = 0, servers: int = 1, run: str = RUN, steps: int = 0
 ) -> tuple[Server, RowFiles]:
-    """With snapshots at each look."""
+    """With snapshots at each look, going on from what is there."""
     server = Server(made(index, servers))
-    return server, RowFiles(server, server.tables, folder, run, index, 0.0)
+    for table in server.tables.values():
+        table.native.reach_steps(steps)
+    files = RowFiles(server.tables, folder, run, index, 0.0)
+    files.restore()
+    files.serve(server)
+    return server, files
 
 
 @pytest.fixture(autouse=True)
@@ -36,13 +42,13 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_server_goes_on_from_its_snapshot(tmp_path: Path) -> None:
     server, files = serving(tmp_path)
-    assert files.restore() == 0
+    assert files.counters()["restored"] == 0
     for step in range(40):
         server.push(step % CLIENTS)
         files.keep()
     server.push(0)  # which no snapshot has
     again, more = serving(tmp_path)
-    assert more.restore() == 40
+    assert more.counters()["restored"] == 40
     assert again.numbers == [8] * CLIENTS
     assert again.has_what_it_says()
     assert again.applied() == [(client, 7, 8) for client in range(CLIENTS)]
@@ -51,13 +57,12 @@ def test_a_server_goes_on_from_its_snapshot(tmp_path: Path) -> None:
     more.keep()
     assert list((tmp_path / "embedding-ps-0").glob("*.changes*"))
     third, last = serving(tmp_path)
-    assert last.restore() == 41
+    assert last.counters()["restored"] == 41
     assert third.has_what_it_says()
 
 
 def test_what_a_restart_loses_is_counted(tmp_path: Path) -> None:
     server, files = serving(tmp_path)
-    files.restore()
     for _ in range(7):
         server.push(0)
     files.keep()
@@ -67,14 +72,12 @@ def test_what_a_restart_loses_is_counted(tmp_path: Path) -> None:
         server.push(1)
     files.keep()  # the count alone
     again, more = serving(tmp_path)
-    more.restore()
     assert (more.counters()["restored"], more.counters()["lost"]) == (7, 5)
     assert again.numbers[:2] == [7, 0]
 
 
 def test_its_end_writes_what_is_not_due_and_what_nobody_has_changed(tmp_path: Path) -> None:
     server, files = serving(tmp_path)
-    files.restore()
     files.end()
     assert joined(tmp_path, DESCRIBED, 1, RUN).tables["a"].lookup([5])[0, 0] == 0.0
     server.push(0)
@@ -88,22 +91,20 @@ def test_its_end_writes_what_is_not_due_and_what_nobody_has_changed(tmp_path: Pa
 
 def test_a_snapshot_of_another_run_or_of_other_tables_is_refused(tmp_path: Path) -> None:
     _, files = serving(tmp_path, 0, 2)
-    files.restore()
     files.end()
     with pytest.raises(ValueError, match=r"is of another run; remove it and its \.count, or"):
-        serving(tmp_path, 0, 2, run="4567")[1].restore()
+        serving(tmp_path, 0, 2, run="4567")
     with pytest.raises(ValueError, match="has other shards of table a; join the files of all"):
-        serving(tmp_path, 0, 3)[1].restore()
+        serving(tmp_path, 0, 3)
     one = {"a": made(0, 2)["a"]}
     with pytest.raises(ValueError, match="its tables are a, b, and not a"):
-        RowFiles(Server(one), one, tmp_path, RUN, 0, 0.0).restore()
+        RowFiles(one, tmp_path, RUN, 0, 0.0).restore()
 
 
 def test_what_cannot_be_written_costs_that_snapshot_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     server, files = serving(tmp_path)
-    files.restore()
     server.push(0)
     files.keep()
     server.push(1)
@@ -118,12 +119,12 @@ def test_what_cannot_be_written_costs_that_snapshot_alone(
     assert files.counters()["snapshots_failed"] == 3
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     again, more = serving(tmp_path)
-    assert more.restore() == 1
+    assert more.counters()["restored"] == 1
     assert again.has_what_it_says()
     server.push(2)
     files.keep()
     again, more = serving(tmp_path)
-    assert more.restore() == 3
+    assert more.counters()["restored"] == 3
     assert again.has_what_it_says()
 
 
@@ -144,7 +145,6 @@ def test_how_long_pushes_waited_is_told(tmp_path: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(row_files.time, "monotonic", lambda: now)
     server, files = serving(tmp_path)
-    files.restore()
     monkeypatch.setattr(server, "applied", told)
     for client in range(2):
         server.push(client)
@@ -155,11 +155,32 @@ def test_how_long_pushes_waited_is_told(tmp_path: Path, monkeypatch: pytest.Monk
     assert counted["row_updates"] == 2 * (600 + 60)
 
 
+def test_the_core_s_server_goes_on_from_a_snapshot(tmp_path: Path) -> None:
+    first, files = serving(tmp_path, steps=3)  # which its tables had made before the run
+    for step in range(12):
+        first.push(step % CLIENTS)
+    files.keep()
+    of = made()
+    files = RowFiles(of, tmp_path, RUN, 0, 0.0)
+    assert files.restore() == 12
+    placed = _core.RowPlacement([(False, 0), (True, 0)], [0] * 256)
+    server = _core.RowServer([table.native for table in of.values()], [0, 1], placed, 0, 1)
+    files.serve(server)
+    assert server.applied() == first.applied()
+    assert server.counters()["pushes"] == 12
+    of["a"].update([5], np.full((1, 4), -2.0, np.float32))
+    for _ in range(2):
+        files._save()
+    whole, pushes = joined(tmp_path, DESCRIBED, 1, RUN)
+    assert pushes == [12]
+    assert whole["a"].lookup([5])[0].tolist() == [5.0] * 4
+    assert whole["b"].statistics()["steps"] == 3 + 12
+
+
 @pytest.mark.parametrize("servers", [1, 2, 3])
 def test_the_parts_of_all_servers_are_the_whole_tables(tmp_path: Path, servers: int) -> None:
     for index in range(servers):
         server, files = serving(tmp_path, index, servers)
-        files.restore()
         server.push(0)
         files.keep()
         for client in range(CLIENTS):
@@ -179,12 +200,10 @@ def test_the_parts_of_all_servers_are_the_whole_tables(tmp_path: Path, servers: 
 def test_a_server_that_has_saved_nothing_is_named(tmp_path: Path) -> None:
     for index in (0, 2):
         _, files = serving(tmp_path, index, 3)
-        files.restore()
         files.end()
     with pytest.raises(FileNotFoundError, match=r"embedding server 1 has saved no rows in .*-ps-1"):
         joined(tmp_path, DESCRIBED, 3, RUN)
     _, files = serving(tmp_path, 1, 3, run="4567")
-    files.restore()
     files.end()
     with pytest.raises(ValueError, match=r"ps-1 is of run 4567, and not of 0123"):
         joined(tmp_path, DESCRIBED, 3, RUN)
@@ -211,7 +230,7 @@ def test_what_a_killed_server_leaves_is_of_one_moment(tmp_path: Path) -> None:
         names = {path.name for path in folder.iterdir()}
         torn += any("partial" in name for name in names) or len(names) > 3
         server, files = serving(tmp_path)
-        restored = files.restore()
+        restored = int(files.counters()["restored"])
         assert sum(server.numbers) == restored, (seed, kill)
         assert server.has_what_it_says(), (seed, kill)
         assert restored >= newest, (seed, kill)

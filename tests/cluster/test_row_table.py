@@ -16,7 +16,7 @@ ASKED = {
     "row_bytes_out": 60e3, "row_bytes_in": 50e3, "row_kernel_out": 60e3, "row_kernel_in": 50e3,
 }  # fmt: skip
 SERVED = {
-    "lookups": 80.0, "looked_up": 900.0, "floats": 9000.0, "pushes": 80.0, "not_finite": 0.0,
+    "lookups": 80.0, "looked_up": 950.0, "floats": 9000.0, "pushes": 80.0, "pushed": 900.0, "not_finite": 0.0,
     "refused": 0.0, "serving_seconds": 0.5, "bytes_out": 2**20, "bytes_in": 2**21,
     "rows": 1000.0, "row_bytes": 2**20, "row_updates": 800.0, "row_staleness": 400.0,
     "row_stalest": 7.0, "restored": 0.0, "lost": 0.0, "snapshots": 3.0, "snapshots_failed": 0.0,
@@ -41,7 +41,7 @@ def test_a_row_per_embedding_server() -> None:
     rows = [dict(zip(told.header, row, strict=True)) for row in told.rows]
     assert rows[0] == {
         "embedding server": "0", "rows": "1,000", "memory": "1.00 MiB", "lookups": "80",
-        "looked up": "900", "pushes": "80", "updates of rows": "800", "staleness": "0.500",
+        "looked up": "950", "pushes": "80", "updates of rows": "800", "staleness": "0.500",
         "serving": "500 ms", "in": "2.00 MiB", "out": "1.00 MiB", "stall": "20.0 ms, 10.0 ms",
         "lost": "0", "lives": "1",
     }  # fmt: skip

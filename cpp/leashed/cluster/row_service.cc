@@ -236,10 +236,12 @@ void RowService::push(Link& link, const FrameHeader& header, Outbox& outbox) {
     link.settled.settling = Settling::not_finite;
     not_finite_.fetch_add(1, kRelaxed);
   } else {
-    const std::uint64_t t = pushes_.load(kRelaxed);
-    link.settled.publication = holder_.push(ticket->keys, gradients_, t);
-    pushes_.store(t + 1, kRelaxed);
+    // (Of those before it was restored its tables know.)
+    const std::uint64_t pushes = pushes_.load(kRelaxed);
+    link.settled.publication = holder_.push(ticket->keys, gradients_, pushes - restored_);
+    pushes_.store(pushes + 1, kRelaxed);
     pushed_.fetch_add(rows, kRelaxed);
+    floats_.fetch_add(floats, kRelaxed);
   }
   let_go(*ticket);
   client.applied = head.number;
@@ -271,6 +273,7 @@ void RowService::restore(std::span<const Applied> applied, std::uint64_t pushes)
     client->second.applied = last;
   }
   clients_count_.store(clients_.size(), kRelaxed);
+  restored_ = pushes;
   pushes_.store(pushes, kRelaxed);
 }
 
@@ -287,10 +290,10 @@ void RowService::expire() {
 }
 
 RowService::Counters RowService::counters() const {
-  return {lookups_.load(kRelaxed), reads_.load(kRelaxed),    looked_up_.load(kRelaxed),
-          pushes_.load(kRelaxed),  pushed_.load(kRelaxed),   not_finite_.load(kRelaxed),
-          expired_.load(kRelaxed), repeated_.load(kRelaxed), clients_count_.load(kRelaxed),
-          bytes_.load(kRelaxed)};
+  return {lookups_.load(kRelaxed),       reads_.load(kRelaxed),   looked_up_.load(kRelaxed),
+          pushes_.load(kRelaxed),        pushed_.load(kRelaxed),  floats_.load(kRelaxed),
+          not_finite_.load(kRelaxed),    expired_.load(kRelaxed), repeated_.load(kRelaxed),
+          clients_count_.load(kRelaxed), bytes_.load(kRelaxed)};
 }
 
 }  // namespace leashed

@@ -43,8 +43,8 @@ class RowService final : public Service {
     std::uint64_t client, life, number;
   };
   std::vector<Applied> applied() const;
-  // Before any connection: the tables have these, and so many pushes in all. Throws Error where a
-  // client is there twice.
+  // Before any connection: the tables had these when this was made, and so many pushes in all,
+  // which are among their steps. Throws Error where a client is there twice.
   void restore(std::span<const Applied> applied, std::uint64_t pushes);
   // Lets go of tickets that were there already when this was called last: who calls it every so
   // many seconds lets nobody hold rows for more than twice as long.
@@ -57,6 +57,7 @@ class RowService final : public Service {
     std::uint64_t looked_up = 0;      // rows of both
     std::uint64_t pushes = 0;         // that are applied, with those of restore()
     std::uint64_t pushed = 0;         // rows of them, since then
+    std::uint64_t floats = 0;         // of these rows
     std::uint64_t not_finite = 0;     // pushes left out for gradients that are not
     std::uint64_t expired = 0;        // tickets that were held too long
     std::uint64_t repeated = 0;       // pushes that came again, being applied already
@@ -103,14 +104,15 @@ class RowService final : public Service {
   RowHolder holder_;
   std::unordered_map<std::uint64_t, Client> clients_;
   std::unordered_map<Peer, Link> links_;
-  std::uint64_t round_ = 0;  // of expire()
+  std::uint64_t round_ = 0;     // of expire()
+  std::uint64_t restored_ = 0;  // pushes
   // Of the frame that is answered, by table.
   std::vector<std::span<const std::uint64_t>> ids_;
   std::vector<float*> values_;
   std::vector<const float*> gradients_;
   // Relaxed: counts for whoever looks on; they hand nothing over.
   std::atomic<std::uint64_t> lookups_{0}, reads_{0}, looked_up_{0}, pushes_{0}, pushed_{0},
-      not_finite_{0}, expired_{0}, repeated_{0}, clients_count_{0}, bytes_{0};
+      floats_{0}, not_finite_{0}, expired_{0}, repeated_{0}, clients_count_{0}, bytes_{0};
 };
 
 }  // namespace leashed

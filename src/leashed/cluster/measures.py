@@ -26,7 +26,7 @@ _ADDED = frozenset({
     "sync_seconds", "bytes_out", "bytes_in", "not_finite", "kernel_out", "kernel_in",
     "transfers_out", "transfers_in", "serving_seconds", "refused",
     "snapshots_failed", "snapshots", "stalled",
-    "lookups", "looked_up", "floats", "row_updates", "row_staleness",
+    "lookups", "reads", "looked_up", "pushed", "floats", "expired", "repeated", "row_updates", "row_staleness",
     "row_lookups", "row_rows", "row_seconds", "row_pushes", "row_settled", "row_lost",
     "row_lost_examples", "row_bytes_out", "row_bytes_in", "row_kernel_out", "row_kernel_in",
 })  # fmt: skip

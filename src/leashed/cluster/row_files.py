@@ -42,8 +42,10 @@ class RowServer(Protocol):
 class RowFiles:
     """What an embedding server leaves to the one that is started in its place, and to the run's end.
 
+    Its rows are loaded first (``restore``), then the server is made of the tables, and gets the rest
+    (``serve``) before anybody is served.
+
     Args:
-        server: whose rows they are.
         tables: of the server, by name.
         folder: the run's.
         run: the run's name.
@@ -53,29 +55,29 @@ class RowFiles:
 
     def __init__(
         self,
-        server: RowServer,
         tables: Mapping[str, Table],
         folder: Path,
         run: str,
         index: int,
         every: float,
     ) -> None:
-        self._server = server
         self._tables = tables
         self._folder = _folder(folder, index)
         self._run = run
         self._every = every
+        self._applied: list[tuple[int, int, int]] = []
         self._restored = 0
+        self._steps: dict[str, int] = {}  # of tables, before the run
         self._newest: int | None = None  # pushes of what was written last
         self._written = 0
         self._stalled = self._longest = 0.0
-        self._keeping: Keeping | None = None
+        self._of: tuple[RowServer, Keeping] | None = None
 
     def restore(self) -> int:
-        """Goes on from the snapshot, if there is one, before anybody is served.
+        """Loads the rows of the snapshot, if there is one.
 
         Returns:
-            How many pushes are in it.
+            How many pushes they have.
 
         Raises:
             ValueError: it is damaged, or of another run, or of other tables.
@@ -90,21 +92,26 @@ class RowFiles:
                 )
             found.load(self._tables)
             self._newest = self._restored = int(found.told["pushes"])
-            self._server.restore([tuple(each) for each in found.told["applied"]], self._restored)
+            self._applied = [tuple(each) for each in found.told["applied"]]
             _log.info("goes on from a snapshot with %d pushes", self._restored)
-        self._keeping = Keeping(
-            self._pushes,
-            self._save,
-            self._folder.with_suffix(".count"),
-            self._run,
-            self._restored,
-            self._every,
-        )
+        self._steps = {
+            name: table.statistics()["steps"] - self._restored
+            for name, table in self._tables.items()
+        }
         return self._restored
+
+    def serve(self, server: RowServer) -> None:
+        """The rows are this one's from now on. OSError where the count of pushes cannot be read."""
+        server.restore(self._applied, self._restored)
+        counts = self._folder.with_suffix(".count")
+        keeping = Keeping(
+            lambda: _pushes(server), self._save, counts, self._run, self._restored, self._every
+        )
+        self._of = server, keeping
 
     def keep(self) -> None:
         """Writes a snapshot where one is due, and how many pushes there were."""
-        self._kept.keep(self._pushes())
+        self._kept.keep(_pushes(self._server))
 
     def end(self) -> None:
         """Nobody pushes any more: writes what has changed, and where nothing has, the rows as they are.
@@ -113,7 +120,7 @@ class RowFiles:
             OSError: the rows cannot be written.
         """
         self._kept.end()
-        if self._newest != self._pushes():
+        if self._newest != _pushes(self._server):
             self._save()
 
     def counters(self) -> dict[str, float]:
@@ -138,16 +145,18 @@ class RowFiles:
 
     @property
     def _kept(self) -> Keeping:
-        assert self._keeping is not None, "restore() comes first"
-        return self._keeping
+        assert self._of is not None, "serve() comes first"
+        return self._of[1]
 
-    def _pushes(self) -> int:
-        return int(self._server.counters()["pushes"])
+    @property
+    def _server(self) -> RowServer:
+        assert self._of is not None, "serve() comes first"
+        return self._of[0]
 
     def _save(self) -> int:
         def told() -> dict[str, Any]:
             applied = [list(each) for each in self._server.applied()]
-            return {"run": self._run, "pushes": self._pushes(), "applied": applied}
+            return {"run": self._run, "pushes": _pushes(self._server), "applied": applied}
 
         try:
             pushes = int(
@@ -166,6 +175,9 @@ class RowFiles:
             nonlocal seconds, failed
             begun = time.monotonic()
             try:
+                pushes = _pushes(self._server)
+                for name, table in self._tables.items():
+                    table.native.reach_steps(self._steps[name] + pushes)
                 save()
             except BaseException as error:  # noqa: BLE001 (raised below, not through the server)
                 failed = error
@@ -222,6 +234,10 @@ def joined(folder: Path, described: Iterable[Described], servers: int, run: str)
         raise ValueError(f"no embedding server has saved table {', '.join(missing)} in {folder}")
     tables = {name: made[name] for name in names}
     return Joined(tables, [int(rows.told["pushes"]) for rows in found])
+
+
+def _pushes(server: RowServer) -> int:
+    return int(server.counters()["pushes"])
 
 
 def _folder(run: Path, index: int) -> Path:

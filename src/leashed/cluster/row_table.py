@@ -93,7 +93,7 @@ def _bytes_an_example(asked: Counters, served: Counters) -> str | None:
     told = f"{moved / examples:,.0f} bytes an example"
     if "floats" not in served:
         return told
-    least = (2 * _FLOAT * served["floats"] + _ID * served["looked_up"]) / examples
+    least = (2 * _FLOAT * served["floats"] + _ID * served["pushed"]) / examples
     return f"{told}, {number(moved / examples / least)} times the least, {least:,.0f}"
 
 
