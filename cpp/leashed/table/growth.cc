@@ -7,6 +7,7 @@
 
 #include "leashed/base/error.h"
 #include "leashed/base/relaxed.h"
+#include "leashed/base/team.h"
 #include "leashed/staleness/registry.h"
 #include "leashed/table/kernels.h"
 #include "leashed/table/row_rule.h"
@@ -16,8 +17,9 @@ namespace {
 
 constexpr std::size_t kLeastRows = 64;  // of a table that grows
 constexpr std::size_t kMostRows = std::numeric_limits<std::uint32_t>::max() - 2;
-constexpr std::size_t kAhead = 16;   // ids whose slots are on their way into the cache
-constexpr std::size_t kPart = 4096;  // rows between two looks at signals
+constexpr std::size_t kAhead = 16;          // ids whose slots are on their way into the cache
+constexpr std::size_t kPart = 4096;         // rows between two looks at signals
+constexpr std::size_t kAlone = 16 * kPart;  // rows that one thread begins
 constexpr std::uint32_t kToAdmit = IdIndex::kNone - 1;  // for the row of an id that is to get one
 
 IdIndex::Settings index_settings(std::size_t rows, bool evicts) {
@@ -76,11 +78,7 @@ Growth::Growth(const TableSettings& settings, std::size_t floats, IdIndex::Initi
     if (limit && most_bytes_ > limit) too_small(capacity_, most_bytes_);
     rows_ = std::make_unique<Rows>(capacity_, floats_, settings.versions);
     if (!begin_) return;  // as memory comes
-    for (std::size_t i = 0; i < capacity_; ++i) {
-      if (watch && i % kPart == 0) watch();
-      const auto row = static_cast<std::uint32_t>(i);
-      begin_(fixed_.id(row), rows_->values(row));
-    }
+    begin_all(watch);
     return;
   }
   if (limit == 0) throw Error(name + "grows, so it needs max_bytes");
@@ -104,6 +102,41 @@ Growth::Growth(const TableSettings& settings, std::size_t floats, IdIndex::Initi
     admission_ = std::make_unique<Admission>(index_settings_.rows, settings.admit_after);
   }
   clear();
+}
+
+// By as many threads as there are processors, where there are many rows: what each begins with is
+// its id's matter alone.
+void Growth::begin_all(const TableWatch& watch) {
+  // Relaxed: distinct numbers are all that is asked; the rows are seen after Team::finish.
+  std::atomic<std::size_t> next{0};
+  const auto part = [&] {
+    const std::size_t first = next.fetch_add(kPart, kRelaxed);
+    const std::size_t end = std::min(first + kPart, capacity_);
+    for (std::size_t i = first; i < end; ++i) {
+      const auto row = static_cast<std::uint32_t>(i);
+      begin_(fixed_.id(row), rows_->values(row));
+    }
+    return end == first + kPart;  // there may be more
+  };
+  Team team;
+  if (capacity_ > kAlone) {
+    team.begin(processors() - 1, [&] {
+      while (part()) {
+      }
+    });
+  }
+  struct Finish {
+    ~Finish() {
+      next.store(end, kRelaxed);  // where the caller's watch has thrown
+      team.finish();
+    }
+    Team& team;
+    std::atomic<std::size_t>& next;
+    std::size_t end;
+  } const finish{team, next, capacity_};
+  do {
+    if (watch) watch();
+  } while (part());
 }
 
 // Rows that nobody has used yet take no memory, so both may be there for a moment.

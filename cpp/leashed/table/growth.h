@@ -103,6 +103,8 @@ class Growth {
       f(fixed_.id(row), IdIndex::Handle{row, 0});
     }
   }
+  // Of one that does not: all rows are what they begin with.
+  void begin_all(const TableWatch& watch);
   // Of one that grows: no id has a row. Throws, and has changed nothing.
   void clear();
   // In sixteenths of the table's rows.

@@ -127,6 +127,26 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("rows that several threads begin are those that one would, also where it is called off") {
+  constexpr std::size_t kRows = 200'001;
+  Table::Settings settings = settings_of(kRows, 2, true);
+  int looks = 0;
+  SavedTable whole(settings, [&] { ++looks; });
+  CHECK(looks > 0);
+  settings.rows = 0;
+  settings.max_bytes = 1 << 16;
+  SavedTable grows(settings);  // an id that has no row is told what it would begin with
+  std::vector<std::uint64_t> ids(kRows);
+  std::iota(ids.begin(), ids.end(), 0);
+  std::vector<float> values(2 * kRows), expected(2 * kRows);
+  whole.lookup(ids.data(), kRows, values.data(), nullptr);
+  grows.lookup(ids.data(), kRows, expected.data(), nullptr);
+  CHECK(values == expected);
+  settings.rows = kRows;
+  settings.max_bytes = 0;
+  CHECK_THROWS_AS(SavedTable(settings, [] { throw Error("called off"); }), Error);
+}
+
 TEST_CASE("parts of any number make the whole, and parts of any other number") {
   for (const std::size_t rows : {1, 255, 700}) {
     for (const std::size_t servers : {1, 2, 3, 7}) {
