@@ -51,8 +51,7 @@ void bind_row_server(py::module_& m) {
   py::class_<RowPlacement>(m, "RowPlacement", "Which of several servers has the row of an id.")
       .def(py::init(&placement_of), py::arg("tables"), py::arg("shards"),
            "tables: whether each grows, and the server that has all of it, or -1: spread. shards: "
-           "of "
-           "each of 256 the server that has it of tables that are spread.")
+           "of each of 256 the server that has it of tables that are spread.")
       .def(
           "shards",
           [](const RowPlacement& placement, std::size_t table, std::size_t server) {
@@ -123,14 +122,14 @@ void bind_row_server(py::module_& m) {
             std::vector<RowServer::Applied> all;
             for (const auto& [client, life, number] : applied)
               all.push_back({client, life, number});
+            const py::gil_scoped_release release;
             server.restore(all, pushes);
           },
           py::arg("applied"), py::arg("pushes"),
           "Before any connection: the tables have these, and so many pushes in all.")
       .def("expire", &RowServer::expire, py::call_guard<py::gil_scoped_release>(),
            "Lets go of what trainers had looked up already when this was called last, and have "
-           "neither "
-           "pushed nor dropped.");
+           "neither pushed nor dropped.");
 }
 
 }  // namespace leashed

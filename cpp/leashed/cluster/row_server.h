@@ -39,9 +39,9 @@ class RowServer {
   void expire() {
     quiet([this] { service_.expire(); });
   }
-  // Before any connection.
+  // As of RowService.
   void restore(std::span<const Applied> applied, std::uint64_t pushes) {
-    service_.restore(applied, pushes);
+    quiet([&] { service_.restore(applied, pushes); });
   }
 
  private:

@@ -58,7 +58,7 @@ RowService::RowService(std::vector<std::shared_ptr<Table>> tables, std::vector<s
   digest_ = digest.value();
 }
 
-void RowService::reach(AlignedArray<std::byte>& memory, std::size_t bytes) {
+void RowService::make_room(AlignedArray<std::byte>& memory, std::size_t bytes) {
   if (memory.size() >= bytes) return;
   const std::size_t before = memory.size();
   memory = AlignedArray<std::byte>(bytes + bytes / 8);
@@ -71,21 +71,34 @@ void RowService::gone(Peer peer) noexcept {
   const auto found = links_.find(peer);
   if (found == links_.end()) return;
   const Link& link = found->second;
-  if (link.client) link.client->peer = 0;  // its tickets stay
+  if (link.client) {  // its tickets stay
+    link.client->peer = 0;
+    std::erase_if(link.client->tickets, [](const Ticket& one) { return one.number == 0; });
+  }
   bytes_.fetch_sub(link.payload.size() + link.reply.size(), kRelaxed);
   links_.erase(found);
 }
 
 std::span<std::byte> RowService::place(Peer peer, const FrameHeader& header) {
   Link& link = links_.at(peer);
-  // Who has not said who he is gets no memory.
-  if (!link.client && header.length > sizeof(RowHello)) throw Error("a frame before a hello");
-  if (header.kind == kPushRows && link.client &&
-      header.length > sizeof(PushHead) + link.client->most_floats * sizeof(float)) {
-    throw Error("a push of more rows than were ever looked up");
-  }
-  reach(link.payload, header.length);
+  if (header.length > most(link, header.kind)) throw Error("a frame for which there is no memory");
+  make_room(link.payload, header.length);
   return {link.payload.data(), header.length};
+}
+
+std::uint64_t RowService::most(const Link& link, std::uint16_t kind) {
+  switch (kind) {
+    case kProbe:
+    case kRowHello:
+      return kRowLimits[kind];
+    case kLookup:
+    case kDropRows:
+      return link.client ? kRowLimits[kind] : 0;
+    case kPushRows:  // of no more rows than were ever looked up
+      return link.client ? sizeof(PushHead) + link.client->most_floats * sizeof(float) : 0;
+    default:
+      return 0;
+  }
 }
 
 void RowService::frame(Peer peer, const FrameHeader& header, Outbox& outbox) {
@@ -120,16 +133,19 @@ void RowService::hello(Peer peer, Link& link, std::size_t length, Outbox& outbox
   if (clients_.size() >= kClients && !clients_.contains(said.client)) {
     throw Error("more clients than there may be");
   }
-  Client& client = clients_[said.client];
+  const auto [found, fresh] = clients_.try_emplace(said.client);
+  Client& client = found->second;
+  if (fresh) client.life = said.life;
   if (client.life != said.life) {
     if (std::ranges::find(client.before, said.life) != client.before.end()) {
       throw Error("a life in whose place another has come");
     }
     for (Ticket& ticket : client.tickets) let_go(ticket);
     if (client.before.size() >= kLivesBefore) client.before.erase(client.before.begin());
-    if (client.life != 0) client.before.push_back(client.life);
+    client.before.push_back(client.life);
     client.life = said.life;
     client.applied = 0;
+    client.told = {};
   }
   if (client.peer != 0) links_.at(client.peer).client = nullptr;
   client.peer = peer;
@@ -140,8 +156,22 @@ void RowService::hello(Peer peer, Link& link, std::size_t length, Outbox& outbox
 }
 
 RowService::Ticket* RowService::find(Client& client, std::uint64_t number) {
+  if (number == 0) return nullptr;
   const auto found = std::ranges::find(client.tickets, number, &Ticket::number);
   return found == client.tickets.end() ? nullptr : &*found;
+}
+
+RowService::Ticket& RowService::ticket_for(Client& client, std::uint64_t number) {
+  Ticket* ticket = find(client, number);
+  if (!ticket) {
+    const auto oldest = std::ranges::min_element(client.tickets, {}, &Ticket::number);  // or free
+    const bool all = oldest == client.tickets.end() || oldest->number != 0;
+    if (all && client.tickets.size() < kTickets) return client.tickets.emplace_back();
+    ticket = &*oldest;
+    if (all && !ticket->expired) expired_.fetch_add(1, kRelaxed);
+  }
+  let_go(*ticket);
+  return *ticket;
 }
 
 void RowService::let_go(Ticket& ticket) {
@@ -177,7 +207,7 @@ void RowService::look_up(Link& link, const FrameHeader& header, Outbox& outbox) 
       if (placement_(numbers_[t], id) != mine_) throw Error("an id whose row another server has");
     }
   }
-  reach(link.reply, floats * sizeof(float));
+  make_room(link.reply, floats * sizeof(float));
   auto* values = reinterpret_cast<float*>(link.reply.data());
   for (std::size_t t = 0; t < tables; ++t) {
     values_[t] = values;
@@ -187,20 +217,12 @@ void RowService::look_up(Link& link, const FrameHeader& header, Outbox& outbox) 
     holder_.look(ids_, values_);
     reads_.fetch_add(1, kRelaxed);
   } else {
-    Client& client = *link.client;
-    Ticket* ticket = header.correlation == 0 ? nullptr : find(client, header.correlation);
-    if (!ticket) {
-      ticket = find(client, 0);
-      if (!ticket) {
-        if (client.tickets.size() >= kTickets) throw Error("more tickets than there may be");
-        ticket = &client.tickets.emplace_back();
-      }
-    }
     if (header.correlation == 0) throw Error("a lookup without a ticket");
-    let_go(*ticket);
-    holder_.pull(ids_, ticket->keys, values_);
-    ticket->number = header.correlation;
-    ticket->round = round_;
+    Client& client = *link.client;
+    Ticket& ticket = ticket_for(client, header.correlation);
+    holder_.pull(ids_, ticket.keys, values_);
+    ticket.number = header.correlation;
+    ticket.round = round_;
     client.most_floats = std::max(client.most_floats, floats);
     lookups_.fetch_add(1, kRelaxed);
   }
@@ -216,10 +238,12 @@ void RowService::push(Link& link, const FrameHeader& header, Outbox& outbox) {
   if (head.number <= client.applied) {  // it came again
     if (head.number == 0) throw Error("a push without a number");
     repeated_.fetch_add(1, kRelaxed);
+    const Settled& before = client.told[head.number % kTickets];
+    if (before.applied == head.number) link.settled = before;
     link.settled.applied = client.applied;
     return answer(outbox, kSettled, header.correlation, link.settled);
   }
-  Ticket* const ticket = header.correlation == 0 ? nullptr : find(client, header.correlation);
+  Ticket* const ticket = find(client, header.correlation);
   if (!ticket) throw Error("a push of rows that were not looked up");
   const auto* gradients = reinterpret_cast<const float*>(link.payload.data() + sizeof head);
   std::size_t floats = 0, rows = 0;
@@ -244,14 +268,13 @@ void RowService::push(Link& link, const FrameHeader& header, Outbox& outbox) {
     floats_.fetch_add(floats, kRelaxed);
   }
   let_go(*ticket);
-  client.applied = head.number;
-  link.settled.applied = head.number;
+  client.applied = link.settled.applied = head.number;
+  client.told[head.number % kTickets] = link.settled;
   answer(outbox, kSettled, header.correlation, link.settled);
 }
 
 void RowService::drop(Link& link, const FrameHeader& header) {
   if (header.length != sizeof(RowDrop)) throw Error("a drop that is none");
-  if (header.correlation == 0) return;
   if (Ticket* const ticket = find(*link.client, header.correlation)) let_go(*ticket);
 }
 
@@ -266,6 +289,7 @@ std::vector<RowService::Applied> RowService::applied() const {
 }
 
 void RowService::restore(std::span<const Applied> applied, std::uint64_t pushes) {
+  if (!clients_.empty()) throw Error("clients have come already");
   for (const auto& [number, life, last] : applied) {
     const auto [client, fresh] = clients_.try_emplace(number);
     if (!fresh) throw Error("client " + std::to_string(number) + " is there twice");
@@ -282,6 +306,7 @@ void RowService::expire() {
     for (Ticket& ticket : client.tickets) {
       if (ticket.number == 0 || ticket.expired || ticket.round == round_) continue;
       holder_.release(ticket.keys);
+      ticket.keys = {};
       ticket.expired = true;  // its push is told so
       expired_.fetch_add(1, kRelaxed);
     }

@@ -2,11 +2,14 @@
 // number of trainers look up and update, each push once.
 //
 // What a client has looked up is held under its ticket, also while it has no connection, since it
-// may come back and push. It is let go when the client comes with another life, and when it is held
-// longer than whoever drives the service allows (expire): so one that hangs, or never comes back,
-// holds neither memory nor rows for ever.
+// may come back and push. It is let go when the client comes with another life, when it is held
+// longer than whoever drives the service allows (expire), and when it is the oldest of more than
+// kTickets, being one whose drop was lost with a connection. So one that hangs, or never comes
+// back, holds rows and their memory for no longer; what is left of it are the numbers of its last
+// pushes.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -43,8 +46,8 @@ class RowService final : public Service {
     std::uint64_t client, life, number;
   };
   std::vector<Applied> applied() const;
-  // Before any connection: the tables had these when this was made, and so many pushes in all,
-  // which are among their steps. Throws Error where a client is there twice.
+  // Before any client: the tables had these when this was made, and so many pushes in all, which
+  // are among their steps. Throws Error where there is a client, or one is there twice.
   void restore(std::span<const Applied> applied, std::uint64_t pushes);
   // Lets go of tickets that were there already when this was called last: who calls it every so
   // many seconds lets nobody hold rows for more than twice as long.
@@ -59,10 +62,10 @@ class RowService final : public Service {
     std::uint64_t pushed = 0;         // rows of them, since then
     std::uint64_t floats = 0;         // of these rows
     std::uint64_t not_finite = 0;     // pushes left out for gradients that are not
-    std::uint64_t expired = 0;        // tickets that were held too long
+    std::uint64_t expired = 0;        // tickets that were held too long, or were too many
     std::uint64_t repeated = 0;       // pushes that came again, being applied already
     std::uint64_t clients = 0;        // that have come
-    std::uint64_t payload_bytes = 0;  // of memory beside the rows'
+    std::uint64_t payload_bytes = 0;  // of memory for what comes and is answered
   };
   Counters counters() const;
 
@@ -79,6 +82,7 @@ class RowService final : public Service {
     std::uint64_t most_floats = 0;      // of a lookup so far
     std::vector<std::uint64_t> before;  // lives that are replaced, the last ones
     std::vector<Ticket> tickets;
+    std::array<Settled, kTickets> told{};  // of the last pushes, by number % kTickets
   };
   struct Link {
     Client* client = nullptr;  // null: it has not said hello, or another has its place
@@ -91,10 +95,14 @@ class RowService final : public Service {
   void look_up(Link& link, const FrameHeader& header, Outbox& outbox);
   void push(Link& link, const FrameHeader& header, Outbox& outbox);
   void drop(Link& link, const FrameHeader& header);
-  Ticket* find(Client& client, std::uint64_t number);
+  // How long a frame of a kind may be, as things stand.
+  static std::uint64_t most(const Link& link, std::uint16_t kind);
+  static Ticket* find(Client& client, std::uint64_t number);
+  // One that holds nothing.
+  Ticket& ticket_for(Client& client, std::uint64_t number);
   void let_go(Ticket& ticket);
   // At least so many bytes; counted.
-  void reach(AlignedArray<std::byte>& memory, std::size_t bytes);
+  void make_room(AlignedArray<std::byte>& memory, std::size_t bytes);
 
   const std::vector<std::size_t> numbers_;
   const RowPlacement placement_;

@@ -1,0 +1,630 @@
+// What an embedding server answers, without a socket or a thread: under schedules of trainers that
+// come and go, are cut off, and say what does not belong there, its rows and answers are those of
+// the plainest server.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <limits>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <span>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "cluster/row_reference.h"
+#include "leashed/base/error.h"
+#include "leashed/cluster/row_service.h"
+
+using namespace leashed;
+
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+constexpr std::size_t kMine = 1, kServers = 3;
+constexpr std::uint64_t kLastId = ~std::uint64_t{0};
+const float kNan = std::numeric_limits<float>::quiet_NaN();
+
+// Of four tables the second is another server's, and the last all this one's.
+RowPlacement placement() {
+  return {
+      {{false, RowPlacement::kSpread}, {false, 0}, {true, RowPlacement::kSpread}, {true, kMine}},
+      RowPlacement::evenly(kServers)};
+}
+const std::vector<std::size_t> kNumbers = {0, 2, 3};
+
+std::vector<TableSettings> settings_of(const Choice& rule) {
+  std::vector<TableSettings> settings;
+  for (const std::size_t number : kNumbers) {
+    TableSettings one{.name = "table " + std::to_string(number),
+                      .dim = 2 + number,
+                      .rows = number == 0 ? std::size_t{700} : 0,
+                      .max_bytes = number == 0 ? 0 : std::size_t{1} << 20,
+                      .initial = {"uniform", {{"bound", 1}}},
+                      .rule = rule,
+                      .staleness = {"none"},
+                      .seed = 7,
+                      .number = static_cast<std::uint32_t>(number)};
+    if (number == 0) one.shards = placement().shards(number, kMine);
+    if (number == 3) one.evict = "age";  // with room for all that come here
+    settings.push_back(one);
+  }
+  return settings;
+}
+
+const Choice kAdagrad{"adagrad",
+                      {{"lr", PlainRows::kRate}, {"eps", 1e-10}, {"initial_accumulator", 0}}};
+
+std::vector<std::shared_ptr<Table>> made(const std::vector<TableSettings>& settings) {
+  std::vector<std::shared_ptr<Table>> tables;
+  for (const TableSettings& one : settings) tables.push_back(std::make_shared<Table>(one));
+  return tables;
+}
+
+// Some of those that have their rows here.
+std::vector<std::uint64_t> ids_here(std::size_t number, std::size_t count) {
+  std::vector<std::uint64_t> ids;
+  for (std::uint64_t id = 0; ids.size() < count; ++id) {
+    if (placement()(number, id) == kMine) ids.push_back(id);
+  }
+  return ids;
+}
+
+std::uint64_t digest_of(const std::vector<TableSettings>& settings) {
+  RowDigest digest;
+  for (std::size_t i = 0; i < settings.size(); ++i) {
+    digest.add(kNumbers[i], {settings[i].name, settings[i].dim, settings[i].rows},
+               placement().shards(kNumbers[i], kMine));
+  }
+  return digest.value();
+}
+
+template <class T>
+void put(Bytes& bytes, const T& what) {
+  const auto all = std::as_bytes(std::span(&what, 1));
+  bytes.insert(bytes.end(), all.begin(), all.end());
+}
+template <class T>
+void put(Bytes& bytes, const std::vector<T>& what) {
+  for (const T& each : what) put(bytes, each);
+}
+template <class T>
+T got(const Bytes& bytes) {
+  REQUIRE(bytes.size() == sizeof(T));
+  T what;
+  std::memcpy(&what, bytes.data(), sizeof what);
+  return what;
+}
+
+Bytes hello_of(std::uint64_t client, std::uint64_t life, std::uint64_t digest) {
+  Bytes bytes;
+  put(bytes, RowHello{client, life, digest});
+  return bytes;
+}
+Bytes lookup_of(const Ids& ids, bool trains) {
+  Bytes bytes;
+  put(bytes, LookupHead{trains ? 1u : 0u, static_cast<std::uint32_t>(ids.size())});
+  for (const auto& of : ids) put(bytes, static_cast<std::uint32_t>(of.size()));
+  if (ids.size() % 2 != 0) put(bytes, std::uint32_t{0});
+  for (const auto& of : ids) put(bytes, of);
+  return bytes;
+}
+Bytes push_of(std::uint64_t number, const std::vector<float>& gradients) {
+  Bytes bytes;
+  put(bytes, PushHead{number});
+  put(bytes, gradients);
+  return bytes;
+}
+Bytes drop() {
+  Bytes bytes;
+  put(bytes, RowDrop{});
+  return bytes;
+}
+
+struct Sent final : Outbox {
+  void send(const FrameHeader& header, Connection::Parts parts) override {
+    REQUIRE_FALSE(sent);  // one frame for each that came
+    sent = header;
+    for (const auto& part : parts) payload.insert(payload.end(), part.begin(), part.end());
+  }
+  std::optional<FrameHeader> sent;
+  Bytes payload;
+};
+
+// Hands in whole frames, as a loop does; of a peer whose frame is refused the service hears no more
+// but that it has gone.
+struct Wire {
+  // The answer; of a drop there is none.
+  Bytes say(Peer peer, std::uint16_t kind, std::uint64_t correlation, const Bytes& payload) {
+    Sent out;
+    try {
+      const FrameHeader header{.kind = kind, .length = payload.size(), .correlation = correlation};
+      REQUIRE(kind < kRowLimits.size());
+      REQUIRE(payload.size() <= kRowLimits[kind]);
+      const std::span<std::byte> place = service->place(peer, header);
+      REQUIRE(place.size() == payload.size());
+      if (!payload.empty()) std::memcpy(place.data(), payload.data(), payload.size());
+      service->frame(peer, header, out);
+    } catch (const Error&) {
+      REQUIRE_FALSE(out.sent);
+      service->gone(peer);
+      throw;
+    }
+    REQUIRE(out.sent.has_value() == (kind != kDropRows));
+    if (!out.sent) return {};
+    CHECK(out.sent->correlation == (kind == kRowHello || kind == kProbe ? 0 : correlation));
+    CHECK(out.sent->kind == (kind == kRowHello ? kRowWelcome
+                             : kind == kLookup ? kRows
+                             : kind == kProbe  ? kProbe
+                                               : kSettled));
+    return out.payload;
+  }
+  Peer come() {
+    service->come(++last);
+    return last;
+  }
+  Peer come(std::uint64_t client, std::uint64_t life) {
+    const Peer peer = come();
+    say(peer, kRowHello, 0, hello_of(client, life, digest));
+    return peer;
+  }
+  // A row's values for each id.
+  std::vector<float> look_up(Peer peer, std::uint64_t ticket, const Ids& ids, bool trains = true) {
+    const Bytes bytes = say(peer, kLookup, ticket, lookup_of(ids, trains));
+    std::vector<float> values(bytes.size() / sizeof(float));
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+    return values;
+  }
+  Settled push(Peer peer, std::uint64_t ticket, std::uint64_t number,
+               const std::vector<float>& gradients) {
+    return got<Settled>(say(peer, kPushRows, ticket, push_of(number, gradients)));
+  }
+
+  explicit Wire(const std::vector<TableSettings>& settings)
+      : tables(made(settings)), digest(digest_of(settings)) {
+    start(1);
+  }
+  void start(std::uint64_t boot) {
+    service.reset();
+    service = std::make_unique<RowService>(tables, kNumbers, placement(), kMine, boot);
+  }
+
+  const std::vector<std::shared_ptr<Table>> tables;
+  const std::uint64_t digest;
+  std::unique_ptr<RowService> service;
+  Peer last = 0;
+};
+
+// A trainer's thread, which keeps what it has to.
+struct Trainer {
+  struct Batch {
+    std::uint64_t ticket;
+    Ids ids;
+  };
+  struct Push {
+    std::uint64_t number, ticket;
+    std::vector<float> gradients;
+  };
+  std::uint64_t client, life;
+  Peer peer = 0;  // 0: it has no connection
+  std::uint64_t tickets = 0, pushes = 0, boot = 0;
+  std::deque<Batch> in_hand;
+  std::deque<Push> kept;    // not settled
+  std::deque<Push> before;  // settled, the last ones
+};
+
+// What may come between a frame and its answer.
+enum class Fate { whole, frame_lost, answer_lost, frame_late };
+
+// Any schedule of several trainers, a server that is started again, and who knows what.
+class AnySchedule {
+ public:
+  explicit AnySchedule(std::uint32_t seed) : random_(seed), wire_(settings_), trainers_(3) {
+    for (const TableSettings& one : settings_) plain_.tables.emplace_back(one);
+    for (const std::size_t number : kNumbers) here_.push_back(ids_here(number, 30));
+    here_.back().push_back(kLastId);
+    for (std::size_t i = 0; i < trainers_.size(); ++i) {
+      trainers_[i].client = 10 + i;
+      trainers_[i].life = ++lives_;
+    }
+  }
+
+  void run(int steps) {
+    for (int step = 0; step < steps; ++step) {
+      CAPTURE(step);
+      const std::uint32_t what = one_of(1000);
+      if (what < 30) {
+        wire_.service->expire();
+        plain_.expire();
+      } else if (what < 35) {
+        restart();
+      } else {
+        go_on(trainers_[one_of(trainers_.size())]);
+      }
+      if (step % 50 == 0) compare();
+    }
+    compare();
+    note();
+  }
+
+  std::uint64_t settled = 0, cuts = 0, stale = 0, refused = 0, expired = 0, repeated = 0;
+
+ private:
+  std::uint32_t one_of(std::size_t n) { return static_cast<std::uint32_t>(random_() % n); }
+
+  void go_on(Trainer& trainer) {
+    if (one_of(100) == 0) return die(trainer);
+    if (trainer.peer == 0) return connect(trainer);
+    switch (one_of(9)) {
+      case 0:
+        return read(trainer);
+      case 1:
+        return say_wrong(trainer);
+      case 2:
+        if (!trainer.in_hand.empty()) return let_go(trainer);
+        [[fallthrough]];
+      case 3:
+      case 4:
+      case 5:
+        if (trainer.in_hand.size() < 3) return look_up(trainer);
+        [[fallthrough]];
+      default:
+        if (!trainer.in_hand.empty() && trainer.kept.size() < 4) return push(trainer);
+    }
+  }
+
+  Fate fate() {
+    const std::uint32_t which = one_of(60);
+    return which < 3 ? static_cast<Fate>(1 + which) : Fate::whole;
+  }
+  // What the server answers, where that arrives.
+  std::optional<Bytes> say(Trainer& trainer, std::uint16_t kind, std::uint64_t correlation,
+                           const Bytes& payload, const auto& as_plain) {
+    switch (const Fate fate = this->fate()) {
+      case Fate::whole:
+      case Fate::answer_lost: {
+        as_plain();
+        const Bytes answer = wire_.say(trainer.peer, kind, correlation, payload);
+        if (fate == Fate::whole) return answer;
+        break;
+      }
+      case Fate::frame_late: {  // behind the next connection's hello
+        const Peer old = std::exchange(trainer.peer, 0);
+        connect(trainer);
+        CHECK_THROWS_AS(wire_.say(old, kind, correlation, payload), Error);
+        ++cuts;
+        return std::nullopt;
+      }
+      case Fate::frame_lost:
+        break;
+    }
+    cut(trainer);
+    return std::nullopt;
+  }
+  void cut(Trainer& trainer) {
+    ++cuts;
+    wire_.service->gone(std::exchange(trainer.peer, 0));
+  }
+
+  void die(Trainer& trainer) {
+    if (trainer.peer != 0) cut(trainer);
+    trainer.life = ++lives_;
+    trainer.tickets = trainer.pushes = trainer.boot = 0;
+    trainer.in_hand.clear();
+    trainer.kept.clear();
+    trainer.before.clear();
+  }
+
+  void connect(Trainer& trainer) {
+    auto& lives = greeted_[trainer.client];
+    if (lives.size() > 1 && lives.back() == trainer.life) {  // who was replaced comes back
+      CHECK_THROWS_AS(wire_.come(trainer.client, lives[lives.size() - 2]), Error);
+    }
+    if (lives.empty() || lives.back() != trainer.life) lives.push_back(trainer.life);
+    trainer.peer = wire_.come();
+    plain_.hello(trainer.client, trainer.life);
+    const auto welcome = got<RowWelcome>(wire_.say(
+        trainer.peer, kRowHello, 0, hello_of(trainer.client, trainer.life, wire_.digest)));
+    CHECK(welcome.boot == boot_);
+    CHECK(welcome.applied == plain_.clients.at(trainer.client).applied);
+    if (trainer.boot != 0 && trainer.boot != boot_) {  // nothing of before is there
+      trainer.in_hand.clear();
+      trainer.kept.clear();
+      trainer.before.clear();
+    }
+    trainer.boot = boot_;
+    // What it knows to be applied is sent again, too, by who does not look at what it was told.
+    const bool blind = one_of(2) == 0;
+    auto kept = std::exchange(trainer.kept, {});
+    if (blind) {
+      kept.insert(kept.begin(), trainer.before.begin(), trainer.before.end());
+      trainer.before.clear();
+    }
+    for (const Trainer::Push& push : kept) {
+      if (!blind && push.number <= welcome.applied) continue;
+      const auto expected = plain_.push(trainer.client, push.ticket, push.number, push.gradients);
+      REQUIRE(expected);
+      same(wire_.push(trainer.peer, push.ticket, push.number, push.gradients), *expected);
+      settle(trainer, push);
+    }
+  }
+
+  void look_up(Trainer& trainer) {
+    const Ids ids = some_ids();
+    const std::uint64_t ticket = ++trainer.tickets;
+    const std::uint64_t boot = boot_;
+    std::vector<PlainRows::Row> rows;
+    const auto as_plain = [&] {
+      rows = rows_of(ids);
+      plain_.look_up(trainer.client, ticket, ids);
+    };
+    std::optional<Bytes> answer = say(trainer, kLookup, ticket, lookup_of(ids, true), as_plain);
+    if (!answer) {  // again, or never: then nobody drops what may be held
+      if (one_of(2) == 0) return;
+      if (trainer.peer == 0) connect(trainer);
+      CHECK(boot == boot_);
+      as_plain();
+      answer = wire_.say(trainer.peer, kLookup, ticket, lookup_of(ids, true));
+    }
+    are_values(*answer, rows);
+    trainer.in_hand.push_back({ticket, ids});
+  }
+  void read(Trainer& trainer) {
+    const Ids ids = some_ids();
+    const auto rows = rows_of(ids);
+    const auto answer = say(trainer, kLookup, one_of(2), lookup_of(ids, false), [] {});
+    if (answer) are_values(*answer, rows);
+  }
+  void push(Trainer& trainer) {
+    const Trainer::Batch batch = trainer.in_hand.front();
+    trainer.in_hand.pop_front();
+    Trainer::Push push{++trainer.pushes, batch.ticket, gradients_of(batch.ids)};
+    if (one_of(20) == 0 && !push.gradients.empty()) {
+      push.gradients[one_of(push.gradients.size())] = kNan;
+    }
+    std::optional<Settled> expected;
+    trainer.kept.push_back(push);
+    const auto answer =
+        say(trainer, kPushRows, push.ticket, push_of(push.number, push.gradients), [&] {
+          expected = plain_.push(trainer.client, push.ticket, push.number, push.gradients);
+          REQUIRE(expected);
+        });
+    if (!answer) return;
+    same(got<Settled>(*answer), *expected);
+    trainer.kept.pop_back();
+    settle(trainer, push);
+  }
+  void let_go(Trainer& trainer) {
+    const std::uint64_t ticket = trainer.in_hand.front().ticket;
+    trainer.in_hand.pop_front();
+    say(trainer, kDropRows, ticket, drop(), [&] { plain_.drop(trainer.client, ticket); });
+  }
+
+  // Each is refused, and changes nothing; the trainer comes back.
+  void say_wrong(Trainer& trainer) {
+    const Ids ids = some_ids();
+    const std::uint64_t next = trainer.tickets + 1, number = trainer.pushes + 1;
+    Bytes lookup = lookup_of(ids, one_of(2) == 0);
+    const auto wrong = [&](std::uint16_t kind, std::uint64_t correlation, const Bytes& payload) {
+      CHECK_THROWS_AS(wire_.say(trainer.peer, kind, correlation, payload), Error);
+    };
+    switch (one_of(14)) {
+      case 0:  // more or less than is counted
+        lookup.resize(lookup.size() + 8);
+        wrong(kLookup, next, lookup);
+        break;
+      case 1:
+        lookup.resize(lookup.size() - 1 - one_of(lookup.size()));
+        wrong(kLookup, next, lookup);
+        break;
+      case 2: {  // more than there is memory for
+        const std::uint32_t count = 0x80000000u + one_of(1000);
+        std::memcpy(lookup.data() + sizeof(LookupHead) + 4 * one_of(3), &count, sizeof count);
+        wrong(kLookup, next, lookup);
+        break;
+      }
+      case 3: {  // of other tables
+        Ids more = ids;
+        more.resize(one_of(2) == 0 ? 4 : 2);
+        wrong(kLookup, next, lookup_of(more, true));
+        break;
+      }
+      case 4: {  // of another server, or of none
+        Ids others = ids;
+        const std::size_t table = one_of(2);
+        others[table].push_back(here_[table].front() + (table == 0 ? 1 : 0));
+        if (table == 0 && one_of(2) == 0) others[table].back() = 700 + one_of(1000);
+        if (table == 1) {
+          while (placement()(2, others[1].back()) == kMine) ++others[1].back();
+        }
+        wrong(kLookup, next, lookup_of(others, one_of(2) == 0));
+        break;
+      }
+      case 5:  // without a ticket
+        wrong(kLookup, 0, lookup_of(ids, true));
+        break;
+      case 6:
+        wrong(kPushRows, next, push_of(number, {}));
+        break;
+      case 7:
+        wrong(kPushRows, 0, push_of(number, {}));
+        break;
+      case 8: {  // of other rows than were looked up
+        if (trainer.in_hand.empty() || is_expired(trainer)) return;
+        auto gradients = gradients_of(trainer.in_hand.front().ids);
+        if (gradients.empty() || one_of(2) == 0) {
+          gradients.resize(gradients.size() + 1);
+        } else {
+          gradients.pop_back();
+        }
+        wrong(kPushRows, trainer.in_hand.front().ticket, push_of(number, gradients));
+        break;
+      }
+      case 9:
+        wrong(kPushRows, trainer.in_hand.empty() ? next : trainer.in_hand.front().ticket,
+              Bytes(one_of(sizeof(PushHead))));
+        break;
+      case 10:  // a number that no push has
+        wrong(kPushRows, trainer.in_hand.empty() ? next : trainer.in_hand.front().ticket,
+              push_of(0, {}));
+        break;
+      case 11:
+        wrong(kDropRows, next, Bytes(one_of(sizeof(RowDrop))));
+        break;
+      case 12:  // what it has said already
+        wrong(kRowHello, 0, hello_of(trainer.client, trainer.life, wire_.digest));
+        break;
+      default:  // what servers say
+        wrong(one_of(2) == 0 ? kRows : kSettled, next, Bytes(one_of(2) == 0 ? 0 : 24));
+    }
+    ++refused;
+    trainer.peer = 0;
+  }
+  bool is_expired(const Trainer& trainer) {
+    return plain_.clients.at(trainer.client).tickets.at(trainer.in_hand.front().ticket).expired;
+  }
+
+  void settle(Trainer& trainer, const Trainer::Push& push) {
+    ++settled;
+    trainer.before.push_back(push);
+    if (trainer.before.size() > 4) trainer.before.pop_front();
+  }
+
+  void restart() {
+    note();
+    const auto applied = wire_.service->applied();
+    const std::uint64_t pushes = wire_.service->counters().pushes;
+    for (Trainer& trainer : trainers_) trainer.peer = 0;
+    wire_.start(++boot_);
+    wire_.service->restore(applied, pushes);
+    plain_.restart();
+    greeted_.clear();
+  }
+  void note() {
+    const RowService::Counters counters = wire_.service->counters();
+    expired += counters.expired;
+    repeated += counters.repeated;
+  }
+
+  Ids some_ids() {
+    Ids ids(here_.size());
+    for (std::size_t t = 0; t < ids.size(); ++t) {
+      if (one_of(5) == 0) continue;
+      ids[t] = here_[t];
+      std::ranges::shuffle(ids[t], random_);
+      ids[t].resize(one_of(12));
+    }
+    return ids;
+  }
+  std::vector<float> gradients_of(const Ids& ids) {
+    std::normal_distribution<float> normal;
+    std::vector<float> gradients;
+    for (std::size_t t = 0; t < ids.size(); ++t) {
+      for (std::size_t i = 0; i < ids[t].size() * settings_[t].dim; ++i) {
+        gradients.push_back(normal(random_));
+      }
+    }
+    return gradients;
+  }
+  std::vector<PlainRows::Row> rows_of(const Ids& ids) const {
+    std::vector<PlainRows::Row> rows;
+    for (std::size_t t = 0; t < ids.size(); ++t) {
+      for (const auto id : ids[t]) rows.push_back(plain_.tables[t].peek(id));
+    }
+    return rows;
+  }
+  static void are_values(const Bytes& bytes, const std::vector<PlainRows::Row>& rows) {
+    const auto* values = reinterpret_cast<const float*>(bytes.data());
+    std::size_t floats = 0;
+    for (const auto& row : rows) {
+      for (const double theta : row.theta) {
+        REQUIRE((floats + 1) * sizeof(float) <= bytes.size());
+        REQUIRE(values[floats++] == doctest::Approx(theta).epsilon(1e-5));
+      }
+    }
+    REQUIRE(bytes.size() == floats * sizeof(float));
+  }
+  void same(const Settled& told, const Settled& expected) {
+    REQUIRE(told.applied == expected.applied);
+    REQUIRE(told.settling == expected.settling);
+    REQUIRE(told.publication.applied == expected.publication.applied);
+    REQUIRE(told.publication.staleness == expected.publication.staleness);
+    REQUIRE(told.publication.stalest == expected.publication.stalest);
+    REQUIRE(told.publication.octaves == expected.publication.octaves);
+    stale += told.publication.staleness;
+  }
+
+  void compare() {
+    for (std::size_t t = 0; t < plain_.tables.size(); ++t) {
+      const PlainRows& plain = plain_.tables[t];
+      for (const auto& [id, row] : plain.rows) {
+        std::vector<float> values(plain.dim);
+        std::uint32_t version;
+        wire_.tables[t]->lookup(&id, 1, values.data(), &version);
+        for (std::size_t j = 0; j < plain.dim; ++j) {
+          REQUIRE(values[j] == doctest::Approx(row.theta[j]).epsilon(1e-5));
+        }
+      }
+      if (!wire_.tables[t]->grows()) continue;
+      std::size_t rows = plain.rows.size();
+      for (const std::uint64_t always : {std::uint64_t{0}, kLastId}) {
+        rows += plain.rows.contains(always) ? 0 : 1;
+      }
+      REQUIRE(wire_.tables[t]->growth().statistics().rows == rows);
+    }
+    std::vector<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>> of, expected;
+    for (const auto& [client, life, number] : wire_.service->applied()) {
+      of.emplace_back(client, life, number);
+    }
+    for (const auto& [number, client] : plain_.clients) {
+      expected.emplace_back(number, client.life, client.applied);
+    }
+    REQUIRE(of == expected);
+    const RowService::Counters counters = wire_.service->counters();
+    REQUIRE(counters.lookups == plain_.lookups);
+    REQUIRE(counters.pushes == plain_.pushes);
+    REQUIRE(counters.not_finite == plain_.not_finite);
+    REQUIRE(counters.expired == plain_.expired);
+    REQUIRE(counters.repeated == plain_.repeated);
+    REQUIRE(counters.clients == plain_.clients.size());
+  }
+
+  std::mt19937 random_;
+  const std::vector<TableSettings> settings_ = settings_of(kAdagrad);
+  Wire wire_;
+  PlainServer plain_;
+  std::vector<std::vector<std::uint64_t>> here_;  // ids that come, by table
+  std::vector<Trainer> trainers_;
+  // Lives by which a client has come since the server was started.
+  std::map<std::uint64_t, std::vector<std::uint64_t>> greeted_;
+  std::uint64_t lives_ = 100, boot_ = 1;
+};
+
+}  // namespace
+
+TEST_CASE("whatever the schedule, rows and answers are those of the plainest server") {
+  std::uint64_t settled = 0, cuts = 0, stale = 0, refused = 0, expired = 0, repeated = 0;
+  for (std::uint32_t seed = 0; seed < 2000; ++seed) {
+    CAPTURE(seed);
+    AnySchedule schedule(seed);
+    schedule.run(150);
+    settled += schedule.settled;
+    cuts += schedule.cuts;
+    stale += schedule.stale;
+    refused += schedule.refused;
+    expired += schedule.expired;
+    repeated += schedule.repeated;
+  }
+  CHECK(settled > 50'000);
+  CHECK(cuts > 5'000);
+  CHECK(stale > 10'000);
+  CHECK(refused > 10'000);
+  CHECK(expired > 100);
+  CHECK(repeated > 1'000);
+}
