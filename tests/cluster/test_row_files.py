@@ -238,3 +238,30 @@ def test_what_a_killed_server_leaves_is_of_one_moment(tmp_path: Path) -> None:
     assert newest > 0
     assert files.counters()["lost"] >= 0
     print(f"{newest} pushes, {torn} of {KILLS} killed in the middle of files")
+
+
+def test_a_damaged_snapshot_is_named(tmp_path: Path) -> None:
+    server, files = serving(tmp_path)
+    server.push(0)
+    files.keep()
+    folder = tmp_path / "embedding-ps-0"
+    file = next(iter(folder.glob("*.table0")))
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-1])
+    with pytest.raises(ValueError, match=r"table0: it is not what the manifest beside it says"):
+        serving(tmp_path)
+    file.unlink()
+    with pytest.raises(FileNotFoundError, match="the manifest beside it names it"):
+        serving(tmp_path)
+    file.write_bytes(whole)
+    manifest = folder / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"pushes": 1', '"pushes": 2'))
+    with pytest.raises(ValueError, match="its checksum is not that of its content"):
+        serving(tmp_path)
+    manifest.unlink()  # as where it was killed before its first was written
+    again, more = serving(tmp_path)
+    assert again.numbers == [0] * CLIENTS
+    assert more.counters()["lost"] == 1
+    again.push(2)
+    more.keep()
+    assert serving(tmp_path)[0].numbers == [0, 0, 1, 0, 0]
