@@ -266,6 +266,38 @@ def test_the_others_have_a_moment_to_end_after_the_master(tmp_path):
     assert supervisor.statuses("trainer") == [0]
 
 
+WRITES = """
+import pathlib, signal, time
+folder = pathlib.Path('{folder}')
+folder.mkdir()
+while not pathlib.Path('{mark}').exists(): time.sleep(0.02)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+for _ in range({times}):
+    with (folder / 'rows').open('a') as file: file.write('row')
+    time.sleep(0.1)
+{then}
+print('saved')
+"""
+
+
+@pytest.mark.parametrize("how", ["the master has ended", "told to end"])
+@pytest.mark.parametrize("saves", [True, False])
+def test_who_writes_rows_has_the_time_that_it_takes(tmp_path, how, saves):
+    """Twenty times as long as others have; but not where nothing more is written."""
+    mark = tmp_path / "mark"
+    given = {"folder": tmp_path / "rows-0", "mark": mark}
+    given |= {"times": 20, "then": ""} if saves else {"times": 1, "then": "time.sleep(600)"}
+    each = programs(trainer=WRITES.format(**given), master="")
+    with Supervisor([("trainer", 0), ("master", 0)], each, tmp_path) as supervisor:
+        until((tmp_path / "rows-0").exists, supervisor.step)
+        mark.touch()
+        until((tmp_path / "rows-0" / "rows").exists)
+        if how == "the master has ended":
+            supervise(supervisor, 0.5, lambda: None)
+        supervisor.stop(0.5)
+        assert supervisor.statuses("trainer") == [0 if saves else -signal.SIGKILL]
+
+
 SUPERVISES = """
 import sys, time
 from pathlib import Path

@@ -60,6 +60,7 @@ _SAYS = "leashed: error: "  # what a role's line begins with that tells why it f
 _NEWS = re.compile(r"\d{4}-\d\d-\d\d \S+ INFO ")  # what a line begins with that tells no cause
 _LONGEST_WORDS = 1 << 14  # bytes at a log's end in which the cause of an end is looked for
 _PATIENCE = 5.0  # seconds between SIGTERM and SIGKILL
+_LONGEST_SAVE = 600.0  # seconds
 
 
 def read_report(folder: Path) -> dict[str, Any] | None:
@@ -243,14 +244,12 @@ class Supervisor:
 
     def stop(self, patience: float = _PATIENCE) -> None:
         """End all that still run: by SIGTERM, and by SIGKILL what has not ended ``patience`` seconds
-        later. Returns when none is left.
+        later, as of ``wait``. Returns when none is left.
         """
         try:
             self._signal(signal.SIGTERM)
             self._signal(signal.SIGCONT)  # one that is stopped hears nothing else
-            deadline = time.monotonic() + patience
-            while self._alive() and time.monotonic() < deadline:
-                time.sleep(_LOOK)
+            self.wait(patience)
         finally:
             self._signal(signal.SIGKILL)
             for child in self._children:
@@ -258,10 +257,24 @@ class Supervisor:
                     child.status, child.process = _reap(child.process), None
 
     def wait(self, seconds: float) -> None:
-        """Give all that still run so much time to end by themselves; nothing is started any more."""
-        deadline = time.monotonic() + seconds
-        while self._alive() and time.monotonic() < deadline:
+        """Give all that still run so much time to end by themselves, from when a file in a folder of the
+        run's was last written to, as rows are at their servers' end: at most ten minutes. Nothing is
+        started any more.
+        """
+        written, now = self._written(), time.monotonic()
+        deadline, last = now + seconds, now + max(seconds, _LONGEST_SAVE)
+        while self._alive() and time.monotonic() < min(deadline, last):
             time.sleep(_LOOK)
+            if (more := self._written()) != written:
+                written, deadline = more, time.monotonic() + seconds
+
+    def _written(self) -> dict[str, int]:
+        """Bytes of files in folders of the run's."""
+        found = {}
+        for path in self.folder.glob("*/*"):
+            with contextlib.suppress(OSError):  # it goes, or its folder
+                found[str(path)] = path.stat().st_size
+        return found
 
     def _start(self, child: _Child) -> None:
         child.started = time.monotonic()
