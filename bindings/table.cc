@@ -134,9 +134,9 @@ void in_file(SavedTable& table, const std::string& path, const std::string& desc
 
 template <auto Method>
 std::uint64_t changes_in_file(SavedTable& table, const std::string& path,
-                              const std::string& description, bool quiet) {
+                              const std::string& description, bool quiet, bool flush) {
   TableFiles& files = table;
-  return (files.*Method)(path, description, quiet, SignalWatch());
+  return (files.*Method)(path, description, quiet, SignalWatch(), flush);
 }
 
 using PartArgument = std::tuple<std::vector<std::string>, std::string,
@@ -176,9 +176,9 @@ void bind_table(py::module_& m) {
            py::arg("versions"), py::arg("shards") = py::none())
       .def("save", in_file<&TableFiles::save>, without_gil, py::arg("path"), py::arg("description"))
       .def("save_tracked", changes_in_file<&TableFiles::save_tracked>, without_gil, py::arg("path"),
-           py::arg("description"), py::arg("quiet"))
+           py::arg("description"), py::arg("quiet"), py::arg("flush") = true)
       .def("save_changes", changes_in_file<&TableFiles::save_changes>, without_gil, py::arg("path"),
-           py::arg("description"), py::arg("quiet"))
+           py::arg("description"), py::arg("quiet"), py::arg("flush") = true)
       .def(
           "track", [](SavedTable& table) { return table.track(SignalWatch()); }, without_gil)
       .def(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import subprocess
@@ -16,6 +17,7 @@ from cluster.row_server import CLIENTS, DESCRIBED, RUN, Server, made
 
 import leashed as lsh
 from leashed import _core
+from leashed.base import atomic
 from leashed.cluster import keeping, row_files
 from leashed.cluster.row_files import RowFiles, joined
 
@@ -265,3 +267,25 @@ def test_a_damaged_snapshot_is_named(tmp_path: Path) -> None:
     again.push(2)
     more.keep()
     assert serving(tmp_path)[0].numbers == [0, 0, 1, 0, 0]
+
+
+def test_changes_that_the_disk_has_not_taken_are_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, files = serving(tmp_path)
+    server.push(0)
+    files.keep()
+    server.push(1)
+    with monkeypatch.context() as patch:
+        patch.setattr(atomic, "flush", failing_flush)
+        files.keep()
+    assert files.counters()["snapshots_failed"] == 1
+    server.push(2)
+    files.keep()
+    again, more = serving(tmp_path)
+    assert more.counters()["restored"] == 3
+    assert again.has_what_it_says()
+
+
+def failing_flush(path: Path) -> None:
+    raise OSError(errno.EIO, "Input/output error", str(path))

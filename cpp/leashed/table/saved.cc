@@ -120,12 +120,12 @@ void SavedWriter::write_block() {
   in_block_ = 0;
 }
 
-void SavedWriter::finish() {
+void SavedWriter::finish(bool flush) {
   if (in_block_ > 0) write_block();
   const BlockHeader end{kEnd, crc32c(&rows_, sizeof(rows_))};
   write(&end, sizeof(end));
   write(&rows_, sizeof(rows_));
-  if (fsync(file_.get()) != 0) fail("cannot be written");
+  if (flush && fsync(file_.get()) != 0) fail("cannot be written");
   if (std::rename(partial_.c_str(), path_.c_str()) != 0) fail("cannot be written");
   finished_ = true;
 }

@@ -38,7 +38,8 @@ class SavedWriter {
 
   // The next row's floats, to be written to until the next call.
   float* add(const SavedRow& row);
-  void finish();
+  // flush: it is on the disk then.
+  void finish(bool flush = true);
 
  private:
   void write_block();

@@ -157,23 +157,23 @@ class TableFiles::Tracking {
 };
 
 std::uint64_t TableFiles::save_tracked(const std::string& path, const std::string& description,
-                                       bool quiet, const Watch& watch) {
+                                       bool quiet, const Watch& watch, bool flush) {
   const Tracking tracking(*this, watch);
   require_versions();
   marks_.reset();
   ++tracked_;
-  save_since(std::make_unique<Marks>(), path, header(description), quiet, watch);
+  save_since(std::make_unique<Marks>(), path, header(description), quiet, watch, flush);
   return tracked_;
 }
 
 std::uint64_t TableFiles::save_changes(const std::string& path, const std::string& description,
-                                       bool quiet, const Watch& watch) {
+                                       bool quiet, const Watch& watch, bool flush) {
   const Tracking tracking(*this, watch);
   if (!marks_) fail("has no file that changes could follow; save all");
   SavedHeader begin = header(description);
   begin.changes = true;
   ++tracked_;
-  save_since(std::move(marks_), path, std::move(begin), quiet, watch);
+  save_since(std::move(marks_), path, std::move(begin), quiet, watch, flush);
   return tracked_;
 }
 
@@ -241,7 +241,7 @@ bool TableFiles::tracks(const Watch& watch) {
 // the copy began; one that is counted later makes the row another one for the next file. Any other
 // row is saved once more with that. models/row_changes.pml has the steps.
 void TableFiles::save_since(std::unique_ptr<Marks> marks, const std::string& path,
-                            SavedHeader header, bool quiet, const Watch& watch) {
+                            SavedHeader header, bool quiet, const Watch& watch, bool flush) {
   std::vector<std::uint64_t> gone;
   const std::vector<Changed> rows = changed(*marks, gone, watch);
   if (header.changes) header.gone = std::move(gone);
@@ -265,7 +265,7 @@ void TableFiles::save_since(std::unique_ptr<Marks> marks, const std::string& pat
     const bool is_of_it = settled && version == before;
     marks->set({id, handle, is_of_it ? version : version | RowHead::kDead, touched});
   }
-  file.finish();
+  file.finish(flush);
   marks_ = std::move(marks);
 }
 

@@ -29,11 +29,12 @@ class TableFiles {
   // is certain that nobody updates rows meanwhile. Where it throws, or what was written is not
   // kept, all rows have to be saved anew. Who comes while another thread does either waits; within
   // either, in what `watch` calls, it is Error. The how manieth change it was of what is tracked:
-  // where the next one's number is not the next, somebody else has saved changes between.
+  // where the next one's number is not the next, somebody else has saved changes between. `flush`:
+  // the file is on the disk then; else whoever calls sees to that.
   std::uint64_t save_tracked(const std::string& path, const std::string& description, bool quiet,
-                             const Watch& watch = {});
+                             const Watch& watch = {}, bool flush = true);
   std::uint64_t save_changes(const std::string& path, const std::string& description, bool quiet,
-                             const Watch& watch = {});
+                             const Watch& watch = {}, bool flush = true);
   // The rows are those of files that have just been loaded; what is saved next are changes of them.
   std::uint64_t track(const Watch& watch = {});
   // Whether save_changes() has files to follow.
@@ -76,7 +77,7 @@ class TableFiles {
   void require_versions() const;
   SavedHeader header(const std::string& description) const;
   void save_since(std::unique_ptr<Marks> marks, const std::string& path, SavedHeader header,
-                  bool quiet, const Watch& watch);
+                  bool quiet, const Watch& watch, bool flush);
   // The rows that are not as they were saved; ids that were saved and have no row go to `gone`.
   std::vector<Changed> changed(Marks& marks, std::vector<std::uint64_t>& gone, const Watch& watch);
   // Whether, a little later, every update of rows is over that was under way.

@@ -73,9 +73,9 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
     flush(path.parent)  # the new name, too
 
 
-def flush(folder: Path) -> None:
-    """The names that are in a folder are to outlast a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
+def flush(path: Path) -> None:
+    """What is in a file, or the names in a folder, outlasts a power cut from then on."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -102,7 +102,11 @@ def write(
         model = _saved(folder / f"{number}.model.safetensors", put_model)
         return {"format": _FORMAT, "exact": exact, "model": model}
 
-    _write(folder, tables, rest, lambda save: save(), exact=exact, incremental=incremental)
+    _write(folder, tables, rest, _at_once, exact=exact, incremental=incremental)
+
+
+def _at_once(save: Callable[[], None]) -> None:
+    save()
 
 
 def write_rows(
@@ -112,8 +116,8 @@ def write_rows(
     quiet: Callable[[Callable[[], None]], None],
 ) -> dict[str, Any]:
     """Write a generation of rows alone, changes where it can be, and ``told()``, JSON's own types, of
-    the same moment: both within what ``quiet`` calls, while nobody updates the tables. Where it fails,
-    the one before stays.
+    the same moment: both within what ``quiet`` calls, while nobody updates the tables; the disk is
+    waited for afterwards. Where it fails, the one before stays.
 
     Returns:
         What was told.
@@ -144,6 +148,7 @@ def _write(
     exact: bool,
     incremental: bool,
 ) -> None:
+    flush = within is _at_once
     before = _before(folder) if incremental else {}
     number = 1 + max((_number(path) for path in folder.iterdir()), default=0)
     numbers: dict[str, int] = {}  # of saves, as Table.save_tracked has them
@@ -158,11 +163,11 @@ def _write(
         last = None if kept is None else table.follows(_digests(kept))
         if kept is not None and last is not None and not _are_many(kept["changes"], kept):
             changes = folder / f"{number}.changes{i}"
-            numbers[name] = table.save_changes(changes, quiet=exact)
+            numbers[name] = table.save_changes(changes, quiet=exact, flush=flush)
             if numbers[name] == last + 1:
                 return changes, kept
             changes.unlink()  # of changes since a file that somebody else has saved
-        numbers[name] = table.save_tracked(path, quiet=exact)
+        numbers[name] = table.save_tracked(path, quiet=exact, flush=flush)
         return path, None
 
     def save_all() -> None:
@@ -177,6 +182,9 @@ def _write(
 
     try:
         within(save_all)
+        if not flush:
+            for path, _ in put.values():
+                atomic.flush(path)
         told = {name: {**files(name), **_told(table)} for name, table in tables.items()}
         changed = any(one.get("changes") for one in told.values())
         manifest = {

@@ -470,7 +470,9 @@ class Table:
             return None
         return self._follows[1]
 
-    def save_tracked(self, path: str | os.PathLike[str], *, quiet: bool = False) -> int:
+    def save_tracked(
+        self, path: str | os.PathLike[str], *, quiet: bool = False, flush: bool = True
+    ) -> int:
         """As ``save``, and from then on ``save_changes`` writes what has changed since. Keeps 12 bytes
         a row for it, 18 where it evicts, 4 where ``rows`` are given, beside ``max_bytes``.
 
@@ -478,6 +480,8 @@ class Table:
             path: the file.
             quiet: whether it is certain that nobody updates rows meanwhile; without, rows that are
                 updated just then are written once more with the next changes.
+            flush: whether the file is to outlast a power cut when this returns; without, whoever calls
+                has to flush it.
 
         Returns:
             Its number among all of these and of ``save_changes``.
@@ -487,9 +491,11 @@ class Table:
                 calls this within a call of ``save_tracked``, ``save_changes`` or ``track``.
         """
         self._require_changes()
-        return self.native.save_tracked(os.fspath(path), json.dumps(self.description), quiet)
+        return self.native.save_tracked(os.fspath(path), json.dumps(self.description), quiet, flush)
 
-    def save_changes(self, path: str | os.PathLike[str], *, quiet: bool = False) -> int:
+    def save_changes(
+        self, path: str | os.PathLike[str], *, quiet: bool = False, flush: bool = True
+    ) -> int:
         """Write the rows that are others than in the files that ``save_tracked`` and calls of this
         have written, and the ids that have no row any more, in the same way.
 
@@ -502,7 +508,7 @@ class Table:
                 handler.
         """
         self._require_changes()
-        return self.native.save_changes(os.fspath(path), json.dumps(self.description), quiet)
+        return self.native.save_changes(os.fspath(path), json.dumps(self.description), quiet, flush)
 
     def track(self) -> int:
         """What ``save_changes`` writes next are changes of the files that have just been loaded.
