@@ -525,6 +525,8 @@ def test_tables_of_a_server_are_those_of_which_it_has_shards(
     assert list(mine) == ["a", "c"]
     assert [table.number for table in mine.values()] == [0, 2]
     np.testing.assert_array_equal(mine["c"].lookup([7, 8]), whole["c"].lookup([7, 8]))
+    with pytest.raises(ValueError, match="shards must be given for each table, and not without b"):
+        tables.of(described, max_bytes=2**20, shards={"a": first, "c": second})
     # What is to be there is its part.
     monkeypatch.setattr(tables.memory, "available", lambda: 200 * 24)
     tables.of(described[:1], shards={"a": first})

@@ -27,6 +27,7 @@ from leashed.staleness import Policy
 
 __all__ = [
     "Initial",
+    "Part",
     "RowUpdate",
     "RowwiseAdagrad",
     "Table",
@@ -729,6 +730,8 @@ def of(
     numbered = dict(enumerate(described))
     of_each = dict.fromkeys(one.name for one in described)
     if shards is not None:
+        if missing := [one.name for one in described if one.name not in shards]:
+            raise ValueError(f"shards must be given for each table, and not without {missing[0]}")
         of_each = {one.name: _check_shards(shards[one.name]) for one in described}
         numbered = {k: one for k, one in numbered.items() if any(of_each[one.name] or ())}
         described = list(numbered.values())
