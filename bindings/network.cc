@@ -49,6 +49,13 @@ void bind_network(py::module_& m) {
   py::class_<GradientSource>(m, "GradientSource")
       .def_property_readonly("dimension", &GradientSource::dimension)
       .def_property_readonly("features", &GradientSource::features)
+      .def_property_readonly(
+          "features_of_tables",
+          [](const GradientSource& source) {
+            const auto found = source.features_of_tables();
+            return std::vector<std::size_t>(found.begin(), found.end());
+          },
+          "Of each feature of ids the table that it reads, by its place among the source's.")
       .def_property_readonly("statistics", &GradientSource::statistics);
 
   py::class_<Network, GradientSource>(m, "Network")

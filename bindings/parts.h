@@ -8,6 +8,7 @@ namespace leashed {
 void bind_batches(pybind11::module_& m);
 void bind_clicks(pybind11::module_& m);
 void bind_cluster(pybind11::module_& m);
+void bind_remote_rows(pybind11::module_& m);
 void bind_row_server(pybind11::module_& m);
 void bind_engine(pybind11::module_& m);
 void bind_external(pybind11::module_& m);

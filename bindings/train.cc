@@ -8,6 +8,7 @@
 #include "data.h"
 #include "heads.h"
 #include "interrupted.h"
+#include "leashed/cluster/remote_rows.h"
 #include "leashed/cluster/trainer_sync.h"
 #include "parts.h"
 #include "read.h"
@@ -226,8 +227,18 @@ FloatArray array_of(const py::object& owner, std::vector<float> Checkpoint::*val
 py::dict train_model(PyTraining& training, const PyWatch& watch,
                      const std::optional<Checkpoint>& resume, std::size_t recorded_passes,
                      const std::optional<std::shared_ptr<Leases>>& leases,
-                     const std::optional<std::shared_ptr<TrainerSync>>& synchronisation) {
+                     const std::optional<std::shared_ptr<TrainerSync>>& synchronisation,
+                     const std::optional<std::shared_ptr<RemoteRows>>& rows) {
   Assembly& parts = training.parts;
+  if (rows) {
+    const RemoteRows& remote = **rows;
+    if (remote.tables() != parts.source.tables().size() || remote.workers() < training.workers) {
+      throw py::value_error("rows must be of the " + std::to_string(parts.source.tables().size()) +
+                            " tables that the source reads, and of " +
+                            std::to_string(training.workers) + " workers");
+    }
+  }
+  parts.rows = rows ? rows->get() : nullptr;
   std::optional<ProgressMetrics> metrics;
   keep_metrics(metrics, training.metrics, training.workers, parts);
   const TrainOptions options{training.workers,
@@ -304,7 +315,7 @@ void bind_train(py::module_& m) {
           "Running statistics, as of TrackedSource.running; None: the source has none.");
   m.def("train", train_model, py::arg("training"), py::arg("watch"), py::arg("resume") = py::none(),
         py::arg("recorded_passes") = 0, py::arg("leases") = py::none(),
-        py::arg("synchronisation") = py::none(),
+        py::arg("synchronisation") = py::none(), py::arg("rows") = py::none(),
         "Trains and returns what engine/result.h calls TrainResult, as a dict.");
 }
 

@@ -28,4 +28,22 @@ std::unique_ptr<Connection> connected(int socket, std::span<const std::uint64_t>
   return connection;
 }
 
+bool answers(Connection& connection, double patience) {
+  const Deadline deadline = Deadline::in(patience);
+  std::byte mark{};
+  const std::span<const std::byte> probe(&mark, 1);
+  try {
+    connection.send({.kind = kProbe}, {&probe, 1}, deadline);
+    const auto place = [&mark](const FrameHeader& h) {
+      if (h.kind != kProbe) throw Error("a server has answered something else than was asked");
+      return std::span(&mark, h.length);
+    };
+    connection.receive(place, deadline);
+    return true;
+  } catch (
+      const std::exception&) {  // the connection is no use then, and its socket not the caller's
+    return false;
+  }
+}
+
 }  // namespace leashed

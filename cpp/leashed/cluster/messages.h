@@ -91,4 +91,8 @@ inline constexpr auto kRingLimits = by_kind({{kReduce, kRingFragment},
 std::unique_ptr<Connection> connected(int socket, std::span<const std::uint64_t> limits,
                                       bool checked, Transport wish, Role role);
 
+// Whether the other side answers a probe within so many seconds; if not, the connection is of no
+// more use.
+bool answers(Connection& connection, double patience);
+
 }  // namespace leashed

@@ -19,24 +19,6 @@ constexpr std::uint64_t kMostDoublings = 4;  // of the pause for a server that i
 // a slow server has not answered when time is over there is not much more than of what it has.
 constexpr std::size_t kUnderWay = 8;
 
-bool answers(Connection& connection, double patience) {
-  const Deadline deadline = Deadline::in(patience);
-  std::byte mark{};
-  const std::span<const std::byte> probe(&mark, 1);
-  try {
-    connection.send({.kind = kProbe}, {&probe, 1}, deadline);
-    const auto place = [&mark](const FrameHeader& h) {
-      if (h.kind != kProbe) throw Error("a sync server has answered something else than was asked");
-      return std::span(&mark, h.length);
-    };
-    connection.receive(place, deadline);
-    return true;
-  } catch (
-      const std::exception&) {  // the connection is no use then, and its socket not the caller's
-    return false;
-  }
-}
-
 // FNV-1a, of whole floats.
 std::uint64_t digest_of(std::span<const float> values) {
   std::uint64_t digest = 0xcbf29ce484222325;

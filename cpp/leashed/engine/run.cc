@@ -22,7 +22,9 @@ Run::Run(const GradientSource& source, const DatasetView& data, Observed& observ
       rows(rows),
       counting(workers, std::min(1.0, static_cast<double>(batch_size * workers) / kHeardRows),
                updates),
-      observers(workers) {}
+      observers(workers) {
+  if (rows) rows->follow(stop.flag());
+}
 
 void Run::fail(std::exception_ptr error) {
   {

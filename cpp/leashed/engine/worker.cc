@@ -46,7 +46,7 @@ bool Worker::train(double until) {
     training_.fail(std::current_exception());
     more = false;
   }
-  if (!more && training_.rows) training_.rows->leave(id_);
+  if (!more && training_.rows) telemetry_.rows.add(training_.rows->leave(id_));
   if (!more) training_.leave(id_);
   if (!more) training_.discipline.leave(id_);
   if (!more && training_.pause) training_.pause->leave();

@@ -204,13 +204,14 @@ void LocalRows::reach(std::uint64_t updates) {
 }
 
 // What it has found stays held, by its batches.
-void LocalRows::leave(std::size_t worker) {
+RowPublication LocalRows::leave(std::size_t worker) {
   Member& member = members_[worker];
   reach(member.steps);
   member.seats.clear();
   for (const Count count : {kFound, kPushed}) {
     member.reach(count, std::numeric_limits<std::uint64_t>::max());
   }
+  return {};
 }
 
 void LocalRows::read(std::size_t reader, BatchView& batch, BatchRows& rows) {

@@ -44,7 +44,7 @@ class LocalRows final : public RowStore {
   RowPublication push(std::size_t worker, BatchRows& rows, const RowStep& step) override;
   void drop(std::size_t worker, BatchRows& rows) override;
   void reach(std::uint64_t updates) override;
-  void leave(std::size_t worker) override;
+  RowPublication leave(std::size_t worker) override;
   std::size_t readers() const override { return readers_; }
   void read(std::size_t reader, BatchView& batch, BatchRows& rows) override;
 

@@ -33,6 +33,7 @@
 // Workers are numbered from 0, and so are readers: threads that evaluate at once.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -59,19 +60,24 @@ class RowStore {
 
   virtual std::unique_ptr<BatchRows> make_batch() const = 0;
 
+  // Before any worker: where workers wait for others, they no more do once that is set; what they
+  // pull then is of no use.
+  virtual void follow(const std::atomic<bool>& /*stopped*/) {}
+
   // Combines the ids of each table's features, finds their rows, and admits new ones. Throws Error
   // where an id is no row of its table. Uses the view's columns, nothing else.
   virtual void prefetch(std::size_t worker, const BatchView& batch, BatchRows& rows) = 0;
   // Fills in the view's tables and places: valid until push or drop. Gradients are 0.
   virtual void pull(std::size_t worker, BatchView& batch, BatchRows& rows) = 0;
-  // Applies the rows' gradients.
+  // Applies the rows' gradients, or has them applied: what has become of those of pushes since it
+  // was told last, which is this one's where rows are of this process.
   virtual RowPublication push(std::size_t worker, BatchRows& rows, const RowStep& step) = 0;
   // Lets the rows go without an update.
   virtual void drop(std::size_t worker, BatchRows& rows) = 0;
   // The run has come so far: whoever saves a table now finds it in its steps. Of any thread.
   virtual void reach(std::uint64_t updates) = 0;
-  // The worker takes part no more.
-  virtual void leave(std::size_t worker) = 0;
+  // The worker takes part no more. What has become of its pushes since it was told last.
+  virtual RowPublication leave(std::size_t worker) = 0;
 
   // prefetch and pull for who evaluates: an id that has no row reads what it would begin with, and
   // no gradient is wanted. Valid until the reader's next read.

@@ -124,7 +124,7 @@ void compare_tables(Replayed& result, const std::vector<std::shared_ptr<Table>>&
 TrainResult train_ordered(const Assembly& parts, const Order& order, TrainOptions options,
                           const TrainCallbacks& callbacks, const Checkpoint* from) {
   const GradientSource& source = parts.source;
-  if (const std::size_t read = source.tables().size(); parts.tables.size() != read) {
+  if (const std::size_t read = source.tables().size(); !parts.rows && parts.tables.size() != read) {
     throw Error("tables must be the " + std::to_string(read) + " that the source reads, got " +
                 std::to_string(parts.tables.size()));
   }
@@ -140,7 +140,12 @@ TrainResult train_ordered(const Assembly& parts, const Order& order, TrainOption
   }
   const auto discipline = make_discipline(parts.discipline, context);
   std::optional<LocalRows> rows;
-  if (!parts.tables.empty()) {
+  if (parts.rows) {
+    if (discipline->lockstep() || parts.recording) {
+      throw Error("rows that are elsewhere cannot be updated in lockstep, nor recorded");
+    }
+    options.rows = parts.rows;
+  } else if (!parts.tables.empty()) {
     if (parts.recording && options.workers > 1 && !discipline->lockstep()) {
       throw Error("rows that several threads update without an order cannot be recorded");
     }

@@ -34,6 +34,7 @@ struct Assembly {
   Choice discipline, rule, staleness;  // a mode in place of the discipline where it says so
   // Those that the source reads, in its order.
   std::vector<std::shared_ptr<Table>> tables = {};
+  RowStore* rows = nullptr;  // in place of these: their rows are elsewhere
   std::optional<Recording> recording = {};
   const StreamedData* stream = nullptr;  // of rows that are not in memory, in place of data
   std::vector<Choice> observers = {};    // who look on

@@ -115,6 +115,7 @@ auto in_order(const Assembly& parts, const Run& run) {
                          parts.rule,
                          parts.staleness,
                          {},
+                         parts.rows,
                          parts.recording,
                          parts.stream,
                          parts.observers};

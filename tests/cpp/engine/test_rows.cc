@@ -59,9 +59,10 @@ class Recorder final : public RowStore {
     note(worker, 'd', rows, State::pulled, State::free);
   }
   void reach(std::uint64_t) override {}
-  void leave(std::size_t worker) override {
+  RowPublication leave(std::size_t worker) override {
     const std::lock_guard lock(mutex_);
     calls[worker] += 'e';
+    return {};
   }
   void read(std::size_t, BatchView& batch, BatchRows&) override {
     const std::lock_guard lock(mutex_);

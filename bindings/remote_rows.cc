@@ -1,0 +1,80 @@
+// A trainer's rows that embedding servers hold.
+#include "leashed/cluster/remote_rows.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "transports.h"
+
+namespace leashed {
+namespace {
+
+using PyServedTable = std::tuple<std::string, std::size_t, std::uint64_t>;
+
+py::dict counters_of(const RemoteRows& rows) {
+  using namespace pybind11::literals;
+  const RemoteRows::Counters c = rows.counters();
+  return py::dict("lookups"_a = c.lookups, "reads"_a = c.reads, "rows"_a = c.rows,
+                  "examples"_a = c.examples, "least_bytes"_a = c.least_bytes, "pushes"_a = c.pushes,
+                  "settled"_a = c.settled, "not_finite"_a = c.not_finite, "expired"_a = c.expired,
+                  "lost"_a = c.lost, "unsettled"_a = c.unsettled, "cuts"_a = c.cuts,
+                  "waited"_a = c.waited, "settling"_a = c.settling, "bytes_out"_a = c.traffic.out,
+                  "bytes_in"_a = c.traffic.in, **kernel_counts(c.kernel));
+}
+
+}  // namespace
+
+void bind_remote_rows(py::module_& m) {
+  py::class_<RemoteRows, std::shared_ptr<RemoteRows>>(
+      m, "RemoteRows",
+      "Rows that embedding servers hold, for a training's workers and evaluations.")
+      .def(
+          py::init([](const std::vector<PyServedTable>& tables, std::vector<std::size_t> features,
+                      const RowPlacement& placement, std::size_t servers, std::size_t workers,
+                      std::size_t readers, std::uint64_t client, std::uint64_t life, double timeout,
+                      double patience, std::size_t look_ahead) {
+            std::vector<ServedTable> served;
+            for (const auto& [name, dim, rows] : tables) served.push_back({name, dim, rows});
+            return std::make_shared<RemoteRows>(
+                RemotePlan{std::move(served), std::move(features), placement, servers, workers,
+                           readers, client, life, timeout, patience, look_ahead});
+          }),
+          py::kw_only(), py::arg("tables"), py::arg("features"), py::arg("placement"),
+          py::arg("servers"), py::arg("workers"), py::arg("readers"), py::arg("client"),
+          py::arg("life"), py::arg("timeout"), py::arg("patience"), py::arg("look_ahead") = 1,
+          "tables: (name, dim, rows, or 0 where it grows) of each; features: of each its table. "
+          "client: the first thread's number, behind which are as many others' as there are slots; "
+          "life: a number that no other process ever has. timeout: seconds of silence after which "
+          "a connection is given up; patience: those for which a server is waited for.")
+      .def_property_readonly("slots", &RemoteRows::slots,
+                             "Threads that need a connection with each server.")
+      .def(
+          "missing",
+          [](const RemoteRows& rows, std::size_t servers) {
+            std::vector<std::pair<std::size_t, std::size_t>> found;
+            for (std::size_t slot = 0; slot < rows.slots(); ++slot) {
+              for (std::size_t server = 0; server < servers; ++server) {
+                if (rows.missing(slot, server)) found.emplace_back(slot, server);
+              }
+            }
+            return found;
+          },
+          py::arg("servers"), "(slot, server) of each connection that is wanted and not there.")
+      .def(
+          "adopt",
+          [](RemoteRows& rows, std::size_t slot, std::size_t server, int socket, bool checked,
+             const std::string& transport, double patience) {
+            const py::gil_scoped_release release;
+            return taking(socket, [&](int s) {
+              return rows.adopt(slot, server, s, checked, to_transport(transport), patience);
+            });
+          },
+          py::arg("slot"), py::arg("server"), py::arg("socket"), py::arg("checked"),
+          py::arg("transport") = "tcp", py::arg("patience") = 0.0,
+          "False: with a patience, the server does not answer for so many seconds; the connection "
+          "is closed.")
+      .def("counters", &counters_of,
+           "What was counted; kernel_in and kernel_out, where all went over TCP.");
+}
+
+}  // namespace leashed

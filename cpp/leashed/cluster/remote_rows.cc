@@ -1,0 +1,638 @@
+#include "leashed/cluster/remote_rows.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "leashed/base/aligned.h"
+#include "leashed/base/clock.h"
+#include "leashed/base/error.h"
+#include "leashed/base/relaxed.h"
+
+namespace leashed {
+namespace {
+
+constexpr double kLastWords = 2;  // seconds in which pushes are settled of a run that was stopped
+constexpr std::chrono::milliseconds kAway{2};  // between two looks for a connection
+
+void reach_floats(AlignedArray<float>& memory, std::size_t n) {
+  if (memory.size() < n) memory = AlignedArray<float>(n + n / 8);
+}
+
+}  // namespace
+
+// One batch's rows: of each table those of one server after those of another.
+struct RemoteRows::RemoteBatch final : BatchRows, FoundRows {
+  RemoteBatch(std::size_t tables, std::size_t features, std::size_t servers)
+      : FoundRows(tables, features),
+        parts(servers),
+        first(tables),
+        ranks(tables),
+        pointers(tables),
+        gradients(tables),
+        rows(tables) {}
+
+  struct Part {
+    std::vector<std::uint64_t> ask;  // LookupHead, counts, ids
+    std::size_t next = 0;            // where the next id goes
+    AlignedArray<float> values;
+    std::size_t floats = 0;                          // of these, and of the gradients
+    bool there = false;                              // the rows
+    std::uint64_t boot = 0;                          // of the server that has them under the ticket
+    std::vector<std::span<const std::byte>> pushed;  // where the gradients lie, behind their head
+    PushHead head{};
+  };
+  std::vector<Part> parts;                        // by server
+  std::vector<std::vector<std::uint32_t>> first;  // by table and server; behind them the count
+  std::vector<std::vector<std::uint32_t>> ranks;  // by table: of its distinct ids
+  std::vector<std::vector<const float*>> pointers;
+  std::vector<AlignedArray<float>> gradients;
+  std::vector<TableRows> rows;
+  std::uint64_t ticket = 0;
+  std::size_t size = 0;  // examples
+  bool asked = false;
+  std::size_t under_way = 0;  // operations that use it
+};
+
+// What is to be said to a server, and answered.
+struct RemoteRows::Operation {
+  enum class Kind : std::uint8_t { look, read, again, push, drop };
+  Kind kind;
+  RemoteBatch* batch;  // null: of a drop
+  std::uint64_t ticket;
+  std::uint64_t number = 0;  // of a push
+  bool said = false;         // over the connection that there is
+};
+
+struct RemoteRows::Lane {
+  enum class State : std::uint8_t { away, hello, open } state = State::away;
+  std::deque<Operation> operations;  // in their order, which are not over
+  RowHello hello{};
+  RowWelcome welcome{};
+  Settled settled{};
+  RowDrop drop{};
+  std::uint64_t boot = 0;     // of the server, as it was last
+  std::uint64_t applied = 0;  // the last push that it has said to be
+  double heard = 0;           // when; or when it was asked something first
+  std::string why = "it has not been reached";
+};
+
+struct alignas(kCacheLine) RemoteRows::Slot {
+  Slot(std::size_t servers, std::uint64_t of) : client(of), conversation(servers), lanes(servers) {}
+
+  const std::uint64_t client;
+  Conversation conversation;
+  std::vector<Lane> lanes;
+  Combiner combiner;
+  std::uint64_t tickets = 0, pushes = 0;  // so far
+  std::vector<std::uint64_t> held;        // tickets that are neither pushed nor dropped
+  RowPublication publication;             // of what was settled since it was told last
+  std::vector<std::size_t> waiting;
+  // Relaxed: for whoever looks on.
+  std::atomic<bool> left{false};
+  std::atomic<std::uint64_t> lookups{0}, reads{0}, rows{0}, examples{0}, least_bytes{0}, pushed{0},
+      settled{0}, not_finite{0}, expired{0}, lost{0}, unsettled{0}, cuts{0}, waited{0}, settling{0};
+};
+
+// For how long, and whether to wait at all once the run is stopped.
+struct RemoteRows::Wait {
+  double seconds;
+  bool called_off;  // with the run
+};
+
+RemoteRows::RemoteRows(RemotePlan plan) : plan_(std::move(plan)) {
+  if (plan_.placement.tables() != plan_.tables.size()) {
+    throw Error("the placement is of " + std::to_string(plan_.placement.tables()) +
+                " tables, and there are " + std::to_string(plan_.tables.size()));
+  }
+  if (plan_.look_ahead > 1) throw Error("look_ahead must be 0 or 1");
+  if (plan_.workers == 0 || plan_.readers == 0 || plan_.servers == 0) {
+    throw Error("workers, readers and servers must be 1 at least");
+  }
+  for (const std::size_t table : plan_.features_of_tables) {
+    if (table >= plan_.tables.size()) throw Error("a feature is of a table that there is not");
+  }
+  for (std::size_t s = 0; s < plan_.servers; ++s) {
+    RowDigest digest;
+    auto& tables = tables_of_.emplace_back();
+    for (std::size_t t = 0; t < plan_.tables.size(); ++t) {
+      const RowPlacement::Shards shards = plan_.placement.shards(t, s);
+      if (shards.none()) continue;
+      tables.push_back(t);
+      digest.add(t, plan_.tables[t], shards);
+    }
+    digests_.push_back(digest.value());
+  }
+  for (std::size_t t = 0; t < plan_.tables.size(); ++t) {
+    std::size_t shards = 0;
+    for (std::size_t s = 0; s < plan_.servers; ++s) shards += plan_.placement.shards(t, s).count();
+    if (shards != RowPlacement::kShards) {
+      throw Error("rows of table '" + plan_.tables[t].name + "' are at a server that there is not");
+    }
+  }
+  for (std::size_t s = 0; s < slots(); ++s) {
+    slots_.push_back(std::make_unique<Slot>(plan_.servers, plan_.client + s));
+  }
+}
+
+RemoteRows::~RemoteRows() = default;
+
+bool RemoteRows::adopt(std::size_t slot, std::size_t server, int socket, bool checked,
+                       Transport wish, double patience) {
+  Slot& to = *slots_.at(slot);
+  if (server >= plan_.servers) throw Error("a server that there is not");
+  auto connection = connected(socket, kRowLimits, checked, wish, Role::offers);
+  if (patience > 0 && !answers(*connection, patience)) return false;
+  to.conversation.adopt(server, std::move(connection));
+  return true;
+}
+
+bool RemoteRows::missing(std::size_t slot, std::size_t server) const {
+  const Slot& of = *slots_.at(slot);
+  return serves(server) && !of.left.load(kRelaxed) && !of.conversation.there(server);
+}
+
+std::unique_ptr<BatchRows> RemoteRows::make_batch() const {
+  return std::make_unique<RemoteBatch>(plan_.tables.size(), plan_.features_of_tables.size(),
+                                       plan_.servers);
+}
+
+void RemoteRows::follow(const std::atomic<bool>& stopped) { stopped_ = &stopped; }
+
+void RemoteRows::combine(Slot& slot, const BatchView& batch, RemoteBatch& rows) {
+  combine_batch(plan_.features_of_tables, batch, slot.combiner, rows);
+  rows.size = batch.size;
+  for (std::size_t t = 0; t < plan_.tables.size(); ++t) {
+    const std::vector<std::uint64_t>& ids = rows.located[t].ids;
+    const ServedTable& table = plan_.tables[t];
+    for (const std::uint64_t id : ids) {
+      if (table.rows == 0 || id < table.rows) continue;
+      throw Error("id " + std::to_string(static_cast<std::int64_t>(id)) + " is no row of table '" +
+                  table.name + "', which has rows 0 to " + std::to_string(table.rows - 1));
+    }
+    // How many each server has, and from where on.
+    std::vector<std::uint32_t>& first = rows.first[t];
+    std::vector<std::uint32_t>& ranks = rows.ranks[t];
+    first.assign(plan_.servers + 1, 0);
+    ranks.resize(ids.size());
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      ranks[i] = static_cast<std::uint32_t>(plan_.placement(t, ids[i]));
+      ++first[ranks[i] + 1];
+    }
+    for (std::size_t s = 0; s < plan_.servers; ++s) first[s + 1] += first[s];
+  }
+  for (std::size_t s = 0; s < plan_.servers; ++s) {
+    RemoteBatch::Part& part = rows.parts[s];
+    const std::vector<std::size_t>& tables = tables_of_[s];
+    const std::size_t words = 1 + (tables.size() + 1) / 2;
+    std::size_t count = 0;
+    part.floats = 0;
+    for (const std::size_t t : tables) {
+      const std::size_t n = rows.first[t][s + 1] - rows.first[t][s];
+      count += n;
+      part.floats += n * plan_.tables[t].dim;
+    }
+    part.ask.resize(words + count);
+    part.ask[words - 1] = 0;  // a count may be missing there
+    auto* const counts = reinterpret_cast<std::byte*>(part.ask.data()) + sizeof(LookupHead);
+    for (std::size_t i = 0; i < tables.size(); ++i) {
+      const std::uint32_t n = rows.first[tables[i]][s + 1] - rows.first[tables[i]][s];
+      std::memcpy(counts + i * sizeof n, &n, sizeof n);
+    }
+    part.next = words;
+    reach_floats(part.values, part.floats);
+    part.there = false;
+  }
+  for (std::size_t t = 0; t < plan_.tables.size(); ++t) {
+    const std::vector<std::uint64_t>& ids = rows.located[t].ids;
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      RemoteBatch::Part& part = rows.parts[rows.ranks[t][i]];
+      part.ask[part.next++] = ids[i];
+    }
+  }
+  // From servers to places.
+  for (std::size_t t = 0; t < plan_.tables.size(); ++t) {
+    if (plan_.servers == 1) continue;  // as they are
+    std::vector<std::uint32_t> next(rows.first[t].begin(), rows.first[t].end() - 1);
+    for (std::uint32_t& rank : rows.ranks[t]) rank = next[rank]++;
+  }
+  for (std::size_t f = 0; f < plan_.features_of_tables.size() && plan_.servers > 1; ++f) {
+    const std::vector<std::uint32_t>& ranks = rows.ranks[plan_.features_of_tables[f]];
+    for (std::uint32_t& place : rows.entries[f]) place = ranks[place];
+  }
+  for (std::size_t t = 0; t < plan_.tables.size(); ++t) {
+    const std::size_t count = rows.located[t].ids.size(), dim = plan_.tables[t].dim;
+    rows.pointers[t].resize(count);
+    reach_floats(rows.gradients[t], count * dim);
+    rows.rows[t] = {count, dim, dim, rows.pointers[t].data(), rows.gradients[t].data()};
+  }
+  for (std::size_t s = 0; s < plan_.servers; ++s) {
+    RemoteBatch::Part& part = rows.parts[s];
+    const float* values = part.values.data();
+    part.pushed.clear();
+    part.pushed.push_back(std::as_bytes(std::span(&part.head, 1)));
+    for (const std::size_t t : tables_of_[s]) {
+      const std::size_t dim = plan_.tables[t].dim, begin = rows.first[t][s];
+      const std::size_t end = rows.first[t][s + 1];
+      for (std::size_t i = begin; i < end; ++i, values += dim) rows.pointers[t][i] = values;
+      if (begin == end) continue;
+      part.pushed.push_back(std::as_bytes(
+          std::span<const float>(rows.gradients[t].data() + begin * dim, (end - begin) * dim)));
+    }
+  }
+}
+
+void RemoteRows::look_up(Slot& slot, RemoteBatch& rows, bool trains) {
+  rows.asked = true;
+  rows.ticket = ++slot.tickets;
+  std::uint64_t count = 0, bytes = 0;
+  for (std::size_t s = 0; s < plan_.servers; ++s) {
+    if (!serves(s)) {
+      rows.parts[s].there = true;
+      continue;
+    }
+    const LookupHead head{trains ? 1U : 0U, static_cast<std::uint32_t>(tables_of_[s].size())};
+    std::memcpy(rows.parts[s].ask.data(), &head, sizeof head);
+    using Kind = Operation::Kind;
+    slot.lanes[s].operations.push_back({trains ? Kind::look : Kind::read, &rows, rows.ticket});
+    ++rows.under_way;
+  }
+  for (std::size_t t = 0; t < plan_.tables.size(); ++t) {
+    count += rows.located[t].ids.size();
+    bytes += rows.located[t].ids.size() * (8 + 8 * plan_.tables[t].dim);
+  }
+  if (!trains) {
+    slot.reads.fetch_add(1, kRelaxed);
+    return;
+  }
+  slot.held.push_back(rows.ticket);
+  slot.lookups.fetch_add(1, kRelaxed);
+  slot.rows.fetch_add(count, kRelaxed);
+  slot.examples.fetch_add(rows.size, kRelaxed);
+  slot.least_bytes.fetch_add(bytes, kRelaxed);
+}
+
+void RemoteRows::show(const RemoteBatch& rows, BatchView& batch) const {
+  batch.tables = rows.rows;
+  batch.places = rows.places.data();
+}
+
+void RemoteRows::prefetch(std::size_t worker, const BatchView& batch, BatchRows& rows) {
+  Slot& slot = *slots_[worker];
+  auto& remote = static_cast<RemoteBatch&>(rows);
+  finish(slot, remote);
+  combine(slot, batch, remote);
+  remote.asked = false;
+  if (plan_.look_ahead > 0) look_up(slot, remote, true);
+  step(slot);
+}
+
+void RemoteRows::pull(std::size_t worker, BatchView& batch, BatchRows& rows) {
+  Slot& slot = *slots_[worker];
+  auto& remote = static_cast<RemoteBatch&>(rows);
+  if (!remote.asked) look_up(slot, remote, true);
+  const double begin = now();
+  const auto there = [&remote] {
+    return std::ranges::all_of(remote.parts, &RemoteBatch::Part::there);
+  };
+  if (!wait(slot, {plan_.patience, true}, there)) {
+    for (RemoteBatch::Part& part : remote.parts) {  // which nobody will use
+      if (!part.there) std::fill_n(part.values.data(), part.floats, 0.0f);
+    }
+  }
+  slot.waited.fetch_add(static_cast<std::uint64_t>((now() - begin) * 1e9), kRelaxed);
+  for (std::size_t t = 0; t < plan_.tables.size(); ++t) {
+    std::fill_n(remote.gradients[t].data(), remote.rows[t].count * remote.rows[t].stride, 0.0f);
+    remote.rows[t].gradient = remote.gradients[t].data();
+  }
+  show(remote, batch);
+}
+
+RowPublication RemoteRows::push(std::size_t worker, BatchRows& rows, const RowStep& /*step*/) {
+  Slot& slot = *slots_[worker];
+  auto& remote = static_cast<RemoteBatch&>(rows);
+  const std::uint64_t number = ++slot.pushes;
+  slot.pushed.fetch_add(1, kRelaxed);
+  std::erase(slot.held, remote.ticket);
+  for (std::size_t s = 0; s < plan_.servers; ++s) {
+    if (!serves(s)) continue;
+    remote.parts[s].head = {number};
+    slot.lanes[s].operations.push_back({Operation::Kind::push, &remote, remote.ticket, number});
+    ++remote.under_way;
+  }
+  step(slot);
+  return std::exchange(slot.publication, {});
+}
+
+void RemoteRows::drop(std::size_t worker, BatchRows& rows) {
+  Slot& slot = *slots_[worker];
+  auto& remote = static_cast<RemoteBatch&>(rows);
+  if (!std::exchange(remote.asked, false)) return;
+  let_go(slot, remote.ticket);
+  step(slot);
+}
+
+void RemoteRows::let_go(Slot& slot, std::uint64_t ticket) {
+  std::erase(slot.held, ticket);
+  for (std::size_t s = 0; s < plan_.servers; ++s) {
+    if (!serves(s)) continue;
+    slot.lanes[s].operations.push_back({Operation::Kind::drop, nullptr, ticket});
+  }
+}
+
+RowPublication RemoteRows::leave(std::size_t worker) {
+  Slot& slot = *slots_[worker];
+  const double begin = now();
+  while (!slot.held.empty()) let_go(slot, slot.held.back());  // what was looked up ahead
+  const auto over = [&slot] {
+    return std::ranges::all_of(slot.lanes,
+                               [](const Lane& lane) { return lane.operations.empty(); });
+  };
+  const bool stopped = stopped_ && stopped_->load(kRelaxed);
+  try {
+    wait(slot, {stopped ? std::min(kLastWords, plan_.patience) : plan_.patience, false}, over);
+  } catch (const std::exception&) {  // what is left is counted
+  }
+  for (std::size_t s = 0; s < plan_.servers; ++s) {
+    abandon(slot, s, [](const Operation&) { return true; });
+    slot.conversation.drop(s);
+  }
+  slot.left.store(true, kRelaxed);
+  slot.settling.fetch_add(static_cast<std::uint64_t>((now() - begin) * 1e9), kRelaxed);
+  return std::exchange(slot.publication, {});
+}
+
+void RemoteRows::read(std::size_t reader, BatchView& batch, BatchRows& rows) {
+  Slot& slot = *slots_[plan_.workers + reader];
+  auto& remote = static_cast<RemoteBatch&>(rows);
+  finish(slot, remote);
+  combine(slot, batch, remote);
+  look_up(slot, remote, false);
+  const bool stopped = stopped_ && stopped_->load(kRelaxed);
+  wait(slot, {stopped ? std::min(plan_.timeout, plan_.patience) : plan_.patience, false},
+       [&remote] { return std::ranges::all_of(remote.parts, &RemoteBatch::Part::there); });
+  for (TableRows& each : remote.rows) each.gradient = nullptr;
+  show(remote, batch);
+}
+
+void RemoteRows::finish(Slot& slot, const RemoteBatch& rows) {
+  if (rows.under_way == 0) return;
+  const double begin = now();
+  if (!wait(slot, {plan_.patience, true}, [&rows] { return rows.under_way == 0; })) {
+    // The run is stopped, and its memory is wanted: nobody hears any more what became of it.
+    for (std::size_t s = 0; s < plan_.servers; ++s) {
+      const auto of = [&rows](const Operation& each) { return each.batch == &rows; };
+      if (std::ranges::none_of(slot.lanes[s].operations, of)) continue;
+      cut(slot, s, "the run was stopped");
+      abandon(slot, s, of);
+    }
+  }
+  slot.settling.fetch_add(static_cast<std::uint64_t>((now() - begin) * 1e9), kRelaxed);
+}
+
+template <class Which>
+void RemoteRows::abandon(Slot& slot, std::size_t server, const Which& which) {
+  std::erase_if(slot.lanes[server].operations, [&](const Operation& each) {
+    if (!which(each)) return false;
+    if (each.batch) --each.batch->under_way;
+    if (each.kind == Operation::Kind::push) slot.unsettled.fetch_add(1, kRelaxed);
+    return true;
+  });
+}
+
+template <class Done>
+bool RemoteRows::wait(Slot& slot, const Wait& how, const Done& done) {
+  const double begin = now();
+  Deadline deadline = Deadline::in(how.seconds);
+  if (how.called_off) deadline.cancelled = stopped_;
+  bool fresh = true;
+  for (;;) {
+    const bool something = step(slot);
+    if (done()) break;
+    if (deadline.called_off()) return false;
+    if (now() > deadline.at) give_up(slot, now() - begin);
+    if (something) continue;
+    slot.waiting.clear();
+    for (std::size_t s = 0; s < plan_.servers; ++s) {
+      Lane& lane = slot.lanes[s];
+      if (lane.operations.empty() && lane.state == Lane::State::open) continue;
+      if (!slot.conversation.has(s)) continue;
+      if (fresh) lane.heard = std::max(lane.heard, begin);
+      if (now() - lane.heard > plan_.timeout) {
+        cut(slot, s, "it has been silent");
+      } else {
+        slot.waiting.push_back(s);
+      }
+    }
+    fresh = false;
+    const bool away = std::ranges::any_of(slot.lanes, [&](const Lane& lane) {
+      return lane.state == Lane::State::away && !lane.operations.empty();
+    });
+    // Of one that is away nothing comes to wake us.
+    if (away) {
+      std::this_thread::sleep_for(kAway);
+    } else if (!slot.waiting.empty()) {
+      try {
+        slot.conversation.wait(slot.waiting, deadline);
+      } catch (const ConnectionError&) {  // late, or called off: looked at above
+      }
+    }
+  }
+  slot.conversation.count();
+  return true;
+}
+
+void RemoteRows::give_up(const Slot& slot, double seconds) const {
+  std::string whom;
+  for (std::size_t s = 0; s < plan_.servers; ++s) {
+    const Lane& lane = slot.lanes[s];
+    if (lane.operations.empty()) continue;
+    if (!whom.empty()) whom += "; ";
+    whom += "embedding server " + std::to_string(s);
+    if (lane.state != Lane::State::open) whom += " (" + lane.why + ")";
+  }
+  throw Error(whom + " has not answered for " + std::to_string(static_cast<int>(seconds)) +
+              " s, and training cannot go on without its rows: start it again, or allow it more "
+              "patience");
+}
+
+bool RemoteRows::step(Slot& slot) {
+  bool something = false;
+  for (std::size_t s = 0; s < plan_.servers; ++s) {
+    if (serves(s)) something |= step(slot, s);
+  }
+  return something;
+}
+
+bool RemoteRows::step(Slot& slot, std::size_t server) {
+  Lane& lane = slot.lanes[server];
+  bool something = false;
+  if (slot.conversation.renew(server)) {
+    for (Operation& each : lane.operations) each.said = false;
+    lane.state = Lane::State::hello;
+    lane.hello = {slot.client, plan_.life, digests_[server]};
+    lane.heard = now();
+    something = true;
+    try {
+      const auto part = std::as_bytes(std::span(&lane.hello, 1));
+      const std::span<const std::byte> parts[] = {part};
+      slot.conversation.say(server, {.kind = kRowHello}, parts);
+    } catch (const std::exception& error) {
+      cut(slot, server, error.what());
+    }
+  }
+  if (!slot.conversation.has(server)) return something;
+  try {
+    while (slot.conversation.free(server) && lane.state == Lane::State::open) {
+      const auto next =
+          std::ranges::find_if(lane.operations, [](const Operation& each) { return !each.said; });
+      if (next == lane.operations.end()) break;
+      if (next->kind == Operation::Kind::push &&
+          next->batch->parts[server].boot != lane.boot) {  // the one that had its rows is gone
+        ++next->batch->under_way;
+        const Operation again{Operation::Kind::again, next->batch, next->ticket};
+        lane.operations.insert(next, again);
+        continue;
+      }
+      if (std::ranges::none_of(lane.operations, &Operation::said)) lane.heard = now();
+      say(slot, server, *next);
+      next->said = true;
+      something = true;
+      if (next->kind == Operation::Kind::drop) lane.operations.erase(next);
+    }
+    while (hear(slot, server)) something = true;
+  } catch (const std::exception& error) {
+    cut(slot, server, error.what());
+  }
+  return something;
+}
+
+void RemoteRows::say(Slot& slot, std::size_t server, Operation& operation) {
+  Lane& lane = slot.lanes[server];
+  using Kind = Operation::Kind;
+  if (operation.kind == Kind::drop) {
+    const auto part = std::as_bytes(std::span(&lane.drop, 1));
+    const std::span<const std::byte> parts[] = {part};
+    return slot.conversation.say(server, {.kind = kDropRows, .correlation = operation.ticket},
+                                 parts);
+  }
+  RemoteBatch::Part& part = operation.batch->parts[server];
+  if (operation.kind == Kind::push) {
+    return slot.conversation.say(server, {.kind = kPushRows, .correlation = operation.ticket},
+                                 part.pushed);
+  }
+  const auto ask = std::as_bytes(std::span(part.ask));
+  const std::span<const std::byte> parts[] = {ask};
+  slot.conversation.say(server, {.kind = kLookup, .correlation = operation.ticket}, parts);
+}
+
+bool RemoteRows::hear(Slot& slot, std::size_t server) {
+  Lane& lane = slot.lanes[server];
+  using Kind = Operation::Kind;
+  const auto wrong = [] {
+    return Error("an embedding server has answered something else than was asked");
+  };
+  const auto place = [&](const FrameHeader& header) -> std::span<std::byte> {
+    if (lane.state == Lane::State::hello) {
+      if (header.kind != kRowWelcome || header.length != sizeof lane.welcome) throw wrong();
+      return std::as_writable_bytes(std::span(&lane.welcome, 1));
+    }
+    if (lane.operations.empty() || !lane.operations.front().said) throw wrong();
+    const Operation& asked = lane.operations.front();
+    if (header.correlation != asked.ticket) throw wrong();
+    if (asked.kind == Kind::push) {
+      if (header.kind != kSettled || header.length != sizeof lane.settled) throw wrong();
+      return std::as_writable_bytes(std::span(&lane.settled, 1));
+    }
+    RemoteBatch::Part& part = asked.batch->parts[server];
+    if (header.kind != kRows || header.length != part.floats * sizeof(float)) throw wrong();
+    return std::as_writable_bytes(std::span(part.values.data(), part.floats));
+  };
+  const auto header = slot.conversation.hear(server, place);
+  if (!header) return false;
+  lane.heard = now();
+  if (lane.state == Lane::State::hello) return welcomed(slot, server), true;
+  const Operation over = lane.operations.front();
+  RemoteBatch::Part& part = over.batch->parts[server];
+  if (over.kind == Kind::push) {
+    if (lane.settled.applied < over.number) throw wrong();
+    lane.applied = std::max(lane.applied, over.number);
+    slot.settled.fetch_add(1, kRelaxed);
+    if (lane.settled.settling == Settling::not_finite) slot.not_finite.fetch_add(1, kRelaxed);
+    if (lane.settled.settling == Settling::expired) slot.expired.fetch_add(1, kRelaxed);
+    slot.publication.add(lane.settled.publication);
+  } else {
+    part.there = true;
+    part.boot = lane.boot;
+  }
+  lane.operations.pop_front();
+  --over.batch->under_way;
+  return true;
+}
+
+// What is known of the server now.
+void RemoteRows::welcomed(Slot& slot, std::size_t server) {
+  Lane& lane = slot.lanes[server];
+  const std::uint64_t applied = lane.welcome.applied;
+  if (lane.boot != 0 && lane.boot != lane.welcome.boot && applied < lane.applied) {
+    slot.lost.fetch_add(lane.applied - applied, kRelaxed);
+  }
+  lane.boot = lane.welcome.boot;
+  lane.applied = applied;
+  lane.state = Lane::State::open;
+  // Of those the answer was lost; of what they came to only the server knows.
+  std::erase_if(lane.operations, [&](const Operation& each) {
+    if (each.kind != Operation::Kind::push || each.number > applied) return false;
+    --each.batch->under_way;
+    slot.settled.fetch_add(1, kRelaxed);
+    return true;
+  });
+}
+
+void RemoteRows::cut(Slot& slot, std::size_t server, const std::string& why) {
+  Lane& lane = slot.lanes[server];
+  lane.state = Lane::State::away;
+  lane.why = why;
+  // A batch whose rows were to be looked up once more is, where its push is said.
+  std::erase_if(lane.operations, [](const Operation& each) {
+    if (each.kind == Operation::Kind::again) --each.batch->under_way;
+    return each.kind == Operation::Kind::again;
+  });
+  for (Operation& each : lane.operations) each.said = false;
+  slot.cuts.fetch_add(1, kRelaxed);
+  slot.conversation.drop(server);
+}
+
+RemoteRows::Counters RemoteRows::counters() const {
+  Counters all;
+  all.kernel.emplace();
+  for (const auto& slot : slots_) {
+    all.lookups += slot->lookups.load(kRelaxed);
+    all.reads += slot->reads.load(kRelaxed);
+    all.rows += slot->rows.load(kRelaxed);
+    all.examples += slot->examples.load(kRelaxed);
+    all.least_bytes += slot->least_bytes.load(kRelaxed);
+    all.pushes += slot->pushed.load(kRelaxed);
+    all.settled += slot->settled.load(kRelaxed);
+    all.not_finite += slot->not_finite.load(kRelaxed);
+    all.expired += slot->expired.load(kRelaxed);
+    all.lost += slot->lost.load(kRelaxed);
+    all.unsettled += slot->unsettled.load(kRelaxed);
+    all.cuts += slot->cuts.load(kRelaxed);
+    all.waited += static_cast<double>(slot->waited.load(kRelaxed)) * 1e-9;
+    all.settling += static_cast<double>(slot->settling.load(kRelaxed)) * 1e-9;
+    const Traffic own = slot->conversation.traffic().own();
+    all.traffic.out += own.out;
+    all.traffic.in += own.in;
+    const std::optional<Traffic> kernel = slot->conversation.traffic().kernel();
+    if (!kernel) all.kernel.reset();
+    if (!all.kernel) continue;
+    all.kernel->out += kernel->out;
+    all.kernel->in += kernel->in;
+  }
+  return all;
+}
+
+}  // namespace leashed

@@ -1,0 +1,133 @@
+// Rows that embedding servers hold (cluster/row_messages.h), as workers see those of this process
+// (row_store/row_store.h). Each thread has a connection of its own with each server: it combines
+// the ids of its batch, asks each server for those that it has, all at once, and sends each the
+// gradients of its rows from where they were added up.
+//
+// With a look-ahead of 1 a batch's rows are asked for when it is prefetched, so that they come
+// while the one before it is computed; they are then without that one's updates. With 0 they are
+// asked for when it is pulled, and one worker has the bits of rows in its own process.
+//
+// Nobody waits to send without reading. A connection that is cut is waited for, and goes on where
+// it was: what was under way is said again, and each push is applied once. Of a server that was
+// started again the account is what it tells: pushes that it had said to be applied and has not are
+// lost, and counted; rows in hand are looked up once more, so that their push finds them.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "leashed/cluster/row_messages.h"
+#include "leashed/net/conversation.h"
+#include "leashed/row_store/combine_batch.h"
+#include "leashed/row_store/row_store.h"
+
+namespace leashed {
+
+// What RemoteRows is made for.
+struct RemotePlan {
+  std::vector<ServedTable> tables;
+  std::vector<std::size_t> features_of_tables;  // of each feature its table
+  RowPlacement placement;
+  std::size_t servers;
+  std::size_t workers, readers;
+  std::uint64_t client;  // the first thread's; the others' follow
+  std::uint64_t life;    // of this process: no other one ever has it
+  double timeout;        // seconds of a server's silence after which its connection is given up
+  double patience;       // seconds for which a server is waited for in all
+  std::size_t look_ahead = 1;  // 0 or 1
+};
+
+class RemoteRows final : public RowStore {
+ public:
+  // Throws Error where the plan does not fit together.
+  explicit RemoteRows(RemotePlan plan);
+  ~RemoteRows() override;
+
+  // Threads that have connections with the servers: workers, then readers.
+  std::size_t slots() const { return plan_.workers + plan_.readers; }
+  std::size_t workers() const { return plan_.workers; }
+  std::size_t tables() const { return plan_.tables.size(); }
+  // Takes a connection over, of any thread; where it throws, the socket stays the caller's. False:
+  // nobody answers within so many seconds, and it is closed. Over shared memory, too, waits for the
+  // other side.
+  bool adopt(std::size_t slot, std::size_t server, int socket, bool checked, Transport wish,
+             double patience);
+  // Whether the slot needs a connection with the server.
+  bool missing(std::size_t slot, std::size_t server) const;
+
+  std::unique_ptr<BatchRows> make_batch() const override;
+  void follow(const std::atomic<bool>& stopped) override;
+  void prefetch(std::size_t worker, const BatchView& batch, BatchRows& rows) override;
+  void pull(std::size_t worker, BatchView& batch, BatchRows& rows) override;
+  RowPublication push(std::size_t worker, BatchRows& rows, const RowStep& step) override;
+  void drop(std::size_t worker, BatchRows& rows) override;
+  void reach(std::uint64_t /*updates*/) override {}  // servers count pushes
+  RowPublication leave(std::size_t worker) override;
+  std::size_t readers() const override { return plan_.readers; }
+  void read(std::size_t reader, BatchView& batch, BatchRows& rows) override;
+
+  // For any thread.
+  struct Counters {
+    std::uint64_t lookups = 0;      // of batches that train
+    std::uint64_t reads = 0;        // of those that do not
+    std::uint64_t rows = 0;         // looked up for batches that train
+    std::uint64_t examples = 0;     // of these batches
+    std::uint64_t least_bytes = 0;  // that these rows and their gradients take, ids included
+    std::uint64_t pushes = 0;       // of batches; each goes to all servers
+    std::uint64_t settled = 0;      // parts of these that a server has said to be applied
+    std::uint64_t not_finite = 0;   // and left out: gradients that are not
+    std::uint64_t expired = 0;      // and left out: rows that were held too long
+    std::uint64_t lost = 0;         // and were lost with a server that was started again
+    std::uint64_t unsettled = 0;    // parts of which nobody has told, at a worker's end
+    std::uint64_t cuts = 0;         // connections that ended before the worker had
+    double waited = 0;              // seconds, for rows
+    double settling = 0;            // seconds, for what was pushed to be applied
+    Traffic traffic;
+    std::optional<Traffic> kernel;  // as WireCount has it
+  };
+  Counters counters() const;
+
+ private:
+  struct RemoteBatch;
+  struct Operation;
+  struct Lane;
+  struct Slot;
+  struct Wait;
+
+  void combine(Slot& slot, const BatchView& batch, RemoteBatch& rows);
+  void look_up(Slot& slot, RemoteBatch& rows, bool trains);
+  void show(const RemoteBatch& rows, BatchView& batch) const;
+  // Does what can be done without waiting; whether anything was.
+  bool step(Slot& slot);
+  bool step(Slot& slot, std::size_t server);
+  void say(Slot& slot, std::size_t server, Operation& operation);
+  bool hear(Slot& slot, std::size_t server);
+  void welcomed(Slot& slot, std::size_t server);
+  void cut(Slot& slot, std::size_t server, const std::string& why);
+  // Steps until done(); false: it was called off, or what it waits for has not come in time, for
+  // whom that is no error.
+  template <class Done>
+  bool wait(Slot& slot, const Wait& how, const Done& done);
+  [[noreturn]] void give_up(const Slot& slot, double seconds) const;
+  void let_go(Slot& slot, std::uint64_t ticket);
+  // Those operations are over, whatever comes of them.
+  template <class Which>
+  void abandon(Slot& slot, std::size_t server, const Which& which);
+  // Until nobody needs the batch's memory.
+  void finish(Slot& slot, const RemoteBatch& rows);
+  bool serves(std::size_t server) const { return !tables_of_[server].empty(); }
+
+  const RemotePlan plan_;
+  std::vector<std::vector<std::size_t>> tables_of_;  // by server: those of which it has rows
+  std::vector<std::uint64_t> digests_;               // by server
+  std::vector<std::unique_ptr<Slot>> slots_;
+  // Whether whoever waits is to give up; given before any thread of the run. Relaxed: hands nothing
+  // over.
+  const std::atomic<bool>* stopped_ = nullptr;
+};
+
+}  // namespace leashed
