@@ -38,8 +38,8 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
   bind_tracked(m);
   bind_external(m);
   bind_cluster(m);
-  bind_remote_rows(m);
   bind_row_server(m);
+  bind_remote_rows(m);
   bind_engine(m);
   bind_rules(m);
   bind_shared_vector(m);

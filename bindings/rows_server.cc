@@ -64,9 +64,9 @@ void bind_row_server(py::module_& m) {
           py::arg("table"), py::arg("server"), "Which of a table's 256 shards the server has.")
       .def(
           "server",
-          [](const RowPlacement& placement, std::size_t table, std::uint64_t id) {
+          [](const RowPlacement& placement, std::size_t table, std::int64_t id) {
             if (table >= placement.tables()) throw py::index_error("no such table");
-            return placement(table, id);
+            return placement(table, static_cast<std::uint64_t>(id));
           },
           py::arg("table"), py::arg("id"), "Which one has the row of an id.");
 

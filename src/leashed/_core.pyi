@@ -822,60 +822,6 @@ class TrainerSync:
         Whether there is nothing more to train: not where workers come and go.
         """
 
-class RemoteRows:
-    """
-    Rows that embedding servers hold, for a training's workers and evaluations.
-    """
-    def __init__(
-        self,
-        *,
-        tables: collections.abc.Sequence[
-            tuple[
-                str,
-                typing.SupportsInt | typing.SupportsIndex,
-                typing.SupportsInt | typing.SupportsIndex,
-            ]
-        ],
-        features: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
-        placement: ...,
-        servers: typing.SupportsInt | typing.SupportsIndex,
-        workers: typing.SupportsInt | typing.SupportsIndex,
-        readers: typing.SupportsInt | typing.SupportsIndex,
-        client: typing.SupportsInt | typing.SupportsIndex,
-        life: typing.SupportsInt | typing.SupportsIndex,
-        timeout: typing.SupportsFloat | typing.SupportsIndex,
-        patience: typing.SupportsFloat | typing.SupportsIndex,
-        look_ahead: typing.SupportsInt | typing.SupportsIndex = 1,
-    ) -> None:
-        """
-        tables: (name, dim, rows, or 0 where it grows) of each; features: of each its table. client: the first thread's number, behind which are as many others' as there are slots; life: a number that no other process ever has. timeout: seconds of silence after which a connection is given up; patience: those for which a server is waited for.
-        """
-    def adopt(
-        self,
-        slot: typing.SupportsInt | typing.SupportsIndex,
-        server: typing.SupportsInt | typing.SupportsIndex,
-        socket: typing.SupportsInt | typing.SupportsIndex,
-        checked: bool,
-        transport: str = "tcp",
-        patience: typing.SupportsFloat | typing.SupportsIndex = 0.0,
-    ) -> bool:
-        """
-        False: with a patience, the server does not answer for so many seconds; the connection is closed.
-        """
-    def counters(self) -> dict:
-        """
-        What was counted; kernel_in and kernel_out, where all went over TCP.
-        """
-    def missing(self, servers: typing.SupportsInt | typing.SupportsIndex) -> list[tuple[int, int]]:
-        """
-        (slot, server) of each connection that is wanted and not there.
-        """
-    @property
-    def slots(self) -> int:
-        """
-        Threads that need a connection with each server.
-        """
-
 class RowPlacement:
     """
     Which of several servers has the row of an id.
@@ -958,6 +904,60 @@ class RowServer:
     ) -> None:
         """
         Before any connection: the tables have these, and so many pushes in all.
+        """
+
+class RemoteRows:
+    """
+    Rows that embedding servers hold, for a training's workers and evaluations.
+    """
+    def __init__(
+        self,
+        *,
+        tables: collections.abc.Sequence[
+            tuple[
+                str,
+                typing.SupportsInt | typing.SupportsIndex,
+                typing.SupportsInt | typing.SupportsIndex,
+            ]
+        ],
+        features: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+        placement: RowPlacement,
+        servers: typing.SupportsInt | typing.SupportsIndex,
+        workers: typing.SupportsInt | typing.SupportsIndex,
+        readers: typing.SupportsInt | typing.SupportsIndex,
+        client: typing.SupportsInt | typing.SupportsIndex,
+        life: typing.SupportsInt | typing.SupportsIndex,
+        timeout: typing.SupportsFloat | typing.SupportsIndex,
+        patience: typing.SupportsFloat | typing.SupportsIndex,
+        look_ahead: typing.SupportsInt | typing.SupportsIndex = 1,
+    ) -> None:
+        """
+        tables: (name, dim, rows, or 0 where it grows) of each; features: of each its table. client: the first thread's number, behind which are as many others' as there are slots; life: a number that no other process ever has. timeout: seconds of silence after which a connection is given up; patience: those for which a server is waited for.
+        """
+    def adopt(
+        self,
+        slot: typing.SupportsInt | typing.SupportsIndex,
+        server: typing.SupportsInt | typing.SupportsIndex,
+        socket: typing.SupportsInt | typing.SupportsIndex,
+        checked: bool,
+        transport: str = "tcp",
+        patience: typing.SupportsFloat | typing.SupportsIndex = 0.0,
+    ) -> bool:
+        """
+        False: with a patience, the server does not answer for so many seconds; the connection is closed.
+        """
+    def counters(self) -> dict:
+        """
+        What was counted; kernel_in and kernel_out, where all went over TCP.
+        """
+    def missing(self, servers: typing.SupportsInt | typing.SupportsIndex) -> list[tuple[int, int]]:
+        """
+        (slot, server) of each connection that is wanted and not there.
+        """
+    @property
+    def slots(self) -> int:
+        """
+        Threads that need a connection with each server.
         """
 
 class Engine:
