@@ -23,8 +23,8 @@
 // Pushes have numbers of their own, from 1 on. A client keeps a push until the server has said that
 // it is applied. After a cut it says hello with the same life, is told the last number of that life
 // that is applied, and sends the later ones again; of what was said to be applied and is not, being
-// lost with a server that was started again, it counts that it is lost. (tests/protocols has the
-// model.)
+// lost with a server that was started again, it counts that it is lost.
+// (models/row_tickets.pml is this.)
 #pragma once
 
 #include <cstdint>

@@ -145,7 +145,6 @@ void RowService::hello(Peer peer, Link& link, std::size_t length, Outbox& outbox
     client.before.push_back(client.life);
     client.life = said.life;
     client.applied = 0;
-    client.told = {};
   }
   if (client.peer != 0) links_.at(client.peer).client = nullptr;
   client.peer = peer;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "cluster/row_frames.h"
 #include "leashed/cluster/row_messages.h"
 #include "leashed/table/table.h"
 
@@ -46,8 +47,6 @@ class PlainRows {
  private:
   const Initial initial_;
 };
-
-using Ids = std::vector<std::vector<std::uint64_t>>;  // by table
 
 // A server that everybody talks to by calls.
 struct PlainServer {

@@ -47,6 +47,7 @@ struct Echo final : Service {
   }
   void frame(Peer peer, const FrameHeader& header, Outbox& outbox) override {
     seen_by(std::this_thread::get_id());
+    frames.fetch_add(1);
     if (header.kind == 2) throw Error("of no kind that is known here");
     const std::span<const std::byte> same(payloads.at(peer));
     outbox.send({.kind = 1, .correlation = header.correlation}, {&same, 1});
@@ -60,7 +61,7 @@ struct Echo final : Service {
   std::map<Peer, Bytes> payloads;
   std::set<std::thread::id> threads;
   std::atomic<bool> refuses{false};
-  std::atomic<int> came{0}, placed{0}, left{0};
+  std::atomic<int> came{0}, placed{0}, frames{0}, left{0};
 };
 
 std::unique_ptr<Connection> connect(ServingLoop& loop) {
@@ -182,4 +183,40 @@ TEST_CASE("a server may have several loops: each serves its connections in a thr
     CHECK(echo.threads.size() == 1);
   }
   CHECK(echoes[0].threads != echoes[1].threads);
+}
+
+TEST_CASE("a quiet moment is between two frames, of one at a time, and nobody loses what he says") {
+  Echo echo;
+  ServingLoop loop(echo);
+  const auto connection = connect(loop);
+  std::atomic<bool> over{false};
+  std::jthread asks([&] {
+    const Bytes bytes(50'000, std::byte{7});
+    while (!over) CHECK(ask(*connection, bytes) == bytes);
+  });
+  std::atomic<int> within{0}, moments{0};
+  {
+    std::vector<std::jthread> several;
+    for (int i = 0; i < 3; ++i) {
+      several.emplace_back([&] {
+        for (int k = 0; k < 100; ++k) {
+          loop.quiet([&] {
+            CHECK(within.fetch_add(1) == 0);
+            const int frames = echo.frames;
+            loop.quiet([&] { moments.fetch_add(1); });  // it is one already
+            std::this_thread::yield();
+            CHECK(echo.frames == frames);
+            within.fetch_sub(1);
+          });
+          CHECK_THROWS_AS(loop.quiet([] { throw Error("not now"); }), Error);
+        }
+      });
+    }
+  }
+  CHECK(moments == 300);
+  const int frames = echo.frames;
+  CHECK(comes_true([&] { return echo.frames > frames + 3; }));
+  over = true;
+  asks.join();
+  CHECK(loop.counters().refused == 0);
 }

@@ -1,0 +1,60 @@
+// Frames of trainers and embedding servers, and what is in them.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "leashed/cluster/row_messages.h"
+
+namespace leashed {
+
+using Bytes = std::vector<std::byte>;
+using Ids = std::vector<std::vector<std::uint64_t>>;  // by table
+
+template <class T>
+void put(Bytes& bytes, const T& what) {
+  const auto all = std::as_bytes(std::span(&what, 1));
+  bytes.insert(bytes.end(), all.begin(), all.end());
+}
+template <class T>
+void put(Bytes& bytes, const std::vector<T>& what) {
+  for (const T& each : what) put(bytes, each);
+}
+template <class T>
+T got(const Bytes& bytes) {
+  REQUIRE(bytes.size() == sizeof(T));
+  T what;
+  std::memcpy(&what, bytes.data(), sizeof what);
+  return what;
+}
+
+inline Bytes hello_of(std::uint64_t client, std::uint64_t life, std::uint64_t digest) {
+  Bytes bytes;
+  put(bytes, RowHello{client, life, digest});
+  return bytes;
+}
+inline Bytes lookup_of(const Ids& ids, bool trains) {
+  Bytes bytes;
+  put(bytes, LookupHead{trains ? 1u : 0u, static_cast<std::uint32_t>(ids.size())});
+  for (const auto& of : ids) put(bytes, static_cast<std::uint32_t>(of.size()));
+  if (ids.size() % 2 != 0) put(bytes, std::uint32_t{0});
+  for (const auto& of : ids) put(bytes, of);
+  return bytes;
+}
+inline Bytes push_of(std::uint64_t number, const std::vector<float>& gradients) {
+  Bytes bytes;
+  put(bytes, PushHead{number});
+  put(bytes, gradients);
+  return bytes;
+}
+inline Bytes drop() {
+  Bytes bytes;
+  put(bytes, RowDrop{});
+  return bytes;
+}
+
+}  // namespace leashed

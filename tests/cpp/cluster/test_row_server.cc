@@ -1,0 +1,167 @@
+// Embedding servers over sockets: trainers that are cut off again and again have each push in the
+// rows once, and whoever saves finds rows and numbers of one moment.
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <memory>
+#include <random>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "cluster/row_frames.h"
+#include "cluster/wires.h"
+#include "leashed/cluster/row_server.h"
+
+using namespace leashed;
+
+namespace {
+
+constexpr std::size_t kDim = 4, kCount = 200;
+const RowPlacement kPlacement({{false, 0}}, RowPlacement::evenly(1));
+
+// Whose rows are how often they were updated, by pushes of −1.
+std::shared_ptr<Table> counting() {
+  return std::make_shared<Table>(Table::Settings{.name = "a",
+                                                 .dim = kDim,
+                                                 .rows = kCount,
+                                                 .initial = {"zeros"},
+                                                 .rule = {"sgd", {{"lr", 1}}},
+                                                 .staleness = {"none"}});
+}
+std::uint64_t digest() {
+  RowDigest digest;
+  digest.add(0, {"a", kDim, kCount}, kPlacement.shards(0, 0));
+  return digest.value();
+}
+float updates_of(Table& table, std::uint64_t id) {
+  float values[kDim];
+  table.lookup(&id, 1, values, nullptr);
+  return values[0];
+}
+
+std::unique_ptr<Connection> connect(RowServer& server, Transport wish) {
+  const auto [one, other] = pair_of_sockets();
+  std::jthread accepts([&, socket = one] { server.adopt(socket, true, wish); });
+  return connected(other, kRowLimits, true, wish, Role::offers);
+}
+
+void say(Connection& connection, std::uint16_t kind, std::uint64_t ticket, const Bytes& bytes) {
+  const std::span<const std::byte> all(bytes);
+  connection.send({.kind = kind, .correlation = ticket}, {&all, 1}, Deadline::in(kLong));
+}
+Bytes hear(Connection& connection, std::uint16_t kind) {
+  Bytes payload;
+  const FrameHeader header = connection.receive(
+      [&payload](const FrameHeader& h) {
+        payload.resize(h.length);
+        return std::span(payload);
+      },
+      Deadline::in(kLong));
+  CHECK(header.kind == kind);
+  return payload;
+}
+
+// A trainer's thread: each of its pushes is one update of its own row, and of one that all have.
+void train(RowServer& server, std::uint64_t client, std::uint64_t pushes, Transport wish) {
+  std::mt19937 random(static_cast<std::uint32_t>(client));
+  const Ids ids{{client, kCount - 1}};
+  const Bytes lookup = lookup_of(ids, true);
+  std::uint64_t settled = 0, ticket = 0;
+  bool kept = false;  // the next push, whose answer has not come
+  while (settled < pushes) {
+    const auto connection = connect(server, wish);
+    say(*connection, kRowHello, 0, hello_of(client, 5, digest()));
+    const auto welcome = got<RowWelcome>(hear(*connection, kRowWelcome));
+    REQUIRE(welcome.applied <= settled + (kept ? 1 : 0));
+    REQUIRE(welcome.applied >= settled);
+    if (welcome.applied > settled) kept = false;
+    settled = welcome.applied;
+    while (settled < pushes) {
+      const Bytes push = push_of(settled + 1, std::vector<float>(2 * kDim, -1));
+      if (!kept) {
+        say(*connection, kLookup, ++ticket, lookup);
+        if (random() % 50 == 0) break;
+        const Bytes rows = hear(*connection, kRows);
+        REQUIRE(rows.size() == 2 * kDim * sizeof(float));
+        float own;
+        std::memcpy(&own, rows.data(), sizeof own);
+        REQUIRE(own == static_cast<float>(settled));
+      }
+      kept = true;
+      if (random() % 50 == 0) break;
+      say(*connection, kPushRows, ticket, push);
+      if (random() % 20 == 0) break;  // it arrives, or not
+      settled = got<Settled>(hear(*connection, kSettled)).applied;
+      kept = false;
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE(
+    "trainers that are cut off have each push in the rows once, and a save is of one moment") {
+  for (const Transport wish : {Transport::tcp, Transport::shm}) {
+    constexpr std::uint64_t kClients = 4, kPushes = 400;
+    const auto table = counting();
+    RowServer server({table}, {0}, kPlacement, 0, 1);
+    std::atomic<std::uint64_t> going{kClients};
+    std::vector<std::jthread> trainers;
+    for (std::uint64_t client = 0; client < kClients; ++client) {
+      trainers.emplace_back([&, client] {
+        train(server, client, kPushes, wish);
+        going.fetch_sub(1);
+      });
+    }
+    std::uint64_t moments = 0, before = 0;
+    while (going > 0) {
+      server.quiet([&] {
+        float all = 0;
+        for (const auto& [client, life, number] : server.applied()) {
+          CHECK(life == 5);
+          CHECK(updates_of(*table, client) == static_cast<float>(number));
+          all += static_cast<float>(number);
+        }
+        CHECK(updates_of(*table, kCount - 1) == all);
+        const std::uint64_t pushes = server.counters().pushes;
+        CHECK(static_cast<float>(pushes) == all);
+        moments += pushes > before;
+        before = pushes;
+      });
+      std::this_thread::yield();
+    }
+    trainers.clear();
+    CHECK(moments > 5);
+    for (std::uint64_t client = 0; client < kClients; ++client) {
+      CHECK(updates_of(*table, client) == kPushes);
+    }
+    CHECK(updates_of(*table, kCount - 1) == kClients * kPushes);
+    CHECK(comes_true([&] { return server.counters().connections == 0; }));
+    CHECK(server.counters().payload_bytes == 0);
+    CHECK(server.counters().clients == kClients);
+  }
+}
+
+TEST_CASE("whoever says what does not belong there is closed and counted, and nobody else") {
+  const auto table = counting();
+  RowServer server({table}, {0}, kPlacement, 0, 1);
+  const auto good = connect(server, Transport::tcp), bad = connect(server, Transport::tcp);
+  for (const auto* connection : {&good, &bad}) {
+    say(**connection, kRowHello, 0, hello_of(connection == &good ? 1 : 2, 5, digest()));
+    CHECK(got<RowWelcome>(hear(**connection, kRowWelcome)).applied == 0);
+  }
+  say(*bad, kLookup, 1, lookup_of({{kCount}}, true));
+  CHECK_THROWS_AS(hear(*bad, kRows), ConnectionError);
+  CHECK(comes_true([&] { return server.counters().connections == 1; }));
+  CHECK(server.counters().refused == 1);
+  say(*good, kLookup, 1, lookup_of({{3}}, true));
+  CHECK(hear(*good, kRows).size() == kDim * sizeof(float));
+  server.expire();
+  server.expire();
+  say(*good, kPushRows, 1, push_of(1, std::vector<float>(kDim, -1)));
+  CHECK(got<Settled>(hear(*good, kSettled)).settling == Settling::expired);
+  CHECK(server.counters().expired == 1);
+  CHECK(updates_of(*table, 3) == 0);
+  CHECK_THROWS_AS(server.restore({}, 3), Error);
+}
