@@ -350,6 +350,9 @@ class Session(Protocol):
     def native(self) -> _core.TrainerSync | None: ...
 
     @property
+    def rows(self) -> _core.RemoteRows | None: ...
+
+    @property
     def goes_on(self) -> bool:
         """Whether what a process before this one has left is of this run."""
         ...
@@ -402,9 +405,11 @@ class Cluster(Protocol):
         resumed: Position | None = None,
         left: Position | None = None,
         trained: tuple[Any, Any, int] | None = None,
+        rows: Any = None,
     ) -> Session:
         """Takes part from here to the session's end. ``left``: where a process before this one has
-        left what this one would begin with. ``trained``: model, data and seed.
+        left what this one would begin with. ``trained``: model, data and seed. ``rows``: that
+        embedding servers hold (``training.rows_read``).
         """
         ...
 
@@ -415,6 +420,11 @@ class Synced:
 
     cluster: Cluster
     sync: Synchroniser
+
+    @property
+    def embedding_servers(self) -> int:
+        """The cluster's."""
+        return int(getattr(self.cluster, "embedding_servers", 0))
 
     def session(self, *given: Any, **named: Any) -> Session:
         """The cluster's."""

@@ -193,6 +193,20 @@ def _add_up(actions: Commands) -> None:
         "--sync-ps", type=int, help="sync servers (default: one, where the synchroniser needs one)"
     )
     here.add_argument(
+        "--embedding-servers",
+        type=int,
+        default=0,
+        metavar="N",
+        help="servers that hold the rows of tables, for models that read some (default: none)",
+    )
+    here.add_argument(
+        "--look-ahead",
+        type=int,
+        default=1,
+        choices=(0, 1),
+        help="batches whose rows are asked for while another is computed; default: %(default)s",
+    )
+    here.add_argument(
         "--sync",
         default="easgd",
         metavar="NAME[:...]",
@@ -378,11 +392,16 @@ def _plan(options: argparse.Namespace) -> Plan:
     """The plan that the arguments describe."""
     words = Sync(options.sync, options.when, options.compression)
     train = given(options, Train)
-    train |= {name: str(Path(train[name]).absolute()) for name in plans.PATHS if name in train}
+    paths = {name: train[name] for name in plans.PATHS if name in train}
+    train |= {
+        name: str(Path(path).absolute()) for name, path in paths.items() if path not in plans.WORDS
+    }
     return Plan(
         Cluster(
             trainers=options.trainers,
             sync_ps=plans.servers_of(words) if options.sync_ps is None else options.sync_ps,
+            embedding_ps=options.embedding_servers,
+            look_ahead=options.look_ahead,
             transport=options.transport,
             backend=options.backend,
             ports=options.ports,

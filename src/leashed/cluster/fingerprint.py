@@ -20,6 +20,8 @@ from leashed.cluster.roles import ROLES
 from leashed.datasets import Bags, ClickDataset
 from leashed.files import model_file
 from leashed.models.external import External
+from leashed.rules import Rule
+from leashed.staleness import Policy
 from leashed.sync import Synchroniser, When
 
 __all__ = [
@@ -30,6 +32,7 @@ __all__ = [
     "of_data",
     "of_job",
     "of_model",
+    "of_rows",
     "of_server",
     "of_servers",
     "of_trainer",
@@ -63,6 +66,12 @@ def of_begin(resumed: bool) -> Fingerprint:
 def of_servers(counts: Mapping[str, int]) -> Fingerprint:
     """Of a process that knows how many servers of these roles there are, by role."""
     return {f"{ROLES[role].words}s": f"{count:,}" for role, count in counts.items()}
+
+
+def of_rows(rule: Rule, staleness: Policy, seed: int) -> Fingerprint:
+    """Of who updates rows, or has them updated."""
+    by = json.dumps([rule.choice(), staleness.choice()])
+    return {"leashed": _core.__version__, "rows": _short(by), "seed": str(seed)}
 
 
 def of_server(dimension: int) -> Fingerprint:

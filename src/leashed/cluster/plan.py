@@ -36,11 +36,12 @@ from leashed.base.options import option
 from leashed.base.warning import warn
 from leashed.cluster import collectives, opening, roles
 from leashed.stopping import Until
-from leashed.training import abilities, spelled
+from leashed.training import abilities, defaults, spelled
 from leashed.training.job import UNTIL, Job, threads_of
+from leashed.training.problems import clicks
 from leashed.training.problems.problem import Problem, problem_of
 from leashed.training.request import MAX_SEED, MAX_THREADS
-from leashed.training.sets import drawn
+from leashed.training.sets import drawn, shaped
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -51,6 +52,7 @@ __all__ = [
     "DIGITS",
     "OUTPUTS",
     "ROLES",
+    "WORDS",
     "Cluster",
     "Plan",
     "Sync",
@@ -64,11 +66,14 @@ ROLES = (roles.MASTER, *roles.ROLES)
 OUTPUTS = ("first", "average", "best")
 DIGITS = "digits"
 """The name of the data set that needs no files."""
+WORDS = (DIGITS, clicks.WORD)
+"""Those that need none."""
 
 _TRANSPORTS = ("auto", "tcp", "shm")
 _BACKGROUND = "background"
 _MOST_PROCESSES = 4096
 _EPOCHS = 10.0
+_EPOCHS_OF_CLICKS = 1.0  # in a second pass they are learnt by heart (training/defaults.py)
 
 T = TypeVar("T")
 
@@ -82,6 +87,9 @@ class Cluster:
             learn from the run's folder, so on one machine alone.
         trainers: how many.
         sync_ps: how many sync servers. In the file: as many as are needed, where it is not given.
+        embedding_ps: how many embedding servers, for models that read tables.
+        look_ahead: whether rows of the next batch are asked for while one is computed (1), without that
+            one's updates, or not (0).
         run: the folder of what the run writes: logs, journal, report, models.
         key: the file with the key that every connection is opened with, of mode 0600. None: ``key``
             in the run's folder.
@@ -104,10 +112,11 @@ class Cluster:
             ``require_sync`` may be missed.
         keep: seconds between two files (``trainer-0.kept`` in ``run``) of what a trainer has reached,
             from which it goes on when it is started again. ``inf``: none are written.
-        snapshot_every: seconds between two snapshots of a sync server, at least: what its restart
+        snapshot_every: seconds between two snapshots of a server, at least: what its restart
             loses. Nothing is written where nothing has changed, and for a tenth of the time at most.
-        ports: the first of the ports on which sync servers and trainers listen: sync server k on
-            ``ports`` + k, trainer k on ``ports`` + ``sync_ps`` + k. None: each on any that is free.
+        ports: the first of the ports on which sync servers, embedding servers and trainers listen: sync
+            server k on ``ports`` + k, embedding server k on ``ports`` + ``sync_ps`` + k, trainer k behind
+            them all. None: each on any that is free.
         prometheus: where the master offers metrics: a port of 127.0.0.1, or ``"HOST:PORT"``. None:
             nowhere.
 
@@ -118,6 +127,8 @@ class Cluster:
     master: str = "127.0.0.1:0"
     trainers: int = 2
     sync_ps: int = 1
+    embedding_ps: int = 0
+    look_ahead: int = 1
     run: Path = Path("run")
     key: Path | None = None
     transport: str = "auto"
@@ -144,6 +155,7 @@ class Cluster:
         for role in roles.ROLES.values():
             count = getattr(self, role.count)
             checks.whole(f"cluster.{role.count}", count, role.least, _MOST_PROCESSES)
+        checks.whole("cluster.look_ahead", self.look_ahead, 0, 1)
         _choice("cluster.transport", self.transport, _TRANSPORTS)
         collectives.check_launcher("cluster.backend", self.backend)
         checks.real("cluster.beat", self.beat, 0.0)
@@ -302,7 +314,8 @@ class Train(Job):
         batch_size: examples per gradient.
         epochs: passes over the data, of all trainers together.
         seconds: so much time. Of ``epochs`` and the other stop rules, each trainer's own, the first to
-            hold ends the run, or this trainer; where none is given it ends after 10 epochs.
+            hold ends the run, or this trainer; where none is given it ends after 10 epochs, of a model of
+            clicks after one.
         output: the model that comes out: the ``"first"`` trainer's, the ``"average"`` of all, or the
             ``"best"`` on the test set.
 
@@ -318,7 +331,9 @@ class Train(Job):
     threads: int | str = option(1, 'of each trainer: a number, or "auto"', type=threads_of)
     batch_size: int = option(64, "examples of a gradient")
     epochs: float | None = option(
-        None, "passes over the data, of all trainers together (default: 10)", group=UNTIL
+        None,
+        "passes over the data, of all trainers together (default: 10, of a model of clicks 1)",
+        group=UNTIL,
     )
     output: str = option(
         "first",
@@ -354,10 +369,9 @@ class Train(Job):
                 "cluster": True,
                 "mode": self.mode,
                 "stream": self.stream or self.days is not None,
-                "graph": self.of_clicks,
             }
         )
-        until = self.until(_EPOCHS)
+        until = self.until(_EPOCHS_OF_CLICKS if self.of_clicks else _EPOCHS)
         assert until is not None
         object.__setattr__(self, "epochs", until.epochs)
         self.choices("train.")
@@ -375,6 +389,7 @@ class Train(Job):
             )
         except (TypeError, ValueError) as error:
             raise type(error)(re.sub(r"--([a-z0-9-]+)", _in_plan, str(error))) from None
+        found = found._replace(model=shaped(found.model, found.train))  # type: ignore[arg-type]
         if self.batch_size > len(found.train):
             raise ValueError(
                 f"train.batch_size must be at most the {len(found.train)} examples of the data, "
@@ -382,11 +397,19 @@ class Train(Job):
             )
         return found
 
+    def how(self, found: Problem) -> dict[str, Any]:
+        """``choices`` for these data: a model of clicks has a rate by how often its ids come there."""
+        chosen = self.choices("train.")
+        if self.of_clicks:
+            seen = defaults.seen(found.model, found.train, len(found.train))
+            chosen["rule"] = self.rule_on(seen.often)
+        return chosen
+
     def within(self, folder: Path) -> Train:
         """With the files that it names in that folder."""
         paths = {name: getattr(self, name) for name in PATHS}
         there: dict[str, Any] = {
-            name: str(folder / path) for name, path in paths.items() if path not in (None, DIGITS)
+            name: str(folder / path) for name, path in paths.items() if path not in (None, *WORDS)
         }
         return dataclasses.replace(self, **there)
 
@@ -418,10 +441,7 @@ _CHECKS: Mapping[str, Callable[[str, Any], object]] = {
 PATHS = ("data", "test", "schema")
 """Fields of :class:`Train` that are paths."""
 
-ALONE = (
-    *("days", "stream", "features", "rows", "table_mib", "admit_after", "evict", "mode"),
-    *("dropout", "patience", "metric"),
-)
+ALONE = (*("days", "stream", "mode", "patience", "metric"),)
 """Fields of :class:`Train` that a cluster has no use for."""
 
 
@@ -444,6 +464,15 @@ class Plan:
     def __post_init__(self) -> None:
         if self.cluster.require_sync and self.sync.kind == "none":
             raise ValueError("cluster.require_sync needs a synchroniser, and sync.kind is none")
+        if self.train.of_clicks and self.cluster.embedding_ps == 0:
+            raise ValueError(
+                f"cluster.embedding_ps must be at least 1 with train.model {self.train.model}, whose tables "
+                "embedding servers hold; or train on one machine"
+            )
+        if self.cluster.embedding_ps and not self.train.of_clicks:
+            raise ValueError(
+                f"cluster.embedding_ps must be 0 with train.model {self.train.model}, which reads no tables"
+            )
         if servers_of(self.sync) > self.cluster.sync_ps:
             raise ValueError(
                 f"cluster.sync_ps must be at least 1 with {self.sync.name}, which needs sync servers; "

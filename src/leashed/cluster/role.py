@@ -133,6 +133,7 @@ def _master(plan: Plan, *, comes_back: bool) -> dict[str, Any]:
         batch_size=train.batch_size,
         trainers=cluster.trainers,
         sync_ps=cluster.sync_ps,
+        embedding_ps=cluster.embedding_ps,
         parameters=model.dimension,
         fingerprint={
             **fingerprint.of_trainer(

@@ -43,6 +43,14 @@ ROLES = {
     role.name: role
     for role in (
         Role("sync-ps", "sync server", "server", "sync_ps", "server", serves=True),
+        Role(
+            "embedding-ps",
+            "embedding server",
+            "embedding_server",
+            "embedding_ps",
+            "embedding_server",
+            serves=True,
+        ),
         Role("trainer", "trainer", "trainer", "trainers", "trainer", least=1, results=True),
     )
 }

@@ -11,11 +11,8 @@ import contextlib
 import logging
 import os
 import queue
-import socket
-import threading
-import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError, Future
+from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,20 +21,20 @@ from numpy.typing import NDArray
 
 from leashed import _core
 from leashed.cluster import fingerprint, packing
-from leashed.cluster.addressing import everywhere, is_local, reached, within
+from leashed.cluster.addressing import everywhere, is_local, reached
 from leashed.cluster.keeping import Counts as _Counts  # noqa: F401 (its old name)
 from leashed.cluster.keeping import Keeping, replacing
-from leashed.cluster.member import Lost, Member, master_address
-from leashed.cluster.messages import Bye, Welcome
-from leashed.cluster.opening import Key, Listener, Peer
+from leashed.cluster.member import Member, master_address
+from leashed.cluster.messages import Welcome
+from leashed.cluster.opening import Key, Listener
 from leashed.cluster.server_tending import EXCHANGE
+from leashed.cluster.serving import Made, accepting, cancelling, over
 
 if TYPE_CHECKING:
     from leashed.cluster.plan import Plan
 
 __all__ = ["held_in", "run", "serve"]
 
-_REPORT = 0.25  # seconds
 _JOIN = 30.0  # seconds in which the master is expected to answer
 
 _log = logging.getLogger(__name__)
@@ -105,21 +102,13 @@ def serve(
         ValueError: the run has another number of sync servers, or a snapshot is of another run.
         OSError: the master cannot be reached (any more), or a snapshot not be read.
     """
-    made: Future[tuple[str, _core.SyncServer]] = Future()
-
-    def accept(link: socket.socket, peer: Peer) -> None:
-        if peer.purpose != EXCHANGE:
-            link.close()
-            return
-        arguments = made, link, peer.name, not is_local(peer.address), transport
-        # The two sides agree on the transport, which may take them seconds. (No daemon, as it would
-        # abort the process were it in the core when the interpreter ends.)
-        threading.Thread(target=_adopt, args=arguments, daemon=False).start()
-
+    made: Made = Future()
     heard: queue.SimpleQueue[object] = queue.SimpleQueue()
     with (
-        contextlib.closing(Listener(host, port, key, "sync-ps", accept)) as listener,
-        _cancelling(made),
+        contextlib.closing(
+            Listener(host, port, key, "sync-ps", accepting(made, EXCHANGE, transport))
+        ) as listener,
+        cancelling(made),
     ):
         member = Member(
             master,
@@ -152,21 +141,12 @@ def serve(
             )
             made.set_result((run, server))
             try:
-                while not _over(heard, member, run):
+                while not over(heard, member, run):
                     counted = _counters(server, len(mine))
                     kept.keep(int(counted["changes"]))
                     member.report({**counted, "restored": restored, **kept.counters()})
             finally:
                 kept.end()
-
-
-@contextlib.contextmanager
-def _cancelling(made: Future[tuple[str, _core.SyncServer]]) -> Iterator[None]:
-    """Whoever waits for it, where it fails to be made, is told so."""
-    try:
-        yield
-    finally:
-        made.cancel()
 
 
 def _share(
@@ -179,43 +159,6 @@ def _share(
     cut = packing.fragments(dimension)
     mine = packing.packed(dimension, servers, placed.costs).servers[index]
     return mine, [cut[k][1] - cut[k][0] for k in mine]
-
-
-def _adopt(
-    made: Future[tuple[str, _core.SyncServer]],
-    link: socket.socket,
-    name: str,
-    checked: bool,
-    transport: str,
-) -> None:
-    """Hand a connection over, once there is a server, if it is of its run."""
-    try:
-        run, server = made.result()
-        if not name.endswith(within(run, "")):
-            raise ValueError(f"{name} is of another run, which has the same key")
-        server.adopt(link.detach(), checked, transport)
-    except (CancelledError, ValueError) as error:
-        link.close()
-        _log.info("a trainer's connection: %s", error)
-
-
-def _over(heard: queue.SimpleQueue[object], member: Member, run: str) -> bool:
-    """Whether the run has ended; waits for news until it is time to report."""
-    end = time.monotonic() + _REPORT
-    while (left := end - time.monotonic()) > 0:
-        try:
-            event = heard.get(timeout=left)
-        except queue.Empty:
-            break
-        if isinstance(event, Bye):
-            return True
-        if isinstance(event, Welcome) and event.run != run:
-            raise ConnectionError(f"its master's place is taken by that of run {event.run}")
-        if isinstance(event, Lost):
-            raise ConnectionError(event.reason)
-    if member.state == "failed":
-        raise ConnectionError("what kept the connection to the master has failed")
-    return member.state == "over"
 
 
 def _counters(server: _core.SyncServer, fragments: int) -> dict[str, float]:

@@ -1,5 +1,5 @@
-"""A trainer's connections to sync servers: made where one is there and not connected to, again and
-again.
+"""A trainer's connections to servers of one role: made where one is there and not connected to, again
+and again.
 """
 
 from __future__ import annotations
@@ -7,15 +7,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from functools import partial
+from typing import Protocol
 
-from leashed import _core
 from leashed.cluster.addressing import is_local
 from leashed.cluster.connecting import Connecting
+from leashed.cluster.roles import ROLES
 
-__all__ = ["EXCHANGE", "ServerTending"]
+__all__ = ["EXCHANGE", "ROWS", "Served", "ServerTending"]
 
 EXCHANGE = "exchange"
 """What a connection to a sync server is for."""
+ROWS = "rows"
+"""What one to an embedding server is for."""
 
 _AGAIN = 0.2  # seconds before a connection is tried again
 _PROBING = 5.0  # seconds, at most, in which a server has to answer before it is relied on
@@ -23,16 +26,45 @@ _PROBING = 5.0  # seconds, at most, in which a server has to answer before it is
 _log = logging.getLogger(__name__)
 
 
+class Served(Protocol):
+    """What of the core has connections with servers."""
+
+    @property
+    def slots(self) -> int:
+        """Threads that need one with each."""
+
+    def missing(self, servers: int, /) -> list[tuple[int, int]]:
+        """(slot, server) of each that is wanted and not there."""
+
+    def adopt(
+        self,
+        slot: int,
+        server: int,
+        socket: int,
+        checked: bool,
+        transport: str = ...,
+        patience: float = ...,
+        /,
+    ) -> bool:
+        """Takes one over; False: nobody answers."""
+
+
 class ServerTending:
     """Tends them.
 
     Args:
+        role: the servers'.
+        purpose: what a connection to one is for.
         connecting: makes connections.
         servers: how many there are.
         transport: as of ``Cluster``.
     """
 
-    def __init__(self, connecting: Connecting, servers: int, transport: str) -> None:
+    def __init__(
+        self, role: str, purpose: str, connecting: Connecting, servers: int, transport: str
+    ) -> None:
+        self._role = role
+        self._purpose = purpose
         self._connecting = connecting
         self._servers = servers
         self._transport = transport
@@ -47,7 +79,7 @@ class ServerTending:
         self._addresses = dict(addresses)
         self._known.update(addresses)
 
-    def tend(self, native: _core.TrainerSync) -> None:
+    def tend(self, native: Served) -> None:
         """Begins to make those connections that are missing."""
         if native.slots == 0:
             return
@@ -67,16 +99,16 @@ class ServerTending:
         found = {}
         for server in sorted(self._missing):
             where = self._addresses.get(server)
-            name = f"sync server {server}" + (f" at {where}" if where else "")
+            name = f"{ROLES[self._role].words} {server}" + (f" at {where}" if where else "")
             why = "it has left the run" if server in self._known else "it has not joined the run"
             if where:
                 why = self._why.get(server, "it does not answer")
-            found[f"server {server}"] = f"{name} is not reached: {why}"
+            found[f"{self._role} {server}"] = f"{name} is not reached: {why}"
         return found
 
-    def _reach(self, native: _core.TrainerSync, slot: int, server: int, address: str) -> None:
+    def _reach(self, native: Served, slot: int, server: int, address: str) -> None:
         try:
-            link = self._connecting.connect(address, EXCHANGE, "sync-ps")
+            link = self._connecting.connect(address, self._purpose, self._role)
             checked = not is_local(address)
             patience = min(self._connecting.timeout, _PROBING)
             if not native.adopt(slot, server, link.detach(), checked, self._transport, patience):
@@ -84,7 +116,8 @@ class ServerTending:
             self._why.pop(server, None)
         except (OSError, ValueError) as error:
             if self._why.get(server) != str(error):
-                _log.info("sync server %d at %s: %s", server, address, error)
+                words = ROLES[self._role].words
+                _log.info("%s %d at %s: %s", words, server, address, error)
             self._why[server] = str(error)
             self._connecting.closing.wait(_AGAIN)
         finally:

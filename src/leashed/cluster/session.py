@@ -34,10 +34,12 @@ from leashed.cluster.member import Lost, Member
 from leashed.cluster.messages import FINISHED, Bye, End, Epoch, Lease, Servers, Welcome
 from leashed.cluster.native import check_servers, native
 from leashed.cluster.opening import Key, Listener
+from leashed.cluster.remote_rows import remote_rows
 from leashed.cluster.ring_tending import Callers, RingTending
-from leashed.cluster.server_tending import EXCHANGE, ServerTending
+from leashed.cluster.server_tending import EXCHANGE, ROWS, ServerTending
 from leashed.cluster.troubles import TRAINERS, Troubles
 from leashed.sync import Position, Synchroniser, When
+from leashed.training.rows_read import RowsRead
 
 __all__ = [
     "EXCHANGE",
@@ -88,6 +90,9 @@ class Cluster:
             whole run (or None), the batch size, where the run goes on (or None), and what all of the
             run must have alike: tells where
             the master of this run is, and how what was started for it is ended.
+        embedding_servers: how many hold the rows of the model's tables.
+        look_ahead: whether rows of the next batch are asked for while one is computed: 1, or 0.
+        patience: seconds for which an embedding server is waited for.
         sync: how the parameters are kept in sync with those of the others, from ``leashed.sync``; None:
             not at all.
     """
@@ -113,6 +118,9 @@ class Cluster:
         ]
         | None
     ) = field(default=None, repr=False)
+    embedding_servers: int = 0
+    look_ahead: int = 1
+    patience: float = 300.0
     sync: Synchroniser | None = None
 
     def session(
@@ -127,10 +135,11 @@ class Cluster:
         resumed: Position | None = None,
         left: Position | None = None,
         trained: fingerprint.Trained | None = None,
+        rows: RowsRead | None = None,
     ) -> Session:
         """Takes part, from here to the session's end. ``left``: where a process before this one has
         left what this one would begin with (``Session.goes_on``). ``trained``: what is, where that
-        is known.
+        is known. ``rows``: of tables that embedding servers hold; None: it reads none.
 
         Raises:
             ImportError: what ``backend`` names is not installed.
@@ -145,9 +154,13 @@ class Cluster:
             **fingerprint.of_trainer(dimension, synchroniser, self.backend, trained),
             **fingerprint.of_batches(total, batch_size),
             **fingerprint.of_begin(resumed is not None),
-            **fingerprint.of_servers({"sync-ps": self.servers}),
+            **fingerprint.of_servers(
+                {"sync-ps": self.servers, "embedding-ps": self.embedding_servers}
+            ),
             **fingerprint.of_job(self.job),
         }
+        if rows is not None and trained is not None:
+            told |= fingerprint.of_rows(rows.rule, rows.staleness, trained[2])
         cluster, ended = self, None
         if self.meet is not None:
             master, ended = self.meet(dimension, total, batch_size, resumed, told)
@@ -165,6 +178,7 @@ class Cluster:
                 left,
                 told,
                 ended,
+                rows,
             )
         except BaseException:
             if ended is not None:
@@ -188,11 +202,23 @@ class Session(Closing):
         left: Position | None,
         told: Mapping[str, str],
         ended: Callable[[], None] | None = None,
+        rows: RowsRead | None = None,
     ) -> None:
         if synchroniser is not None:
             check_servers(synchroniser, cluster.servers)
         self._ended = ended
         self.native: _core.TrainerSync | None = None
+        self.rows: _core.RemoteRows | None = None
+        if rows is not None:
+            self.rows = remote_rows(
+                rows,
+                cluster.index,
+                workers,
+                cluster.embedding_servers,
+                cluster.timeout,
+                cluster.patience,
+                cluster.look_ahead,
+            )
         self._cluster = cluster
         self._name = f"trainer-{cluster.index}"
         self._batch_size = batch_size
@@ -234,7 +260,16 @@ class Session(Closing):
                 connecting = Connecting(
                     self._name, welcome.run, cluster.key, cluster.timeout, self._closing
                 )
-                self._servers = ServerTending(connecting, cluster.servers, cluster.transport)
+                self._servers = ServerTending(
+                    "sync-ps", EXCHANGE, connecting, cluster.servers, cluster.transport
+                )
+                self._row_servers = ServerTending(
+                    "embedding-ps",
+                    ROWS,
+                    connecting,
+                    cluster.embedding_servers,
+                    cluster.transport,
+                )
                 self._ring = RingTending(
                     connecting, self._callers, self._member, cluster.backend, cluster.transport
                 )
@@ -293,6 +328,8 @@ class Session(Closing):
                 self._troubles.look(self._amiss(native))
             if native.workers_ended and not self._left:
                 self._leave()  # before an evaluation that may take long
+        if self.rows is not None:  # also for evaluations behind the end
+            self._row_servers.tend(self.rows)
         if not self._left:
             self._leases.fetch()
             if native is not None:
@@ -314,6 +351,8 @@ class Session(Closing):
         """What keeps this trainer from being in step with the others, in words, by name."""
         epoch, trainers = self._member.epoch, self._cluster.trainers
         found = self._servers.amiss()
+        if self.rows is not None:
+            found |= self._row_servers.amiss()
         if self._sums:
             found |= self._ring.amiss(native)
         if epoch is not None and epoch.number == 1 and len(epoch.members) < trainers:
@@ -344,6 +383,7 @@ class Session(Closing):
                     self._leases.given(event)
                 elif isinstance(event, Servers):
                     self._servers.told(event.addresses["sync-ps"])
+                    self._row_servers.told(event.addresses["embedding-ps"])
                 elif isinstance(event, Epoch):
                     if self.native is not None and self.native.slots == 0:
                         self._ring.change_over(event)
@@ -379,6 +419,10 @@ class Session(Closing):
             "examples": batches * self._batch_size,
             "batches_used": batches,
         }
+        if self.rows is not None:
+            told = self.rows.counters()
+            found |= {f"row_{name}": float(n) for name, n in told.items() if name != "waited"}
+            found["row_seconds"] = told["waited"]
         if self.native is not None:
             counted = self.native.counters()
             found |= {
@@ -532,7 +576,9 @@ class Session(Closing):
         """Ends all that goes on; without ``finish`` the others take this trainer for dead."""
         self._stop()
         self._ring.close()
-        self.native = None  # which closes its connections, once nobody is making another
+        self.native = self.rows = (
+            None  # which closes its connections, once nobody is making another
+        )
         self._listener.close()
         self._member.close()
         self._callers.close()

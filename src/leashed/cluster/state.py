@@ -52,6 +52,7 @@ class Terms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         batch_size: examples of a batch.
         trainers: how many are expected.
         sync_ps: how many sync servers share the parameters. Default 0.
+        embedding_ps: how many embedding servers hold the rows of tables. Default 0.
         begun: what is used when the run begins, which goes on from a checkpoint. None: nothing.
         parameters: the model's; results must have as many. None: unknown, any will do.
         fingerprint: what all of the run must have alike, in words by name (``fingerprint.py``), beside
@@ -74,6 +75,7 @@ class Terms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     batch_size: int
     trainers: int
     sync_ps: int = 0
+    embedding_ps: int = 0
     parameters: int | None = None
     fingerprint: dict[str, str] = {}
     begun: Account | None = None

@@ -61,7 +61,10 @@ TOLD = {
     "checkpoint.updates": "checkpoints by updates",
     "virtual time": "virtual time",
     "stream": "streams",
-    "graph": "models that are graphs",
+    "running statistics": "models that normalise by running statistics",
+    "embedding servers": "runs with embedding servers",
+    "init.tables": "given tables",
+    "lockstep": "disciplines in lockstep",
     "tables": "models that read tables",
     "unordered": "under Locked, Hogwild and Leashed",
     "trained rows": "tables whose rows have been trained",
@@ -151,8 +154,36 @@ REFUSED = (
         "leave updates out: the checkpoint is the best state, written whenever there is a better one",
     ),
     Refused("cluster", ("stream",), "their rows come once, to one process", _HERE),
-    Refused("cluster", ("graph",), "trainers keep vectors of parameters in sync alone", _HERE),
-    Refused("cluster", ("tables",), "their rows are one process's", _HERE),
+    Refused(
+        "cluster",
+        ("running statistics",),
+        "trainers keep vectors of parameters in sync alone",
+        "take norm=None or LayerNorm, or train on one machine",
+    ),
+    Refused(
+        "cluster without embedding servers",
+        ("tables",),
+        "their rows are one process's",
+        "start embedding servers (leashed cluster up --embedding-servers 2), or train on one machine",
+    ),
+    Refused(
+        "embedding servers",
+        ("init.tables",),
+        "they make the tables, and each its own part",
+        "leave init.tables out",
+    ),
+    Refused(
+        "embedding servers",
+        ("lockstep",),
+        "which fold the gradients of all workers, and not those of other trainers",
+        "take another discipline, or mode=Sync() on one machine",
+    ),
+    Refused(
+        'threads="auto"',
+        ("embedding servers",),
+        "how many are fastest is tried with rows in this process",
+        "give a number",
+    ),
     Refused("cluster of trainers", ("mode",), "its workers are one server's", "leave trainers out"),
     Refused(
         "checkpoint.updates",
@@ -235,7 +266,20 @@ def of_mode(mode: Mode | None, policy: str = "none") -> dict[str, object]:
 def of_discipline(discipline: object, mode: Mode | None) -> dict[str, object]:
     """What there is with a discipline, where there is no mode; None: the default."""
     ordered = isinstance(discipline, (Sequential, Synchronous))
-    return {"discipline": discipline, "unordered": mode is None and not ordered}
+    return {
+        "discipline": discipline,
+        "unordered": mode is None and not ordered,
+        "lockstep": isinstance(discipline, Synchronous),
+    }
+
+
+def of_cluster(cluster: object) -> dict[str, object]:
+    """What there is with a cluster, or None."""
+    servers = getattr(cluster, "embedding_servers", 0)
+    return {
+        "embedding servers": servers > 0,
+        "cluster without embedding servers": cluster is not None and not servers,
+    }
 
 
 def of_end(until: object) -> dict[str, object]:
@@ -249,7 +293,7 @@ def of_model(model: object, tables: object = None) -> dict[str, object]:
     given = tables.values() if isinstance(tables, Mapping) else ()
     found = [table for table in given if isinstance(table, Table)]
     return {
-        "graph": isinstance(model, Graph),
+        "running statistics": isinstance(model, Graph) and bool(model.statistics),
         "tables": isinstance(model, (Graph, External)) and bool(model.tables),
         "trained rows": any(table.has_been_trained for table in found),
         "evict": any(table.evict for table in found),

@@ -293,6 +293,7 @@ def asked(
             **abilities.of_discipline(discipline, mode),
             **abilities.of_end(until),
             "stream": streamed,
+            "init.tables": init.tables is not None,
             "record": observe.record,
             "metrics": observe.metrics,
             **also,
@@ -347,7 +348,9 @@ def asked(
         full_size=full_size,
         seed=seed,
         init=init.parameters if isinstance(init.parameters, str) else "array",
-        tables=tables_for(model, init.tables, rule, staleness, seed),
+        tables={}
+        if also.get("embedding servers")  # which have them
+        else tables_for(model, init.tables, rule, staleness, seed),
         theta=(
             model.init(seed, str(init.parameters))
             if named
@@ -436,6 +439,7 @@ def of(
         also={
             "sync": sync,
             "cluster": cluster,
+            **abilities.of_cluster(cluster),
             'threads="auto"': auto,
             "resume": resume,
             "checkpoint.every": checkpoint and checkpoint.every,

@@ -26,6 +26,7 @@ from leashed.training.doubts import warn_of_end, warn_of_sequences, warn_of_unkn
 from leashed.training.outcome import counted, result_of, told_by
 from leashed.training.request import ThreadRequest, threads_of
 from leashed.training.result import TrainResult
+from leashed.training.rows_read import RowsRead
 from leashed.training.sets import batches_of, head_of, source_of, training_of, warn_of_bad
 from leashed.training.threads import candidates, fastest
 
@@ -70,7 +71,7 @@ def run(asked: ThreadRequest) -> TrainResult:
         rules = asked.rules
         session: Session | None = None
         if asked.cluster is not None:
-            session = _session(asked, stack, rules.pop("batches", None), workers)
+            session = _session(asked, stack, rules.pop("batches", None), workers, source)
             if asked.left is not None and not session.goes_on:
                 resumption = None
                 told.pop("resumed_at", None)
@@ -124,6 +125,7 @@ def run(asked: ThreadRequest) -> TrainResult:
                 resumption,
                 leases=None if session is None else session.leases,
                 synchronisation=None if session is None else session.native,
+                rows=None if session is None else session.rows,
             )
         if isinstance(checkpointer, resuming.Checkpointer) and outcome["outcome"] != "crashed":
             checkpointer.last_update = outcome["updates"]
@@ -225,8 +227,18 @@ def _moments(asked: ThreadRequest) -> Callable[[int], Moments | None] | None:
     return lambda batches: streamed.moments(batches * asked.batch_size)
 
 
-def _session(asked: ThreadRequest, stack: ExitStack, total: float | None, workers: int) -> Session:
+def _session(
+    asked: ThreadRequest,
+    stack: ExitStack,
+    total: float | None,
+    workers: int,
+    source: _core.GradientSource,
+) -> Session:
     assert asked.cluster is not None
+    rows = None
+    if getattr(asked.cluster, "embedding_servers", 0):
+        tables = getattr(asked.model, "tables", ())
+        rows = RowsRead(tables, source.features_of_tables, asked.rule, asked.staleness)
     return stack.enter_context(
         asked.cluster.session(
             asked.model.dimension,
@@ -237,7 +249,8 @@ def _session(asked: ThreadRequest, stack: ExitStack, total: float | None, worker
             lockstep=isinstance(asked.discipline, Synchronous),
             resumed=None if asked.left else asked.begun.position,
             left=asked.left,
-            trained=(asked.model, asked.train_set, asked.seed),
+            trained=(asked.model, getattr(asked.train_set, "dataset", asked.train_set), asked.seed),
+            rows=rows,
         )
     )
 

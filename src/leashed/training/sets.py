@@ -75,6 +75,11 @@ class Clicks:
         self.x, self.columns = data.x, data.columns
 
     @property
+    def dataset(self) -> ClickDataset:
+        """The clicks themselves."""
+        return self._data
+
+    @property
     def id_arrays(self) -> list[NDArray[Any] | None]:
         """What ids there are, and how they belong to rows."""
         if not isinstance(self._data.ids, tuple):

@@ -85,6 +85,10 @@ class _Seat(Closing):
     used: int = 0  # of the batches, as last asked
 
     @property
+    def rows(self) -> None:
+        """Its model reads no tables."""
+
+    @property
     def cut_short(self) -> None:
         """Nothing ends it but its own stop rule."""
 
@@ -121,6 +125,7 @@ class _Seat(Closing):
         resumed: Position | None = None,  # noqa: ARG002
         left: Position | None = None,  # noqa: ARG002
         trained: tuple[Any, Any, int] | None = None,  # noqa: ARG002
+        rows: Any = None,  # noqa: ARG002
     ) -> Self:
         """Begins when all trainers do."""
         self.gathered.wait(_GATHERED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -264,9 +264,13 @@ def refuse(words: ClickWords, *, files: bool = False) -> None:
 
 
 def make_tables(
-    model: object, words: ClickWords, rule: Rule, staleness: Policy
+    model: object,
+    words: ClickWords,
+    rule: Rule,
+    staleness: Policy,
+    shards: Mapping[str, Sequence[bool]] | None = None,
 ) -> dict[str, Table] | None:
-    """New tables for it; None: it is no model of clicks."""
+    """New tables for it, or those parts of them (``tables.of``); None: it is no model of clicks."""
     if not isinstance(model, Graph):
         return None
     each, share = words.table_mib, words.table_share
@@ -286,4 +290,5 @@ def make_tables(
         admit_after=1 if words.admit_after is None else words.admit_after,
         evict=words.evict,  # type: ignore[arg-type]
         weight_decay=0.0 if words.table_weight_decay is None else words.table_weight_decay,
+        shards=shards,
     )

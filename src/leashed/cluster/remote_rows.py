@@ -1,0 +1,50 @@
+"""The core's part of a trainer's rows that embedding servers hold."""
+
+from __future__ import annotations
+
+import secrets
+
+from leashed import _core
+from leashed.base.machine import cores
+from leashed.cluster import row_packing
+from leashed.training.rows_read import RowsRead
+
+__all__ = ["remote_rows"]
+
+_LIFE = 62  # bits
+_SLOTS = 1 << 16  # of a trainer, at most
+_READERS = 64  # that evaluate, at most
+
+
+def remote_rows(
+    read: RowsRead,
+    trainer: int,
+    workers: int,
+    servers: int,
+    timeout: float,
+    patience: float,
+    look_ahead: int,
+) -> _core.RemoteRows:
+    """Those of a trainer, by its index, of so many workers; it has no connections yet.
+
+    Args:
+        read: which.
+        trainer, workers: whose.
+        servers: how many embedding servers there are.
+        timeout: seconds of a server's silence after which its connection is given up.
+        patience: seconds for which a server is waited for.
+        look_ahead: batches whose rows are asked for while another is computed, 0 or 1.
+    """
+    return _core.RemoteRows(
+        tables=[(one.name, one.dim, one.rows or 0) for one in read.tables],
+        features=list(read.features),
+        placement=row_packing.placed(read.tables, read.features, servers).placement,
+        servers=servers,
+        workers=workers,
+        readers=min(workers, cores(), _READERS),
+        client=trainer * _SLOTS,
+        life=secrets.randbits(_LIFE) | 1,
+        timeout=timeout,
+        patience=patience,
+        look_ahead=look_ahead,
+    )
