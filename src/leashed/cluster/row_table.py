@@ -33,7 +33,12 @@ _HEADER = (
     "lost",
     "lives",
 )
-_FLOAT, _ID = 4, 8  # bytes
+_UNUSED = {
+    "row_not_finite": "with gradients that were not finite",
+    "row_expired": "of rows that were held too long",
+    "row_unsettled": "of which nobody knows at the end",
+}
+"""Pushes that made no update, by the counter of a trainer."""
 
 
 def servers(report: Mapping[str, Any]) -> Table:
@@ -57,7 +62,7 @@ def facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
         return []
     asked = total(counted(report, "trainer").values())
     known = []
-    if (cost := _bytes_an_example(asked, total(here.values()))) is not None:
+    if (cost := _bytes_an_example(asked)) is not None:
         known.append(("rows", cost))
     batches = asked.get("batches_used", 0.0)
     if "row_seconds" in asked and batches:
@@ -68,6 +73,9 @@ def facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
         told = f"{asked['row_pushes']:,.0f} made, {asked.get('row_settled', 0.0):,.0f} settled"
         if lost := asked.get("row_lost", 0.0):
             told += f", {lost:,.0f} lost with {asked.get('row_lost_examples', 0.0):,.0f} examples"
+        for name, what in _UNUSED.items():
+            if count := asked.get(name, 0.0):
+                told += f", {count:,.0f} {what}"
         known.append(("pushes of rows", told))
     if behind := report.get("rows_behind"):
         told = ", ".join(f"{count:,} of {name}" for name, count in behind.items())
@@ -75,26 +83,19 @@ def facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     if (imbalance := _imbalance(here)) is not None and len(here) > 1:
         told = f"the busiest embedding server has served {number(imbalance)} times the mean"
         known.append(("balance of rows", told))
-    refused = {
-        f"embedding server {index}": each.get("not_finite", 0.0) for index, each in here.items()
-    }
-    if any(refused.values()):
-        told = ", ".join(f"{name} {count:,.0f}" for name, count in refused.items() if count)
-        known.append(("gradients not finite", f"{told} (of rows, refused)"))
     return known
 
 
-def _bytes_an_example(asked: Counters, served: Counters) -> str | None:
+def _bytes_an_example(asked: Counters) -> str | None:
     """What rows have cost on the wire beside the least: each id once, and each float there and back."""
     examples = asked.get("examples", 0.0)
     moved = asked.get("row_bytes_out", math.nan) + asked.get("row_bytes_in", math.nan)
     if not examples or math.isnan(moved):
         return None
     told = f"{moved / examples:,.0f} bytes an example"
-    if "floats" not in served:
+    if not (least := asked.get("row_least_bytes", 0.0)):
         return told
-    least = (2 * _FLOAT * served["floats"] + _ID * served["pushed"]) / examples
-    return f"{told}, {number(moved / examples / least)} times the least, {least:,.0f}"
+    return f"{told}, {number(moved / least)} times the least, {least / examples:,.0f}"
 
 
 def _imbalance(here: Mapping[int, Counters]) -> float | None:
