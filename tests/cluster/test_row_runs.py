@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import gc
 import socket
 import threading
@@ -152,7 +151,9 @@ def trained(
             if meanwhile is not None:
                 stack.enter_context(meanwhile)
             patch.setattr(ThreadRequest, "training", training)
-            patch.setattr(_core, "train", functools.partial(train, rows=rows))
+            patch.setattr(
+                _core, "train", lambda *given, **others: train(*given, **{**others, "rows": rows})
+            )
         result = lsh.train(
             model,
             split.train,

@@ -8,7 +8,6 @@ import pytest
 from cluster import fakes
 
 from leashed.cluster import page, row_table, table
-from leashed.cluster.roles import ROLES
 
 ASKED = {
     "row_least_bytes": 80e3, "row_lookups": 40.0, "row_rows": 900.0, "row_seconds": 0.3, "row_pushes": 40.0,
@@ -100,7 +99,6 @@ def test_the_report_and_its_page_have_the_table() -> None:
     assert "44 bytes an example" in text
 
 
-@pytest.mark.skipif("embedding-ps" not in ROLES, reason="no such role")
 def test_metrics_have_rows() -> None:
     pytest.importorskip(
         "prometheus_client", reason="NOT TESTED: prometheus-client is not installed"
