@@ -165,3 +165,56 @@ TEST_CASE("whoever says what does not belong there is closed and counted, and no
   CHECK(updates_of(*table, 3) == 0);
   CHECK_THROWS_AS(server.restore({}, 3), Error);
 }
+
+TEST_CASE("a server that ends while trainers push has whole updates, and tells each of its end") {
+  for (int turn = 0; turn < 20; ++turn) {
+    constexpr std::uint64_t kClients = 3;
+    const auto table = counting();
+    auto server = std::make_unique<RowServer>(std::vector{table}, std::vector<std::size_t>{0},
+                                              kPlacement, 0, 1);
+    std::atomic<std::uint64_t> told[kClients] = {};
+    std::vector<std::jthread> trainers;
+    for (std::uint64_t client = 0; client < kClients; ++client) {
+      std::shared_ptr<Connection> connection = connect(*server, Transport::tcp);
+      say(*connection, kRowHello, 0, hello_of(client, 5, digest()));
+      hear(*connection, kRowWelcome);
+      trainers.emplace_back([&, client, connection = std::move(connection)] {
+        const Bytes lookup = lookup_of({{client, kCount - 1}}, true);
+        const auto go_on = [&](std::uint64_t number) {
+          say(*connection, kLookup, number, lookup);
+          hear(*connection, kRows);
+          say(*connection, kPushRows, number, push_of(number, std::vector<float>(2 * kDim, -1)));
+          told[client] = got<Settled>(hear(*connection, kSettled)).applied;
+        };
+        CHECK_THROWS_AS(
+            [&] {
+              for (std::uint64_t n = 1;; ++n) go_on(n);
+            }(),
+            ConnectionError);
+      });
+    }
+    CHECK(comes_true([&] { return server->counters().pushes > 30; }));
+    std::vector<RowServer::Applied> saved;
+    std::uint64_t rows = 0;
+    server->quiet([&] {
+      saved = server->applied();
+      for (const auto& one : saved) {
+        rows += static_cast<std::uint64_t>(updates_of(*table, one.client));
+      }
+    });
+    std::uint64_t pushes = 0;
+    for (const auto& one : saved) pushes += one.number;
+    CHECK(rows == pushes);
+    server.reset();
+    trainers.clear();
+    std::uint64_t all = 0;
+    for (std::uint64_t client = 0; client < kClients; ++client) {
+      const auto updates = static_cast<std::uint64_t>(updates_of(*table, client));
+      CHECK(updates >= told[client]);
+      CHECK(updates <= told[client] + 1);  // its answer may be lost
+      all += updates;
+    }
+    CHECK(updates_of(*table, kCount - 1) == static_cast<float>(all));
+    CHECK(table->steps() == all);
+  }
+}

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <deque>
 #include <limits>
@@ -38,11 +39,13 @@ RowPlacement placement() {
 }
 const std::vector<std::size_t> kNumbers = {0, 2, 3};
 
-std::vector<TableSettings> settings_of(const Choice& rule) {
+using Dims = std::array<std::size_t, 3>;
+std::vector<TableSettings> settings_of(const Choice& rule, const Dims& dims = {2, 4, 5}) {
   std::vector<TableSettings> settings;
-  for (const std::size_t number : kNumbers) {
+  for (std::size_t i = 0; i < kNumbers.size(); ++i) {
+    const std::size_t number = kNumbers[i];
     TableSettings one{.name = "table " + std::to_string(number),
-                      .dim = 2 + number,
+                      .dim = dims[i],
                       .rows = number == 0 ? std::size_t{700} : 0,
                       .max_bytes = number == 0 ? 0 : std::size_t{1} << 20,
                       .initial = {"uniform", {{"bound", 1}}},
@@ -179,10 +182,17 @@ struct Trainer {
 // What may come between a frame and its answer.
 enum class Fate { whole, frame_lost, answer_lost, frame_late };
 
+// What a register has, more and less.
+constexpr std::array<Dims, 3> kDims = {{{2, 4, 5}, {10, 16, 4}, {16, 1, 33}}};
+
 // Any schedule of several trainers, a server that is started again, and who knows what.
 class AnySchedule {
  public:
-  explicit AnySchedule(std::uint32_t seed) : random_(seed), wire_(settings_), trainers_(3) {
+  explicit AnySchedule(std::uint32_t seed)
+      : random_(seed),
+        settings_(settings_of(kAdagrad, kDims[seed % kDims.size()])),
+        wire_(settings_),
+        trainers_(3) {
     for (const TableSettings& one : settings_) plain_.tables.emplace_back(one);
     for (const std::size_t number : kNumbers) here_.push_back(ids_here(number, 30));
     here_.back().push_back(kLastId);
@@ -553,7 +563,7 @@ class AnySchedule {
   }
 
   std::mt19937 random_;
-  const std::vector<TableSettings> settings_ = settings_of(kAdagrad);
+  const std::vector<TableSettings> settings_;
   Wire wire_;
   PlainServer plain_;
   std::vector<std::vector<std::uint64_t>> here_;  // ids that come, by table

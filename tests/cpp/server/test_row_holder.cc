@@ -151,6 +151,92 @@ TEST_CASE(
   CHECK(keys.parts.empty());
 }
 
+TEST_CASE("who only looks sees rows as they are, or would begin, and nothing else is changed") {
+  const std::vector<Table::Settings> settings = settings_of_three({"sgd", {{"lr", 1}}});
+  const auto tables = tables_of(settings), untouched = tables_of(settings);
+  std::vector<PlainTable> plain(settings.begin(), settings.end());
+  RowHolder holder(tables, {}), beside(untouched, {});
+  const std::vector<std::uint64_t> known = {4, 1, 17, 0}, some = {17, 30, 4}, none, wrong = {3, 50};
+  std::vector<float> values[3];
+  std::vector<float*> to;
+  for (std::size_t k = 0; k < 3; ++k) {
+    values[k].resize(known.size() * settings[k].dim);
+    to.push_back(values[k].data());
+  }
+  using Ids = std::vector<std::span<const std::uint64_t>>;
+  const auto look = [&](const Ids& ids) {
+    holder.look(ids, to);
+    for (std::size_t k = 0; k < 3; ++k) {
+      for (std::size_t i = 0; i < ids[k].size(); ++i) {
+        const std::size_t dim = settings[k].dim;
+        REQUIRE(std::ranges::equal(plain[k][ids[k][i]].theta,
+                                   std::span(values[k]).subspan(i * dim, dim)));
+      }
+    }
+  };
+  look({some, some, some});  // before any of them is there
+  const std::vector<float> ones(known.size() * 16, 1);
+  const std::vector<const float*> from(3, ones.data());
+  RowKeys keys, same;
+  for (std::uint64_t t = 0; t < 10; ++t) {
+    holder.pull(Ids{known, known, known}, keys, to);
+    look({some, some, some});  // while others hold some of them
+    look({none, some, none});
+    CHECK_THROWS_WITH_AS(look({wrong, some, some}), doctest::Contains("id 50"), Error);
+    beside.pull(Ids{known, known, known}, same, to);
+    const RowPublication told = holder.push(keys, from, t), expected = beside.push(same, from, t);
+    CHECK(told.applied == expected.applied);
+    CHECK(told.staleness == expected.staleness);
+    for (std::size_t k = 0; k < 3; ++k) {
+      for (const std::uint64_t id : known) {
+        for (float& value : plain[k][id].theta) value -= 1;
+      }
+    }
+    look({known, known, known});
+  }
+  for (std::size_t k = 0; k < 3; ++k) {
+    CAPTURE(k);
+    CHECK(tables[k]->digest() == untouched[k]->digest());
+    if (!tables[k]->grows()) continue;
+    const TableStatistics s = tables[k]->growth().statistics(),
+                          u = untouched[k]->growth().statistics();
+    CHECK(s.rows == u.rows);
+    CHECK(s.asked == u.asked);
+    CHECK(s.found == u.found);
+  }
+}
+
+TEST_CASE("rows that were looked at may be evicted as others may") {
+  const auto table = std::make_shared<Table>(Table::Settings{.name = "a",
+                                                             .dim = 4,
+                                                             .max_bytes = std::size_t{1} << 20,
+                                                             .initial = {"zeros"},
+                                                             .rule = {"sgd", {{"lr", 0.5}}},
+                                                             .staleness = {"none"},
+                                                             .evict = "age"});
+  RowHolder holder({table}, {});
+  constexpr std::size_t kSize = 256;
+  const std::size_t capacity = table->growth().statistics().capacity;
+  std::vector<std::uint64_t> ids(kSize);
+  std::vector<float> values(kSize * 4);
+  const std::vector<float> nothing(kSize * 4);
+  const std::vector<std::span<const std::uint64_t>> spans = {ids};
+  const std::vector<float*> to = {values.data()};
+  const std::vector<const float*> from = {nothing.data()};
+  RowKeys keys;
+  std::uint64_t next = 1;
+  for (std::uint64_t t = 0; next < 3 * capacity; ++t, next += kSize) {
+    std::iota(ids.begin(), ids.end(), next);
+    holder.pull(spans, keys, to);
+    holder.look(spans, to);
+    holder.push(keys, from, t);
+    holder.look(spans, to);
+  }
+  const TableStatistics s = table->growth().statistics();
+  CHECK(s.evicted > capacity);
+  CHECK(s.updates.refused + s.updates.deferred == 0);
+}
+
 TEST_CASE("ids and the batch that they are of have the same bits") {
   const auto settings =
       settings_of_three({"adagrad", {{"lr", 0.1}, {"eps", 1e-10}, {"initial_accumulator", 0}}});
