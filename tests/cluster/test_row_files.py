@@ -289,3 +289,25 @@ def test_changes_that_the_disk_has_not_taken_are_written_again(
 
 def failing_flush(path: Path) -> None:
     raise OSError(errno.EIO, "Input/output error", str(path))
+
+
+def test_all_rows_are_written_while_others_push_and_what_these_change_follows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits for more than what has changed meanwhile."""
+    server, files = serving(tmp_path)
+    server.push(0)
+    quiet = server.quiet
+    folder = tmp_path / "embedding-ps-0"
+
+    def pushed(f: Callable[[], None]) -> None:
+        assert (folder / "1.table0").exists()
+        server.push(1)
+        quiet(f)
+        assert (folder / "1.changes0").stat().st_size < (folder / "1.table0").stat().st_size / 2
+
+    monkeypatch.setattr(server, "quiet", pushed)
+    files.keep()
+    again, more = serving(tmp_path)
+    assert more.counters()["restored"] == 2
+    assert again.has_what_it_says()

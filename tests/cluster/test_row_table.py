@@ -63,6 +63,10 @@ def test_bytes_an_example_are_told_beside_the_least() -> None:
     """5,000 examples: 2 × 110,000 bytes, and 2 × 80,000."""
     facts = dict(row_table.facts(report()))
     assert facts["rows"] == "44 bytes an example, 1.38 times the least, 32"
+    told = report()
+    told["members"][0]["counters"] |= {"row_reads": 7.0}
+    told["members"][1]["counters"] |= {"row_reads": 0.0}
+    assert dict(row_table.facts(told))["rows"].endswith("32 (with 7 look-ups of evaluations)")
     assert facts["waits for rows"] == "600 ms of all workers, 6.00 ms a batch"
     assert facts["pushes of rows"] == "80 made, 80 settled"
     assert facts["balance of rows"] == "the busiest embedding server has served 1.00 times the mean"

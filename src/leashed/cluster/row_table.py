@@ -95,7 +95,9 @@ def _bytes_an_example(asked: Counters) -> str | None:
     told = f"{moved / examples:,.0f} bytes an example"
     if not (least := asked.get("row_least_bytes", 0.0)):
         return told
-    return f"{told}, {number(moved / least)} times the least, {least / examples:,.0f}"
+    told += f", {number(moved / least)} times the least, {least / examples:,.0f}"
+    reads = asked.get("row_reads", 0.0)
+    return f"{told} (with {reads:,.0f} look-ups of evaluations)" if reads else told
 
 
 def _imbalance(here: Mapping[int, Counters]) -> float | None:

@@ -148,26 +148,42 @@ def _write(
     exact: bool,
     incremental: bool,
 ) -> None:
-    flush = within is _at_once
+    quiet = within is not _at_once
     before = _before(folder) if incremental else {}
     number = 1 + max((_number(path) for path in folder.iterdir()), default=0)
     numbers: dict[str, int] = {}  # of saves, as Table.save_tracked has them
-    put: dict[str, tuple[Path, dict[str, Any] | None]] = {}  # by table, and what it follows
+    # By table its file of all rows, which may be of a generation before, and the new file of changes.
+    put: dict[str, tuple[Path | dict[str, Any], Path | None]] = {}
 
-    def save(i: int, name: str, table: Table) -> tuple[Path, dict[str, Any] | None]:
+    begun: dict[str, int] = {}  # of these all rows are written before
+
+    def begin() -> None:
+        """What may take long, while others use the tables; what they change meanwhile follows."""
+        for i, (name, table) in enumerate(tables.items()):
+            if table.tells_changes and followed(name, table) is None:
+                path = folder / f"{number}.table{i}"
+                begun[name] = table.save_tracked(path, flush=False)
+
+    def followed(name: str, table: Table) -> int | None:
+        """The number of the save that changes would follow; None: all rows are to be written."""
+        kept = before.get(name)
+        if kept is None or _are_many(kept["changes"], kept):
+            return None
+        return table.follows(_digests(kept))
+
+    def save(i: int, name: str, table: Table) -> tuple[Path | dict[str, Any], Path | None]:
         path = folder / f"{number}.table{i}"
         if not incremental or not table.tells_changes:
             table.save(path)
             return path, None
-        kept = before.get(name)
-        last = None if kept is None else table.follows(_digests(kept))
-        if kept is not None and last is not None and not _are_many(kept["changes"], kept):
+        last = begun[name] if name in begun else followed(name, table)
+        if last is not None:
             changes = folder / f"{number}.changes{i}"
-            numbers[name] = table.save_changes(changes, quiet=exact, flush=flush)
+            numbers[name] = table.save_changes(changes, quiet=exact, flush=not quiet)
             if numbers[name] == last + 1:
-                return changes, kept
+                return path if name in begun else before[name], changes
             changes.unlink()  # of changes since a file that somebody else has saved
-        numbers[name] = table.save_tracked(path, quiet=exact, flush=flush)
+        numbers[name] = table.save_tracked(path, quiet=exact, flush=not quiet)
         return path, None
 
     def save_all() -> None:
@@ -175,16 +191,21 @@ def _write(
             put[name] = save(i, name, table)
 
     def files(name: str) -> dict[str, Any]:
-        path, kept = put[name]
-        if kept is not None:
-            return {**_only_files(kept), "changes": [*kept["changes"], _told_of(path)]}
-        return {**_told_of(path), **({"changes": []} if name in numbers else {})}
+        of, changes = put[name]
+        told = _told_of(of) if isinstance(of, Path) else _only_files(of)
+        if name not in numbers:
+            return told
+        earlier = [] if isinstance(of, Path) else of["changes"]
+        return {**told, "changes": [*earlier, *([_told_of(changes)] if changes else [])]}
 
     try:
+        if quiet:
+            begin()
         within(save_all)
-        if not flush:
-            for path, _ in put.values():
-                atomic.flush(path)
+        for path in (
+            each for of in put.values() for each in of if isinstance(each, Path) and quiet
+        ):
+            atomic.flush(path)
         told = {name: {**files(name), **_told(table)} for name, table in tables.items()}
         changed = any(one.get("changes") for one in told.values())
         manifest = {
