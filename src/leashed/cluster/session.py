@@ -576,9 +576,8 @@ class Session(Closing):
         """Ends all that goes on; without ``finish`` the others take this trainer for dead."""
         self._stop()
         self._ring.close()
-        self.native = self.rows = (
-            None  # which closes its connections, once nobody is making another
-        )
+        self.rows = None
+        self.native = None  # which closes its connections, once nobody is making another
         self._listener.close()
         self._member.close()
         self._callers.close()
