@@ -161,6 +161,22 @@ def test_pushes_that_no_file_has_are_told(tmp_path: Path) -> None:
     assert dict(table.facts(whole))["not in the output"] == told
 
 
+def test_what_a_server_counted_when_it_saved_is_told(tmp_path: Path) -> None:
+    """Its last word may be of a moment before."""
+    problem, trained = of_clicks()
+    saved(tmp_path, problem.model, trained, 1)
+    trained.parameters.astype("<f4").tofile(tmp_path / "trainer-0.f32")
+    report = fakes.report()
+    counted = {"pushes": 0.0, "rows": 1.0, "lookups": 5.0}
+    report["members"] += [
+        fakes.member(10, "embedding-ps", 0, 2.0, {**counted, "pushes": 3.0}, 2.0),
+        fakes.member(11, "embedding-ps", 0, None, counted, 11.0),
+    ]
+    whole = outcome.conclude(report, tmp_path, plan_of(1), problem, {}, {})
+    first, last = (each["counters"] for each in whole["members"][-2:])
+    assert (first["rows"], last["rows"], last["lookups"]) == (1.0, 26 * 300, 5.0)
+
+
 def test_without_all_rows_there_is_a_report_and_no_model(tmp_path: Path) -> None:
     problem, trained = of_clicks()
     saved(tmp_path, problem.model, trained, 2)

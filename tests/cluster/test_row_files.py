@@ -173,7 +173,7 @@ def test_the_core_s_server_goes_on_from_a_snapshot(tmp_path: Path) -> None:
     of["a"].update([5], np.full((1, 4), -2.0, np.float32))
     for _ in range(2):
         files._save()
-    whole, pushes = joined(tmp_path, DESCRIBED, 1, RUN)
+    whole, pushes, _ = joined(tmp_path, DESCRIBED, 1, RUN)
     assert pushes == [12]
     assert whole["a"].lookup([5])[0].tolist() == [5.0] * 4
     assert whole["b"].statistics()["steps"] == 3 + 12
@@ -188,7 +188,8 @@ def test_the_parts_of_all_servers_are_the_whole_tables(tmp_path: Path, servers: 
         for client in range(CLIENTS):
             server.push(client)
         files.end()
-    whole, pushes = joined(tmp_path, DESCRIBED, servers, RUN)
+    whole, pushes, counters = joined(tmp_path, DESCRIBED, servers, RUN)
+    assert [each["pushes"] for each in counters] == pushes
     assert pushes == [6] * servers
     assert list(whole) == ["a", "b"]
     assert (whole["a"].rows, whole["b"].rows) == (3000, None)

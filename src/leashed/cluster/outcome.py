@@ -194,13 +194,15 @@ def conclude(
     if described := checkpoint.tables_of(model):
         servers = sum(role == "embedding-ps" for role, _ in plan.cluster.processes())
         try:
-            tables, saved = row_files.joined(folder, described, servers, report["run"])
+            joined = row_files.joined(folder, described, servers, report["run"])
         except (OSError, ValueError):
             _write(folder, whole)
             raise
+        tables = joined.tables
         pushes = {k: int(v.get("pushes", 0)) for k, v in counted(report, "embedding-ps").items()}
-        behind = {k: pushes.get(k, 0) - there for k, there in enumerate(saved)}
+        behind = {k: pushes.get(k, 0) - there for k, there in enumerate(joined.pushes)}
         whole["rows_behind"] = {f"embedding-ps-{k}": n for k, n in behind.items() if n > 0}
+        whole["members"] = _with_last_words(report["members"], joined)
     if found.keys() <= gone:
         from leashed.cluster import reached  # noqa: PLC0415 (it needs the extra)
 
@@ -239,6 +241,25 @@ def _evaluated(
     if isinstance(model, Graph):
         return tuple(model.evaluate(parameters, data, tables))
     return tuple(model.evaluate(parameters, data))
+
+
+def _with_last_words(
+    members: Iterable[Mapping[str, Any]], joined: row_files.Joined
+) -> list[Mapping[str, Any]]:
+    """What embedding servers had counted when they saved, where that is more than they had told."""
+    last = {each["index"]: each["id"] for each in members if each["role"] == "embedding-ps"}
+
+    def words(member: Mapping[str, Any]) -> Mapping[str, Any]:
+        if member["role"] != "embedding-ps" or last[member["index"]] != member["id"]:
+            return member
+        saved = joined.counters[member["index"]]
+        if member["counted"] is None or saved["pushes"] < member["counters"].get("pushes", 0):
+            return member
+        told = member["counters"]
+        newest = {name: max(value, told.get(name, value)) for name, value in saved.items()}
+        return {**member, "counters": {**told, **newest}}
+
+    return [words(member) for member in members]
 
 
 def _write(folder: Path, report: Mapping[str, Any]) -> None:

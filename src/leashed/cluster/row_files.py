@@ -156,7 +156,12 @@ class RowFiles:
     def _save(self) -> int:
         def told() -> dict[str, Any]:
             applied = [list(each) for each in self._server.applied()]
-            return {"run": self._run, "pushes": _pushes(self._server), "applied": applied}
+            return {
+                "run": self._run,
+                "pushes": _pushes(self._server),
+                "applied": applied,
+                "counters": {**self._server.counters(), **self.counters()},
+            }
 
         try:
             pushes = int(
@@ -196,10 +201,12 @@ class Joined(NamedTuple):
     Attributes:
         tables: whole, by name.
         pushes: that the rows of each server have, in their order.
+        counters: of each, of when it saved.
     """
 
     tables: dict[str, Table]
     pushes: list[int]
+    counters: list[dict[str, float]]
 
 
 def joined(folder: Path, described: Iterable[Described], servers: int, run: str) -> Joined:
@@ -233,7 +240,11 @@ def joined(folder: Path, described: Iterable[Described], servers: int, run: str)
     if missing := [name for name in names if name not in made]:
         raise ValueError(f"no embedding server has saved table {', '.join(missing)} in {folder}")
     tables = {name: made[name] for name in names}
-    return Joined(tables, [int(rows.told["pushes"]) for rows in found])
+    return Joined(
+        tables,
+        [int(rows.told["pushes"]) for rows in found],
+        [dict(rows.told["counters"]) for rows in found],
+    )
 
 
 def _pushes(server: RowServer) -> int:
