@@ -14,7 +14,7 @@
 namespace leashed {
 namespace {
 
-constexpr double kLastWords = 2;  // seconds in which pushes are settled of a run that was stopped
+constexpr double kLastWords = 2;  // seconds in which pushes are settled of a run that is stopped
 constexpr std::chrono::milliseconds kAway{2};  // between two looks for a connection
 
 void reach_floats(AlignedArray<float>& memory, std::size_t n) {
@@ -77,6 +77,22 @@ struct RemoteRows::Lane {
   std::uint64_t applied = 0;  // the last push that it has said to be
   double heard = 0;           // when; or when it was asked something first
   std::string why = "it has not been reached";
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> lost;  // pushes: after one, to another
+
+  // Pushes after one, to another, are lost; of those that were not before calls f(after, to).
+  template <class F>
+  void lose(std::uint64_t after, std::uint64_t to, const F& f) {
+    std::uint64_t begin = after, end = to;
+    while (!lost.empty() && lost.back().second > after) {
+      const auto before = lost.back();
+      lost.pop_back();
+      f(before.second, end);
+      end = std::max(before.first, after);
+      begin = std::min(begin, before.first);
+    }
+    f(after, end);
+    lost.emplace_back(begin, to);
+  }
 };
 
 struct alignas(kCacheLine) RemoteRows::Slot {
@@ -87,19 +103,38 @@ struct alignas(kCacheLine) RemoteRows::Slot {
   std::vector<Lane> lanes;
   Combiner combiner;
   std::uint64_t tickets = 0, pushes = 0;  // so far
-  std::vector<std::uint64_t> held;        // tickets that are neither pushed nor dropped
-  RowPublication publication;             // of what was settled since it was told last
+  // Of pushes from a number on, the examples of each; of the last ones there is no other after it.
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> sizes;
+  std::vector<std::uint64_t> held;  // tickets that are neither pushed nor dropped
+  double stopped = 0;               // when it has seen that the run is; 0: it has not
+  RowPublication publication;       // of what was settled since it was told last
   std::vector<std::size_t> waiting;
   // Relaxed: for whoever looks on.
   std::atomic<bool> left{false};
   std::atomic<std::uint64_t> lookups{0}, reads{0}, rows{0}, examples{0}, least_bytes{0}, pushed{0},
-      settled{0}, not_finite{0}, expired{0}, lost{0}, unsettled{0}, cuts{0}, waited{0}, settling{0};
+      settled{0}, not_finite{0}, expired{0}, lost{0}, lost_examples{0}, unsettled{0}, cuts{0},
+      waited{0}, settling{0};
+
+  void note(std::uint64_t push, std::uint64_t examples) {
+    if (sizes.empty() || sizes.back().second != examples) sizes.emplace_back(push, examples);
+  }
+  // Of the pushes after one, to another.
+  std::uint64_t examples_of(std::uint64_t after, std::uint64_t to) const {
+    std::uint64_t sum = 0;
+    for (std::size_t i = sizes.size(); i-- > 0 && to > after;) {
+      const auto [from, examples] = sizes[i];
+      if (from > to) continue;
+      sum += (to - std::max(after, from - 1)) * examples;
+      to = from - 1;
+    }
+    return sum;
+  }
 };
 
-// For how long, and whether to wait at all once the run is stopped.
 struct RemoteRows::Wait {
   double seconds;
-  bool called_off;  // with the run
+  double once_stopped;                             // no longer than these once the run is
+  const std::function<bool()>* keep_on = nullptr;  // in place of that
 };
 
 RemoteRows::RemoteRows(RemotePlan plan) : plan_(std::move(plan)) {
@@ -279,6 +314,12 @@ void RemoteRows::show(const RemoteBatch& rows, BatchView& batch) const {
   batch.places = rows.places.data();
 }
 
+void RemoteRows::fill_in(RemoteBatch& rows) {
+  for (RemoteBatch::Part& part : rows.parts) {
+    if (!part.there) std::fill_n(part.values.data(), part.floats, 0.0f);
+  }
+}
+
 void RemoteRows::prefetch(std::size_t worker, const BatchView& batch, BatchRows& rows) {
   Slot& slot = *slots_[worker];
   auto& remote = static_cast<RemoteBatch&>(rows);
@@ -297,11 +338,7 @@ void RemoteRows::pull(std::size_t worker, BatchView& batch, BatchRows& rows) {
   const auto there = [&remote] {
     return std::ranges::all_of(remote.parts, &RemoteBatch::Part::there);
   };
-  if (!wait(slot, {plan_.patience, true}, there)) {
-    for (RemoteBatch::Part& part : remote.parts) {  // which nobody will use
-      if (!part.there) std::fill_n(part.values.data(), part.floats, 0.0f);
-    }
-  }
+  if (!wait(slot, {plan_.patience, 0}, there)) fill_in(remote);
   slot.waited.fetch_add(static_cast<std::uint64_t>((now() - begin) * 1e9), kRelaxed);
   for (std::size_t t = 0; t < plan_.tables.size(); ++t) {
     std::fill_n(remote.gradients[t].data(), remote.rows[t].count * remote.rows[t].stride, 0.0f);
@@ -315,6 +352,7 @@ RowPublication RemoteRows::push(std::size_t worker, BatchRows& rows, const RowSt
   auto& remote = static_cast<RemoteBatch&>(rows);
   const std::uint64_t number = ++slot.pushes;
   slot.pushed.fetch_add(1, kRelaxed);
+  slot.note(number, remote.size);
   std::erase(slot.held, remote.ticket);
   for (std::size_t s = 0; s < plan_.servers; ++s) {
     if (!serves(s)) continue;
@@ -350,9 +388,8 @@ RowPublication RemoteRows::leave(std::size_t worker) {
     return std::ranges::all_of(slot.lanes,
                                [](const Lane& lane) { return lane.operations.empty(); });
   };
-  const bool stopped = stopped_ && stopped_->load(kRelaxed);
   try {
-    wait(slot, {stopped ? std::min(kLastWords, plan_.patience) : plan_.patience, false}, over);
+    wait(slot, {plan_.patience, kLastWords}, over);
   } catch (const std::exception&) {  // what is left is counted
   }
   for (std::size_t s = 0; s < plan_.servers; ++s) {
@@ -364,15 +401,25 @@ RowPublication RemoteRows::leave(std::size_t worker) {
   return std::exchange(slot.publication, {});
 }
 
-void RemoteRows::read(std::size_t reader, BatchView& batch, BatchRows& rows) {
+void RemoteRows::read(std::size_t reader, BatchView& batch, BatchRows& rows,
+                      const std::function<bool()>& keep_on) {
   Slot& slot = *slots_[plan_.workers + reader];
   auto& remote = static_cast<RemoteBatch&>(rows);
   finish(slot, remote);
   combine(slot, batch, remote);
   look_up(slot, remote, false);
-  const bool stopped = stopped_ && stopped_->load(kRelaxed);
-  wait(slot, {stopped ? std::min(plan_.timeout, plan_.patience) : plan_.patience, false},
-       [&remote] { return std::ranges::all_of(remote.parts, &RemoteBatch::Part::there); });
+  const auto there = [&remote] {
+    return std::ranges::all_of(remote.parts, &RemoteBatch::Part::there);
+  };
+  try {
+    if (!wait(slot, {plan_.patience, plan_.patience, keep_on ? &keep_on : nullptr}, there)) {
+      forget(slot, remote, "what was to be read is wanted no more");
+      fill_in(remote);
+    }
+  } catch (...) {
+    forget(slot, remote, "what was to be read is wanted no more");
+    throw;
+  }
   for (TableRows& each : remote.rows) each.gradient = nullptr;
   show(remote, batch);
 }
@@ -380,16 +427,20 @@ void RemoteRows::read(std::size_t reader, BatchView& batch, BatchRows& rows) {
 void RemoteRows::finish(Slot& slot, const RemoteBatch& rows) {
   if (rows.under_way == 0) return;
   const double begin = now();
-  if (!wait(slot, {plan_.patience, true}, [&rows] { return rows.under_way == 0; })) {
-    // The run is stopped, and its memory is wanted: nobody hears any more what became of it.
-    for (std::size_t s = 0; s < plan_.servers; ++s) {
-      const auto of = [&rows](const Operation& each) { return each.batch == &rows; };
-      if (std::ranges::none_of(slot.lanes[s].operations, of)) continue;
-      cut(slot, s, "the run was stopped");
-      abandon(slot, s, of);
-    }
+  if (!wait(slot, {plan_.patience, kLastWords}, [&rows] { return rows.under_way == 0; })) {
+    forget(slot, rows, "the run was stopped");
   }
   slot.settling.fetch_add(static_cast<std::uint64_t>((now() - begin) * 1e9), kRelaxed);
+}
+
+// The batch's memory is wanted: nobody hears any more what becomes of it.
+void RemoteRows::forget(Slot& slot, const RemoteBatch& rows, const std::string& why) {
+  for (std::size_t s = 0; s < plan_.servers; ++s) {
+    const auto of = [&rows](const Operation& each) { return each.batch == &rows; };
+    if (std::ranges::none_of(slot.lanes[s].operations, of)) continue;
+    cut(slot, s, why);
+    abandon(slot, s, of);
+  }
 }
 
 template <class Which>
@@ -406,13 +457,21 @@ template <class Done>
 bool RemoteRows::wait(Slot& slot, const Wait& how, const Done& done) {
   const double begin = now();
   Deadline deadline = Deadline::in(how.seconds);
-  if (how.called_off) deadline.cancelled = stopped_;
-  bool fresh = true;
+  bool fresh = true, stopped = false;
   for (;;) {
     const bool something = step(slot);
     if (done()) break;
-    if (deadline.called_off()) return false;
-    if (now() > deadline.at) give_up(slot, now() - begin);
+    if (how.keep_on) {
+      if (!(*how.keep_on)()) return false;
+    } else if (!stopped && stopped_ && stopped_->load(kRelaxed)) {
+      stopped = true;
+      if (slot.stopped == 0) slot.stopped = now();
+      deadline.at = std::min(deadline.at, slot.stopped + how.once_stopped);
+    }
+    if (now() >= deadline.at) {
+      if (stopped) return false;
+      give_up(slot, now() - begin);
+    }
     if (something) continue;
     slot.waiting.clear();
     for (std::size_t s = 0; s < plan_.servers; ++s) {
@@ -436,7 +495,7 @@ bool RemoteRows::wait(Slot& slot, const Wait& how, const Done& done) {
     } else if (!slot.waiting.empty()) {
       try {
         slot.conversation.wait(slot.waiting, deadline);
-      } catch (const ConnectionError&) {  // late, or called off: looked at above
+      } catch (const ConnectionError&) {  // late: looked at above
       }
     }
   }
@@ -577,7 +636,10 @@ void RemoteRows::welcomed(Slot& slot, std::size_t server) {
   Lane& lane = slot.lanes[server];
   const std::uint64_t applied = lane.welcome.applied;
   if (lane.boot != 0 && lane.boot != lane.welcome.boot && applied < lane.applied) {
-    slot.lost.fetch_add(lane.applied - applied, kRelaxed);
+    lane.lose(applied, lane.applied, [&slot](std::uint64_t after, std::uint64_t to) {
+      slot.lost.fetch_add(to - after, kRelaxed);
+      slot.lost_examples.fetch_add(slot.examples_of(after, to), kRelaxed);
+    });
   }
   lane.boot = lane.welcome.boot;
   lane.applied = applied;
@@ -619,9 +681,10 @@ RemoteRows::Counters RemoteRows::counters() const {
     all.not_finite += slot->not_finite.load(kRelaxed);
     all.expired += slot->expired.load(kRelaxed);
     all.lost += slot->lost.load(kRelaxed);
+    all.lost_examples += slot->lost_examples.load(kRelaxed);
     all.unsettled += slot->unsettled.load(kRelaxed);
     all.cuts += slot->cuts.load(kRelaxed);
-    all.waited += static_cast<double>(slot->waited.load(kRelaxed)) * 1e-9;
+    all.seconds += static_cast<double>(slot->waited.load(kRelaxed)) * 1e-9;
     all.settling += static_cast<double>(slot->settling.load(kRelaxed)) * 1e-9;
     const Traffic own = slot->conversation.traffic().own();
     all.traffic.out += own.out;

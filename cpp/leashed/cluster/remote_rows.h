@@ -68,24 +68,26 @@ class RemoteRows final : public RowStore {
   void reach(std::uint64_t /*updates*/) override {}  // servers count pushes
   RowPublication leave(std::size_t worker) override;
   std::size_t readers() const override { return plan_.readers; }
-  void read(std::size_t reader, BatchView& batch, BatchRows& rows) override;
+  void read(std::size_t reader, BatchView& batch, BatchRows& rows,
+            const std::function<bool()>& keep_on = nullptr) override;
 
   // For any thread.
   struct Counters {
-    std::uint64_t lookups = 0;      // of batches that train
-    std::uint64_t reads = 0;        // of those that do not
-    std::uint64_t rows = 0;         // looked up for batches that train
-    std::uint64_t examples = 0;     // of these batches
-    std::uint64_t least_bytes = 0;  // that these rows and their gradients take, ids included
-    std::uint64_t pushes = 0;       // of batches; each goes to all servers
-    std::uint64_t settled = 0;      // parts of these that a server has said to be applied
-    std::uint64_t not_finite = 0;   // and left out: gradients that are not
-    std::uint64_t expired = 0;      // and left out: rows that were held too long
-    std::uint64_t lost = 0;         // and were lost with a server that was started again
-    std::uint64_t unsettled = 0;    // parts of which nobody has told, at a worker's end
-    std::uint64_t cuts = 0;         // connections that ended before the worker had
-    double waited = 0;              // seconds, for rows
-    double settling = 0;            // seconds, for what was pushed to be applied
+    std::uint64_t lookups = 0;        // of batches that train
+    std::uint64_t reads = 0;          // of those that do not
+    std::uint64_t rows = 0;           // looked up for batches that train
+    std::uint64_t examples = 0;       // of these batches
+    std::uint64_t least_bytes = 0;    // that these rows and their gradients take, ids included
+    std::uint64_t pushes = 0;         // of batches; each goes to all servers
+    std::uint64_t settled = 0;        // parts of these that a server has said to be applied
+    std::uint64_t not_finite = 0;     // and left out: gradients that are not
+    std::uint64_t expired = 0;        // and left out: rows that were held too long
+    std::uint64_t lost = 0;           // and were lost with a server that was started again
+    std::uint64_t lost_examples = 0;  // of the batches of these parts
+    std::uint64_t unsettled = 0;      // parts of which nobody has told, at a worker's end
+    std::uint64_t cuts = 0;           // connections that ended before the worker had
+    double seconds = 0;               // that workers have waited for rows
+    double settling = 0;              // seconds, for what was pushed to be applied
     Traffic traffic;
     std::optional<Traffic> kernel;  // as WireCount has it
   };
@@ -100,6 +102,8 @@ class RemoteRows final : public RowStore {
 
   void combine(Slot& slot, const BatchView& batch, RemoteBatch& rows);
   void look_up(Slot& slot, RemoteBatch& rows, bool trains);
+  // What has not come, and nobody will use.
+  static void fill_in(RemoteBatch& rows);
   void show(const RemoteBatch& rows, BatchView& batch) const;
   // Does what can be done without waiting; whether anything was.
   bool step(Slot& slot);
@@ -108,8 +112,8 @@ class RemoteRows final : public RowStore {
   bool hear(Slot& slot, std::size_t server);
   void welcomed(Slot& slot, std::size_t server);
   void cut(Slot& slot, std::size_t server, const std::string& why);
-  // Steps until done(); false: it was called off, or what it waits for has not come in time, for
-  // whom that is no error.
+  // Steps until done(). False: whoever waits is not to, any more, and it is not done.
+  // Throws Error where it is not within its seconds.
   template <class Done>
   bool wait(Slot& slot, const Wait& how, const Done& done);
   [[noreturn]] void give_up(const Slot& slot, double seconds) const;
@@ -117,6 +121,7 @@ class RemoteRows final : public RowStore {
   // Those operations are over, whatever comes of them.
   template <class Which>
   void abandon(Slot& slot, std::size_t server, const Which& which);
+  void forget(Slot& slot, const RemoteBatch& rows, const std::string& why);
   // Until nobody needs the batch's memory.
   void finish(Slot& slot, const RemoteBatch& rows);
   bool serves(std::size_t server) const { return !tables_of_[server].empty(); }

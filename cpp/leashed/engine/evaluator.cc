@@ -35,14 +35,15 @@ struct Evaluator::Job {
   void end() { ended.store(true, std::memory_order_relaxed); }
 };
 
-Evaluation Evaluator::evaluate_chunk(const Job& job, std::size_t chunk, std::size_t reader) {
+Evaluation Evaluator::evaluate_chunk(const Job& job, std::size_t chunk, std::size_t reader,
+                                     const std::function<bool()>& keep_on) {
   Scratch& scratch = scratch_[reader];
   const DatasetView& data = job.data;
   const std::size_t begin = chunk * kChunk;
   const std::size_t size = std::min(kChunk, data.rows - begin);
   BatchView& batch = scratch.batch.view;
   fill_in_order(data, begin, size, scratch.batch);
-  if (rows_) rows_->read(reader, batch, *scratch.rows);
+  if (rows_) rows_->read(reader, batch, *scratch.rows, keep_on);
   batch.statistics = job.statistics;
   batch.scales = job.scales.get();
   if (scratch.metrics) {
@@ -58,12 +59,15 @@ void Evaluator::work(Job& job, std::size_t reader, const std::function<bool()>& 
                      std::size_t most) {
   try {
     prepare(scratch_[reader]);
-    for (std::size_t done = 0; done < most; ++done) {
+    const auto goes_on = [&job, &keep_on] {
       if (keep_on && !keep_on()) job.end();
-      if (job.ended.load(std::memory_order_relaxed)) return;
+      return !job.ended.load(std::memory_order_relaxed);
+    };
+    for (std::size_t done = 0; done < most; ++done) {
+      if (!goes_on()) return;
       const std::size_t chunk = job.next.fetch_add(1, std::memory_order_relaxed);
       if (chunk >= job.parts.size()) return;
-      job.parts[chunk] = evaluate_chunk(job, chunk * job.every, reader);
+      job.parts[chunk] = evaluate_chunk(job, chunk * job.every, reader, goes_on);
     }
   } catch (...) {
     const std::lock_guard lock(job.mutex);

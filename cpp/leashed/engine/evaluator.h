@@ -51,7 +51,8 @@ class Evaluator {
   // Of one evaluation.
   struct Job;
   void work(Job& job, std::size_t reader, const std::function<bool()>& keep_on, std::size_t most);
-  Evaluation evaluate_chunk(const Job& job, std::size_t chunk, std::size_t reader);
+  Evaluation evaluate_chunk(const Job& job, std::size_t chunk, std::size_t reader,
+                            const std::function<bool()>& keep_on);
   void prepare(Scratch& scratch) const;
   std::optional<ScoredHeads> gather_metrics();
   // How many threads beside the caller's are worth waking for so many chunks.

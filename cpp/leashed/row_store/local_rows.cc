@@ -214,7 +214,8 @@ RowPublication LocalRows::leave(std::size_t worker) {
   return {};
 }
 
-void LocalRows::read(std::size_t reader, BatchView& batch, BatchRows& rows) {
+void LocalRows::read(std::size_t reader, BatchView& batch, BatchRows& rows,
+                     const std::function<bool()>& /*keep_on*/) {
   auto& local = static_cast<LocalBatch&>(rows);
   Member& member = members_[workers_ + reader];
   locate(member, batch, local, false);

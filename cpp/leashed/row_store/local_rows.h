@@ -46,7 +46,8 @@ class LocalRows final : public RowStore {
   void reach(std::uint64_t updates) override;
   RowPublication leave(std::size_t worker) override;
   std::size_t readers() const override { return readers_; }
-  void read(std::size_t reader, BatchView& batch, BatchRows& rows) override;
+  void read(std::size_t reader, BatchView& batch, BatchRows& rows,
+            const std::function<bool()>& keep_on = nullptr) override;
 
  private:
   struct LocalBatch;

@@ -36,6 +36,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "leashed/data/batch_view.h"
@@ -80,10 +81,12 @@ class RowStore {
   virtual RowPublication leave(std::size_t worker) = 0;
 
   // prefetch and pull for who evaluates: an id that has no row reads what it would begin with, and
-  // no gradient is wanted. Valid until the reader's next read.
+  // no gradient is wanted. Valid until the reader's next read. Who waits for others asks now and
+  // then whether to; where it is not, what is read is of no use. Null: it is.
+  virtual void read(std::size_t reader, BatchView& batch, BatchRows& rows,
+                    const std::function<bool()>& keep_on = nullptr) = 0;
   // How many threads may.
   virtual std::size_t readers() const = 0;
-  virtual void read(std::size_t reader, BatchView& batch, BatchRows& rows) = 0;
 };
 
 }  // namespace leashed

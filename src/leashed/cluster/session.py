@@ -420,9 +420,7 @@ class Session(Closing):
             "batches_used": batches,
         }
         if self.rows is not None:
-            told = self.rows.counters()
-            found |= {f"row_{name}": float(n) for name, n in told.items() if name != "waited"}
-            found["row_seconds"] = told["waited"]
+            found |= {f"row_{name}": float(n) for name, n in self.rows.counters().items()}
         if self.native is not None:
             counted = self.native.counters()
             found |= {

@@ -64,7 +64,8 @@ class Recorder final : public RowStore {
     calls[worker] += 'e';
     return {};
   }
-  void read(std::size_t, BatchView& batch, BatchRows&) override {
+  void read(std::size_t, BatchView& batch, BatchRows&,
+            const std::function<bool()>& /*keep_on*/) override {
     const std::lock_guard lock(mutex_);
     if (batch.columns.empty()) wrong = "nothing to read";
     ++reads;

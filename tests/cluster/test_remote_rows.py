@@ -1,0 +1,303 @@
+"""Trainings whose rows are at embedding servers, beside those of one process."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import made_clicks
+import numpy as np
+import pytest
+
+import leashed as lsh
+from leashed import _core, datasets
+from leashed.models import Graph, tables
+from leashed.staleness import none
+from leashed.training.sets import Clicks, head_of, source_of, training_of
+
+SEED = 3
+TIMEOUT = 20.0
+
+
+@dataclass
+class Example:
+    model: Graph
+    data: Any
+    rule: lsh.Rule = field(default_factory=lambda: lsh.Adagrad(0.05))
+    given: dict[str, Any] = field(default_factory=dict)  # of tables
+
+    def tables(self, **given: Any) -> dict[str, lsh.Table]:
+        return tables.of(self.model.tables, rule=self.rule, seed=SEED, **self.given, **given)
+
+    def clicks(self) -> Clicks:
+        return Clicks(self.model, self.data, "data")
+
+    def training(self, workers: int, of: list[lsh.Table], batch_size: int = 32) -> _core.Training:
+        clicks = self.clicks()
+        discipline = lsh.Sequential() if workers == 1 else lsh.Hogwild()
+        return training_of(
+            source_of(self.model, clicks),
+            self.model.init(SEED),
+            head_of(clicks),
+            discipline=discipline.choice(),
+            rule=lsh.SGD(0.05).choice(),
+            staleness=none().choice(),
+            workers=workers,
+            batch_size=batch_size,
+            seed=SEED,
+            tables=[table.native for table in of],
+        )
+
+
+@dataclass
+class Servers:
+    """Of one example's tables, in threads of this process."""
+
+    example: Example
+    count: int
+    whole: bool = False  # each table is at one server
+    transport: str = "tcp"
+
+    def __post_init__(self) -> None:
+        specs = list(self.example.model.tables)
+        self.names = [spec.name for spec in specs]
+        self.placement = _core.RowPlacement(
+            [
+                (spec.rows is None, i % self.count if self.whole else -1)
+                for i, spec in enumerate(specs)
+            ],
+            [shard % self.count for shard in range(256)],
+        )
+        self.tables, self.natives = [], []
+        for server in range(self.count):
+            shards = {name: self.placement.shards(i, server) for i, name in enumerate(self.names)}
+            mine = self.example.tables(shards=shards)
+            numbers = [i for i, name in enumerate(self.names) if name in mine]
+            self.tables.append(mine)
+            self.natives.append(
+                _core.RowServer(
+                    [mine[self.names[i]].native for i in numbers],
+                    numbers,
+                    self.placement,
+                    server,
+                    secrets.randbits(62),
+                )
+            )
+
+    def rows(self, workers: int, look_ahead: int) -> _core.RemoteRows:
+        return _core.RemoteRows(
+            tables=[(spec.name, spec.dim, spec.rows or 0) for spec in self.example.model.tables],
+            features=source_of(self.example.model, self.example.clicks()).features_of_tables,
+            placement=self.placement,
+            servers=self.count,
+            workers=workers,
+            readers=2,
+            client=0,
+            life=secrets.randbits(62),
+            timeout=TIMEOUT,
+            patience=TIMEOUT,
+            look_ahead=look_ahead,
+        )
+
+    def join(self, rows: _core.RemoteRows) -> None:
+        with ThreadPoolExecutor(1) as pool, socket.create_server(("127.0.0.1", 0)) as listening:
+            for slot, server in rows.missing(self.count):
+                ours = socket.create_connection(listening.getsockname())
+                theirs, _ = listening.accept()
+                for end in (ours, theirs):
+                    end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                native = self.natives[server]
+                adopted = pool.submit(native.adopt, theirs.detach(), False, self.transport)
+                assert rows.adopt(slot, server, ours.detach(), False, self.transport, TIMEOUT)
+                adopted.result()
+
+    def train(
+        self, workers: int = 1, look_ahead: int = 0, updates: int = 40, batch_size: int = 32
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What the training tells, and what its rows have counted."""
+        rows = self.rows(workers, look_ahead)
+        self.join(rows)
+        training = self.example.training(workers, [], batch_size)
+        outcome = _core.train(training, watch(updates), rows=rows)
+        return outcome, rows.counters()
+
+    def lookup(self, name: str, ids: Any) -> Any:
+        """The values of rows, and how often each was updated."""
+        number = self.names.index(name)
+        at = np.array([self.placement.server(number, int(i)) for i in ids])
+        values = np.empty((len(ids), self.example.model.tables[number].dim), np.float32)
+        for server in np.unique(at):
+            mine = at == server
+            values[mine] = self.tables[server][name].lookup(ids[mine])
+        return values
+
+
+def watch(updates: float) -> _core.Watch:
+    return _core.Watch(until={"updates": float(updates)})
+
+
+def ids_of(table: lsh.Table) -> Any:
+    return np.asarray(table.ids(), np.int64)
+
+
+def clicks(cardinality: int = 300) -> Any:
+    return datasets.synthetic_clicks(2000, seed=1, test=10, cardinalities=cardinality).train
+
+
+def histories() -> Any:
+    return datasets.synthetic_histories(1500, test=100).train
+
+
+GROWING = {"max_bytes": 1 << 24}
+EXAMPLES = {
+    "dlrm": lambda: Example(lsh.models.dlrm(300), clicks()),
+    "dlrm of dim 10": lambda: Example(lsh.models.dlrm(300, 10), clicks()),
+    "growing": lambda: Example(lsh.models.dlrm(None), clicks(), given=GROWING),
+    "growing, admitted after 3": lambda: Example(
+        lsh.models.dlrm(None), clicks(), given={**GROWING, "admit_after": 3}
+    ),
+    "din": lambda: Example(lsh.models.din(categories=None), histories(), given=GROWING),
+    "shared": lambda: _shared("one"),
+    "shared, empty bags": lambda: _shared("bags"),
+    "shared, weights": lambda: _shared("weights"),
+    "sgd": lambda: _shared("bags", lsh.SGD(0.1)),
+    "adam": lambda: _shared("bags", lsh.Adam(0.01)),
+    "rmsprop": lambda: _shared("bags", lsh.RMSprop(0.01)),
+    "swap": lambda: _shared("bags", lsh.SWAP(lsh.Adagrad(0.05), period=7)),
+}
+
+
+def _shared(kind: str, rule: lsh.Rule | None = None) -> Example:
+    graph = made_clicks.shared()
+    return Example(graph, made_clicks.clicks(graph, kind=kind), rule or lsh.Adagrad(0.05))
+
+
+def same_bits(example: Example, servers: Servers, outcome: dict[str, Any], updates: int) -> None:
+    local = example.tables()
+    alone = _core.train(example.training(1, list(local.values())), watch(updates))
+    assert np.array_equal(alone["parameters"], outcome["parameters"])
+    for name, table in local.items():
+        ids = ids_of(table)
+        assert np.array_equal(table.lookup(ids), servers.lookup(name, ids)), name
+        there = [set(ids_of(each[name])) for each in servers.tables if name in each]
+        assert set.union(*there) == set(ids)
+    assert alone["rows"]["applied"] == outcome["rows"]["applied"]
+    assert outcome["rows"]["staleness"] == 0
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_one_worker_has_the_bits_of_one_process(name: str) -> None:
+    example = EXAMPLES[name]()
+    servers = Servers(example, 2)
+    outcome, counted = servers.train()
+    same_bits(example, servers, outcome, 40)
+    assert counted["pushes"] == 40
+    assert counted["settled"] == 80
+    assert counted["lost"] == counted["unsettled"] == counted["cuts"] == 0
+
+
+@pytest.mark.parametrize("transport", ["tcp", "shm"])
+@pytest.mark.parametrize(("count", "whole"), [(1, False), (2, True), (3, False), (3, True)])
+def test_any_number_of_servers_has_the_bits(count: int, whole: bool, transport: str) -> None:
+    example = EXAMPLES["dlrm"]()
+    servers = Servers(example, count, whole, transport)
+    outcome, _ = servers.train()
+    same_bits(example, servers, outcome, 40)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_all_pushes_with_a_look_ahead_are_in_the_rows(workers: int) -> None:
+    example = EXAMPLES["dlrm"]()
+    servers = Servers(example, 2)
+    outcome, counted = servers.train(workers, look_ahead=1, updates=200)
+    assert outcome["updates"] == counted["pushes"] == 200
+    assert counted["settled"] == 400
+    told = [native.counters() for native in servers.natives]
+    assert [each["pushes"] for each in told] == [200, 200]
+    # Each row of a push is one update, whose staleness its server tells.
+    assert outcome["rows"]["applied"] == sum(each["pushed"] for each in told)
+    assert outcome["rows"]["staleness"] > 0
+    assert counted["lookups"] <= 200 + workers
+    assert counted["rows"] >= outcome["rows"]["applied"]
+
+
+def test_batches_of_thousands_go_ahead() -> None:
+    servers = Servers(EXAMPLES["dlrm"](), 2)
+    outcome, counted = servers.train(look_ahead=1, updates=6, batch_size=1500)
+    assert outcome["updates"] == 6
+    assert counted["bytes_out"] + counted["bytes_in"] < 1.2 * counted["least_bytes"]
+
+
+def test_losses_are_those_of_one_process() -> None:
+    example = EXAMPLES["dlrm"]()
+    servers = Servers(example, 2)
+    rows = servers.rows(1, 0)
+    servers.join(rows)
+    until = _core.Watch(until={"updates": 40.0, "loss": 0.01}, evaluate_every=0.001)
+    outcome = _core.train(example.training(1, []), until, rows=rows)
+    local = list(example.tables().values())
+    until = _core.Watch(until={"updates": 40.0, "loss": 0.01}, evaluate_every=0.001)
+    alone = _core.train(example.training(1, local), until)
+    assert outcome["evaluations"][-1]["loss"] == alone["evaluations"][-1]["loss"]
+    assert rows.counters()["reads"] > 0
+
+
+@contextlib.contextmanager
+def _never_answers() -> Iterator[socket.socket]:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        yield ours
+
+
+def test_a_server_that_never_answers_is_named() -> None:
+    example = EXAMPLES["shared"]()
+    servers = Servers(example, 2)
+    rows = _core.RemoteRows(
+        tables=[(spec.name, spec.dim, spec.rows or 0) for spec in example.model.tables],
+        features=source_of(example.model, example.clicks()).features_of_tables,
+        placement=servers.placement,
+        servers=2,
+        workers=1,
+        readers=1,
+        client=0,
+        life=1,
+        timeout=0.2,
+        patience=0.5,
+    )
+    ours, theirs = socket.socketpair()
+    servers.natives[0].adopt(theirs.detach(), True)
+    assert rows.adopt(0, 0, ours.detach(), True)
+    with _never_answers() as silent:
+        rows.adopt(0, 1, silent.detach(), True)
+        with pytest.raises(_core.Error, match=r"embedding server 1 .*patience"):
+            _core.train(example.training(1, []), watch(5), rows=rows)
+
+
+def test_rows_of_other_tables_and_disciplines_in_lockstep_are_refused() -> None:
+    example = EXAMPLES["dlrm"]()
+    other = Servers(EXAMPLES["shared"](), 1).rows(1, 0)
+    with pytest.raises(ValueError, match="rows must be of the"):
+        _core.train(example.training(1, []), watch(1), rows=other)
+    few = Servers(example, 1).rows(1, 0)
+    with pytest.raises(ValueError, match="of 2 workers"):
+        _core.train(example.training(2, []), watch(1), rows=few)
+    with pytest.raises(_core.Error, match="look_ahead must be 0 or 1"):
+        Servers(example, 1).rows(1, 2)
+
+
+def test_an_interrupted_training_ends_while_a_server_is_away() -> None:
+    example = EXAMPLES["shared"]()
+    rows = Servers(example, 1).rows(2, 0)
+    begin = time.monotonic()
+    threading.Timer(0.3, signal.raise_signal, (signal.SIGINT,)).start()
+    outcome = _core.train(example.training(2, []), watch(5), rows=rows)
+    assert outcome["reason"] == "interrupted"
+    assert time.monotonic() - begin < TIMEOUT
