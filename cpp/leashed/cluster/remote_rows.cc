@@ -296,8 +296,10 @@ void RemoteRows::look_up(Slot& slot, RemoteBatch& rows, bool trains) {
   }
   for (std::size_t t = 0; t < plan_.tables.size(); ++t) {
     count += rows.located[t].ids.size();
-    bytes += rows.located[t].ids.size() * (8 + 8 * plan_.tables[t].dim);
+    // An id, its row, and of a batch that trains the row's gradient.
+    bytes += rows.located[t].ids.size() * (8 + (trains ? 8 : 4) * plan_.tables[t].dim);
   }
+  slot.least_bytes.fetch_add(bytes, kRelaxed);
   if (!trains) {
     slot.reads.fetch_add(1, kRelaxed);
     return;
@@ -306,7 +308,6 @@ void RemoteRows::look_up(Slot& slot, RemoteBatch& rows, bool trains) {
   slot.lookups.fetch_add(1, kRelaxed);
   slot.rows.fetch_add(count, kRelaxed);
   slot.examples.fetch_add(rows.size, kRelaxed);
-  slot.least_bytes.fetch_add(bytes, kRelaxed);
 }
 
 void RemoteRows::show(const RemoteBatch& rows, BatchView& batch) const {

@@ -77,7 +77,7 @@ class RemoteRows final : public RowStore {
     std::uint64_t reads = 0;          // of those that do not
     std::uint64_t rows = 0;           // looked up for batches that train
     std::uint64_t examples = 0;       // of these batches
-    std::uint64_t least_bytes = 0;    // that these rows and their gradients take, ids included
+    std::uint64_t least_bytes = 0;    // that ids, rows and gradients of all of these take
     std::uint64_t pushes = 0;         // of batches; each goes to all servers
     std::uint64_t settled = 0;        // parts of these that a server has said to be applied
     std::uint64_t not_finite = 0;     // and left out: gradients that are not
