@@ -10,7 +10,7 @@
 namespace leashed {
 namespace {
 
-constexpr std::size_t kClients = std::size_t{1} << 20;
+constexpr std::size_t kClients = std::size_t{1} << 16;
 constexpr std::size_t kLivesBefore = 16;
 
 template <class T>
@@ -145,6 +145,7 @@ void RowService::hello(Peer peer, Link& link, std::size_t length, Outbox& outbox
     client.before.push_back(client.life);
     client.life = said.life;
     client.applied = 0;
+    client.told.clear();
   }
   if (client.peer != 0) links_.at(client.peer).client = nullptr;
   client.peer = peer;
@@ -237,13 +238,16 @@ void RowService::push(Link& link, const FrameHeader& header, Outbox& outbox) {
   if (head.number <= client.applied) {  // it came again
     if (head.number == 0) throw Error("a push without a number");
     repeated_.fetch_add(1, kRelaxed);
-    const Settled& before = client.told[head.number % kTickets];
-    if (before.applied == head.number) link.settled = before;
+    if (!client.told.empty()) {
+      const Settled& before = client.told[head.number % kTickets];
+      if (before.applied == head.number) link.settled = before;
+    }
     link.settled.applied = client.applied;
     return answer(outbox, kSettled, header.correlation, link.settled);
   }
   Ticket* const ticket = find(client, header.correlation);
   if (!ticket) throw Error("a push of rows that were not looked up");
+  client.told.resize(kTickets);  // while nothing is changed yet
   const auto* gradients = reinterpret_cast<const float*>(link.payload.data() + sizeof head);
   std::size_t floats = 0, rows = 0;
   for (std::size_t t = 0; t < numbers_.size() && !ticket->expired; ++t) {

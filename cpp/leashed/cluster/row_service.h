@@ -9,7 +9,6 @@
 // pushes.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -82,7 +81,7 @@ class RowService final : public Service {
     std::uint64_t most_floats = 0;      // of a lookup so far
     std::vector<std::uint64_t> before;  // lives that are replaced, the last ones
     std::vector<Ticket> tickets;
-    std::array<Settled, kTickets> told{};  // of the last pushes, by number % kTickets
+    std::vector<Settled> told;  // of the last pushes, by number % kTickets; or empty
   };
   struct Link {
     Client* client = nullptr;  // null: it has not said hello, or another has its place

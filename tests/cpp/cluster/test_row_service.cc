@@ -656,6 +656,59 @@ TEST_CASE("what a peer may not say gets no memory, and what it has it leaves whe
   CHECK(wire.service->counters().floats == floats);
 }
 
+TEST_CASE("what a lookup counts is refused for its sums, also where these would wrap") {
+  Wire wire(settings_of(kAdagrad, {2, 16, 5}));
+  const auto lookup = [&](std::uint32_t trains, std::initializer_list<std::uint32_t> counts,
+                          std::size_t ids) {
+    Bytes bytes;
+    put(bytes, LookupHead{trains, static_cast<std::uint32_t>(counts.size())});
+    for (const std::uint32_t count : counts) put(bytes, count);
+    put(bytes, std::uint32_t{0});
+    bytes.resize(bytes.size() + ids * sizeof(std::uint64_t));
+    return bytes;
+  };
+  const auto says = [&](const Bytes& bytes, const char* what) {
+    const Peer peer = wire.come(1, 5);
+    CHECK_THROWS_WITH_AS(wire.say(peer, kLookup, 1, bytes), doctest::Contains(what), Error);
+    CHECK(wire.service->counters().payload_bytes == 0);
+  };
+  constexpr std::uint32_t kHalf = 1u << 31;
+  says(lookup(1, {kHalf, kHalf, 0}, 0), "other ids than it counts");
+  says(lookup(1, {kHalf, kHalf - 1, 2}, 1), "other ids than it counts");
+  says(lookup(0, {~0u, ~0u, ~0u}, 3), "other ids than it counts");
+  says(lookup(2, {0, 0, 0}, 0), "without its counts");
+  constexpr std::uint32_t kMany = (256 << 20) / (16 * sizeof(float)) + 1;
+  says(lookup(0, {0, kMany, 0}, kMany), "too many rows");  // before it looks at one
+  CHECK(wire.service->counters().looked_up == 0);
+}
+
+TEST_CASE("there is an end of how many clients may be made up, and who was there goes on") {
+  Wire wire(settings_of(kAdagrad));
+  const Peer first = wire.come(0, 5);
+  constexpr std::uint64_t kMost = 1 << 16;
+  for (std::uint64_t client = 1; client < kMost; ++client) {
+    wire.service->gone(wire.come(client, 5));
+  }
+  CHECK(wire.service->counters().clients == kMost);
+  CHECK_THROWS_WITH_AS(wire.come(kMost, 5), doctest::Contains("more clients"), Error);
+  wire.look_up(first, 1, {{1}, {}, {}});
+  CHECK(wire.push(first, 1, 1, {1, 1}).applied == 1);
+}
+
+TEST_CASE("a life is not told what became of another's pushes") {
+  Wire wire(settings_of(kAdagrad));
+  const Ids ids{{1}, {}, {}};
+  Peer peer = wire.come(1, 5);
+  wire.look_up(peer, 1, ids);
+  CHECK(wire.push(peer, 1, 3, {kNan, 1}).settling == Settling::not_finite);
+  peer = wire.come(1, 6);
+  wire.look_up(peer, 1, ids);
+  wire.push(peer, 1, 9, {1, 1});
+  const Settled settled = wire.push(peer, 1, 3, {1, 1});
+  CHECK(settled.applied == 9);
+  CHECK(settled.settling == Settling::applied);
+}
+
 TEST_CASE("the t of an update is how many the tables have had, whoever made them and when") {
   const auto settings =
       settings_of({"adam", {{"lr", 0.1}, {"beta1", 0.9}, {"beta2", 0.999}, {"eps", 1e-8}}});
