@@ -293,11 +293,12 @@ def test_rows_of_other_tables_and_disciplines_in_lockstep_are_refused() -> None:
         Servers(example, 1).rows(1, 2)
 
 
-def test_an_interrupted_training_ends_while_a_server_is_away() -> None:
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_interrupted_training_ends_while_a_server_is_away(workers: int) -> None:
     example = EXAMPLES["shared"]()
-    rows = Servers(example, 1).rows(2, 0)
+    rows = Servers(example, 1).rows(workers, 0)
     begin = time.monotonic()
     threading.Timer(0.3, signal.raise_signal, (signal.SIGINT,)).start()
-    outcome = _core.train(example.training(2, []), watch(5), rows=rows)
+    outcome = _core.train(example.training(workers, []), watch(5), rows=rows)
     assert outcome["reason"] == "interrupted"
     assert time.monotonic() - begin < TIMEOUT

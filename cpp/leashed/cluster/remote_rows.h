@@ -61,6 +61,7 @@ class RemoteRows final : public RowStore {
 
   std::unique_ptr<BatchRows> make_batch() const override;
   void follow(const std::atomic<bool>& stopped) override;
+  bool waits() const override { return true; }
   void prefetch(std::size_t worker, const BatchView& batch, BatchRows& rows) override;
   void pull(std::size_t worker, BatchView& batch, BatchRows& rows) override;
   RowPublication push(std::size_t worker, BatchRows& rows, const RowStep& step) override;

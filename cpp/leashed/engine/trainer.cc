@@ -64,7 +64,8 @@ std::unique_ptr<Executor> executor_of(Training& training, std::vector<Worker>& w
   const bool watches = std::isfinite(options.evaluate_every) ||
                        std::isfinite(options.checkpoint_every) || training.pause ||
                        std::isfinite(training.until.seconds) || training.until.wants_loss() ||
-                       options.leases || options.synchronisation || options.stream;
+                       options.leases || options.synchronisation || options.stream ||
+                       (training.rows && training.rows->waits());
   const bool is_short =
       training.batch_size <= kShortStep / std::max<std::size_t>(1, training.source.dimension());
   if (workers.size() == 1 && !watches && is_short) {

@@ -64,6 +64,8 @@ class RowStore {
   // Before any worker: where workers wait for others, they no more do once that is set; what they
   // pull then is of no use.
   virtual void follow(const std::atomic<bool>& /*stopped*/) {}
+  // Whether workers wait for others.
+  virtual bool waits() const { return false; }
 
   // Combines the ids of each table's features, finds their rows, and admits new ones. Throws Error
   // where an id is no row of its table. Uses the view's columns, nothing else.
