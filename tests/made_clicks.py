@@ -43,9 +43,9 @@ def clicks(
     return ClickDataset.from_arrays(x, columns, y)
 
 
-def small(rows: int | None = ROWS, dim: int = 8) -> Graph:
+def small(rows: int | None = ROWS, dim: int = 8, **given: Any) -> Graph:
     """A DLRM of two features."""
-    return lsh.models.dlrm(rows, dim, 3, bottom=(dim,), top=(8,), categories=2)
+    return lsh.models.dlrm(rows, dim, 3, bottom=(dim,), top=(8,), categories=2, **given)
 
 
 def shared(dim: int = 10, rows: int | None = ROWS) -> Graph:

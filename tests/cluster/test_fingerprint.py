@@ -17,6 +17,7 @@ from leashed.cluster.fingerprint import (
     differing,
     of_data,
     of_model,
+    of_rows,
     of_server,
     of_trainer,
 )
@@ -227,3 +228,16 @@ def test_clicks_are_told_apart_by_each_of_their_parts() -> None:
     assert of_data(whole)["data"].startswith("50 examples, 0 numbers and 2 features of ids, ")
     other = lsh.datasets.ClickDataset.from_arrays(None, np.arange(100)[::-1].reshape(50, 2), base.y)
     assert of_data(whole) != of_data(other)
+
+
+def test_rows_are_updated_by_one_rule_in_a_run() -> None:
+    none = lsh.staleness.none()
+    told = of_rows(lsh.Adagrad(0.01), none, 0)
+    assert told == of_rows(lsh.Adagrad(0.01), none, 0)
+    for other in (
+        of_rows(lsh.Adagrad(0.02), none, 0),
+        of_rows(lsh.SGD(0.01), none, 0),
+        of_rows(lsh.Adagrad(0.01), lsh.staleness.power(2), 0),
+        of_rows(lsh.Adagrad(0.01), none, 1),
+    ):
+        assert differing(told, other)

@@ -17,6 +17,7 @@ from leashed.cluster.plan import Cluster, Plan, Sync, Train
 from leashed.training import spelled
 
 HERE = Path("/somewhere")
+_DLRM = "[cluster]\nembedding_ps = 2\n[train]\nmodel = 'dlrm'\n"
 POSITIVE = st.floats(1e-3, 1e3)
 
 
@@ -48,6 +49,7 @@ def drawn(draw):
         master=st.sampled_from(["127.0.0.1:7000", "[::1]:7001", "head.example:1"]),
         trainers=st.integers(1, 64),
         sync_ps=st.integers(1, 8),
+        look_ahead=st.integers(0, 1),
         run=paths,
         key=st.none() | paths,
         transport=st.sampled_from(["auto", "tcp", "shm"]),
@@ -122,13 +124,14 @@ def test_the_master_comes_first_and_trainers_last():
     ]
 
 
-def test_ports_are_those_of_sync_servers_and_behind_them_those_of_trainers():
-    some = Cluster(trainers=2, sync_ps=2, ports=7000)
+def test_ports_are_those_of_servers_and_behind_them_those_of_trainers():
+    some = Cluster(trainers=2, sync_ps=2, embedding_ps=1, ports=7000)
     assert {which: some.port(*which) for which in some.processes()[1:]} == {
         ("sync-ps", 0): 7000,
         ("sync-ps", 1): 7001,
-        ("trainer", 0): 7002,
-        ("trainer", 1): 7003,
+        ("embedding-ps", 0): 7002,
+        ("trainer", 0): 7003,
+        ("trainer", 1): 7004,
     }
     assert Cluster().port("trainer", 1) == 0  # any that is free
 
@@ -137,6 +140,14 @@ def test_there_are_as_many_sync_servers_as_are_needed():
     for kind, count in (("easgd", 1), ("ma", 0), ("bmuf", 0), ("diloco", 0), ("none", 0)):
         assert plans.parse(f"[sync]\nkind = '{kind}'", HERE).cluster.sync_ps == count
     assert plans.parse("[cluster]\nsync_ps = 3", HERE).cluster.sync_ps == 3
+
+
+def test_a_model_of_clicks_is_trained_for_a_pass_with_embedding_servers():
+    plan = plans.parse(f"{_DLRM}data = 'clicks'\ndim = 8\nrows = 500", HERE)
+    assert (plan.cluster.embedding_ps, plan.cluster.look_ahead) == (2, 1)
+    assert (plan.train.data, plan.train.epochs) == ("clicks", 1.0)
+    assert plans.parse(plan.text(), HERE) == plan
+    assert plans.parse(f"{_DLRM}epochs = 3", HERE).train.epochs == 3.0
 
 
 def test_a_synchroniser_is_made_of_its_words():
@@ -254,7 +265,21 @@ def test_data_and_network(digits):
         ("[train]\nmode = 'gba'", "cluster is not for runs with a mode, since"),
         ("[train]\nstream = true", "cluster is not for streams, since"),
         ("[train]\ndays = ['a']", "cluster is not for streams, since"),
-        ("[train]\nmodel = 'dlrm'", "cluster is not for models that are graphs, since"),
+        (
+            "[train]\nmodel = 'dlrm'",
+            "cluster.embedding_ps must be at least 1 with train.model dlrm",
+        ),
+        ("[cluster]\nembedding_ps = 1", "cluster.embedding_ps must be 0 with train.model mlp"),
+        ("[cluster]\nembedding_ps = -1", "cluster.embedding_ps must be at least 0"),
+        ("[cluster]\nlook_ahead = 2", "cluster.look_ahead must be at most 1"),
+        (
+            f"{_DLRM}threads = 'auto'",
+            'threads="auto" is not for runs with embedding servers, since',
+        ),
+        (
+            f"{_DLRM}discipline = 'synchronous'",
+            "embedding servers is not for disciplines in lockstep, since",
+        ),
         ("[train]\nfactors = 'x'", "train.factors must be a whole number"),
         ("[train]\nl2 = 'x'", "train.l2 must be a number"),
         ("[train]\nzero_based = 1", "train.zero_based must be True or False"),

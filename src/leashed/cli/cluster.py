@@ -131,7 +131,7 @@ def _missing(report: Mapping[str, Any]) -> list[str]:
     return [
         name_of(name, index)
         for name, role in ROLES.items()
-        for index in range(terms[role.count])
+        for index in range(terms.get(role.count, 0))
         if (name, index) not in there
     ]
 

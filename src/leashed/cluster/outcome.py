@@ -17,10 +17,11 @@ from leashed.cluster.plan import Plan
 from leashed.cluster.supervisor import REPORT, read_report
 from leashed.files import checkpoint
 from leashed.files.model_file import BuiltIn
-from leashed.models._columns import columns_of, keep
+from leashed.models._columns import keep
 from leashed.models.graphs import Graph
 from leashed.models.tables import Table
 from leashed.studies.elp import Parallelism
+from leashed.training import standard
 from leashed.training.problems.problem import Problem
 
 __all__ = [
@@ -181,6 +182,7 @@ def conclude(
     if trainers and isinstance(train.threads, int):  # not as many as are fastest at each
         whole["elp"] = Parallelism("", train.batch_size, train.threads, trainers).elp
     model = problem.model
+    columns = standard.known(model, problem.train)
     summaries = report["summaries"]
     handed_in = {
         index: each
@@ -213,13 +215,13 @@ def conclude(
             chosen = f"{what}: no trainer{others} has handed in its parameters", parameters
     if chosen is None and found:
         found = {k: each for k, each in found.items() if k not in gone} or found
+        found = {k: keep(each, columns) for k, each in found.items()}
         output, parameters = choose(train.output, found, model, problem.test, tables)
         if apart := handed_in.keys() - found.keys():
             output += f" (not of {_names(apart)}: not in step, or gone, at the end)"
         chosen = output, parameters
     if chosen is not None:
         whole["output"], parameters = chosen
-        parameters = keep(parameters, columns_of(model, problem.train))
         whole["train_loss"] = _evaluated(model, parameters, problem.train, tables)[0]
         whole["test_loss"], accuracy, *of_clicks = _evaluated(
             model, parameters, problem.test, tables

@@ -473,6 +473,13 @@ class Plan:
             raise ValueError(
                 f"cluster.embedding_ps must be 0 with train.model {self.train.model}, which reads no tables"
             )
+        abilities.check(
+            {
+                "embedding servers": self.cluster.embedding_ps > 0,
+                'threads="auto"': self.train.threads == "auto",
+                **abilities.of_discipline(self.train.choices("train.")["discipline"], None),
+            }
+        )
         if servers_of(self.sync) > self.cluster.sync_ps:
             raise ValueError(
                 f"cluster.sync_ps must be at least 1 with {self.sync.name}, which needs sync servers; "

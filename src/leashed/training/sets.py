@@ -64,20 +64,26 @@ Set: TypeAlias = "Dataset | SparseDataset | Samples | Clicks | Streamed"
 
 
 class Clicks:
-    """Clicks as a model that reads tables reads them."""
+    """Clicks as a model that reads tables reads them.
 
-    def __init__(self, model: Graph | External, data: ClickDataset, name: str) -> None:
+    Attributes:
+        dataset: the clicks as they were given, numbers and all.
+    """
+
+    def __init__(
+        self,
+        model: Graph | External,
+        data: ClickDataset,
+        name: str,
+        dataset: ClickDataset | None = None,
+    ) -> None:
         self._model, self._data = model, data
+        self.dataset = data if dataset is None else dataset
         self.rows = model.rows(data, name)
         if isinstance(model, Graph):
             check_labels(model, data, name)
         self.y, self.weights, self.name = data.y, data.weights, data.name
         self.x, self.columns = data.x, data.columns
-
-    @property
-    def dataset(self) -> ClickDataset:
-        """The clicks themselves."""
-        return self._data
 
     @property
     def id_arrays(self) -> list[NDArray[Any] | None]:
@@ -94,7 +100,7 @@ class Clicks:
 
     def standardised(self, moments: Moments) -> Clicks:
         """The same with numbers standardised by what they came to."""
-        return Clicks(self._model, self._data.standardised(moments), self.name)
+        return Clicks(self._model, self._data.standardised(moments), self.name, self.dataset)
 
     def head(self, rows: int) -> Clicks:
         return Clicks(self._model, self._data.head(rows), self.name)

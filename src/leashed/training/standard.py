@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from leashed.datasets import Dataset
+from dataclasses import replace
+
+from leashed.datasets import ClickDataset, Dataset, SparseDataset
 from leashed.datasets.columns import Columns
 from leashed.datasets.moments import Moments
+from leashed.models._columns import columns_of
 from leashed.models.graphs import Graph
 from leashed.training.recordings import AnyModel
 from leashed.training.sets import Clicks, Set, Streamed
 
-__all__ = ["standardised", "unread"]
+__all__ = ["known", "standardised", "unread"]
 
 
 def unread(model: AnyModel, columns: Columns) -> Moments | None:
@@ -21,6 +24,15 @@ def unread(model: AnyModel, columns: Columns) -> Moments | None:
     of = dict(zip(columns.schema.numbers, columns.schema.standard, strict=True))
     which = [of.get(name, False) for name in columns.numbers or ()]
     return Moments.none(which) if any(which) else None
+
+
+def known(model: AnyModel, data: ClickDataset | Dataset | SparseDataset) -> Columns:
+    """What a training from the beginning on these data, in memory, knows of their columns."""
+    columns = columns_of(model, data)
+    if (moments := unread(model, columns)) is None:
+        return columns
+    assert not isinstance(data, SparseDataset)
+    return replace(columns, moments=moments.merged(data.x))
 
 
 def standardised(

@@ -1,0 +1,172 @@
+"""``leashed cluster up`` of models that read tables, whose rows embedding servers hold."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cluster import written
+from cluster.test_up import PATIENCE, pids
+
+import leashed as lsh
+from leashed import cli
+from leashed.cluster import plan as plans
+from leashed.cluster.measures import counted
+
+OTHERS = ("deepfm", "dcn", "wide_deep", "dien", "ecommerce")
+MODELS = ("dlrm", "din", *(pytest.param(name, marks=pytest.mark.long) for name in OTHERS))
+
+
+def given(folder: Path, model: str = "dlrm", rows: int = 3000) -> list[str]:
+    """The arguments that train a small one on a file."""
+    data, schema = written.clicks(folder, rows)
+    of_file = ["--data", str(data), "--schema", str(schema), "--table-mib", "1"]
+    return ["--model", model, *of_file, "--dim", "4", "--rule", "adagrad", "--lr", "0.05"]
+
+
+def check(folder: Path) -> dict:
+    """What every run's end has; its report."""
+    report = json.loads((folder / "run.json").read_text())
+    assert report["state"] == "ended"
+    ledger = report["ledger"]
+    assert ledger["complete"] == ledger["total"]
+    assert ledger["outstanding"] == ledger["free"] == 0
+    assert pids(folder) == {}
+    return report
+
+
+def auc(folder: Path, report: dict) -> float:
+    """Of the run's output, read from its folder, on its test set."""
+    test = plans.read(folder / "plan.toml").train.problem().test
+    trained = lsh.load(folder / "output")
+    found = trained.evaluate(test)
+    assert found.loss == pytest.approx(report["test_loss"])
+    assert found.auc == pytest.approx(report["test_auc"], abs=1e-3)
+    return found.auc
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("model", MODELS)
+def test_models_of_clicks_are_trained(model, tmp_path, capsys):
+    folder = tmp_path / "run"
+    up = ["cluster", "up", "--trainers", "2", "--embedding-servers", "2", "--epochs", "4"]
+    assert cli.main([*up, *given(tmp_path, model), "--run", str(folder)]) == 0
+    report = check(folder)
+    assert report["ledger"]["total"] == 150  # 4 passes over 2,400 rows by 64
+    assert sum(report["restarts"].values()) == 0
+    assert auc(folder, report) > 0.7
+    assert "test AUC" in capsys.readouterr().out
+    trainers = counted(report, "trainer").values()
+    assert sum(each["row_pushes"] for each in trainers) == 150
+    assert sum(each["row_settled"] for each in trainers) == 300
+    assert sum(each["row_lost"] for each in trainers) == 0
+    tables = lsh.load(folder / "output").tables
+    # (Of the 60 and 40 ids, and of none.)
+    assert {table.statistics()["rows"] for table in tables.values()} == {41, 61}
+    shares = [
+        json.loads((folder / f"embedding-ps-{k}" / "manifest.json").read_text()) for k in (0, 1)
+    ]
+    assert [share["told"]["pushes"] for share in shares] == [150, 150]
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    "how",
+    [
+        ["--sync", "easgd", "--when", "every:iterations=5"],
+        ["--sync", "ma", "--look-ahead", "0"],
+        ["--sync", "none", "--transport", "tcp", "--threads", "2", "--discipline", "hogwild"],
+    ],
+)
+def test_the_dense_part_is_kept_in_sync_by_any_synchroniser(how, tmp_path):
+    folder = tmp_path / "run"
+    up = ["cluster", "up", "--trainers", "2", "--embedding-servers", "3", "--epochs", "4", *how]
+    assert cli.main([*up, *given(tmp_path), "--run", str(folder)]) == 0
+    assert auc(folder, check(folder)) > 0.7
+
+
+@pytest.mark.process
+def test_one_trainer_comes_to_what_one_process_does(tmp_path):
+    """To the bit, where nothing is looked up ahead."""
+    folder = tmp_path / "run"
+    up = ["cluster", "up", "--trainers", "1", "--embedding-servers", "2", "--look-ahead", "0"]
+    up += ["--sync", "none", "--epochs", "2", "--discipline", "sequential"]
+    assert cli.main([*up, *given(tmp_path), "--run", str(folder)]) == 0
+    found = lsh.load(folder / "output")
+    plan = plans.read(folder / "plan.toml")
+    problem = plan.train.problem()
+    tables = lsh.models.tables.of(
+        problem.model.tables, rule=lsh.Adagrad(0.05), seed=0, max_bytes=2**20
+    )
+    alone = lsh.train(
+        problem.model,
+        problem.train,
+        init=lsh.Init("glorot", tables=tables),
+        rule=lsh.Adagrad(0.05),
+        discipline=lsh.Sequential(),
+        batch_size=64,
+        until=lsh.until(epochs=2),
+    )
+    np.testing.assert_array_equal(found.parameters, alone.parameters)
+    for name, table in alone.tables.items():
+        ids = np.sort(table.ids())
+        np.testing.assert_array_equal(np.sort(found.tables[name].ids()), ids)
+        np.testing.assert_array_equal(found.tables[name].lookup(ids), table.lookup(ids))
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("name", ["trainer-1", "embedding-ps-0", "master-0"])
+def test_what_is_killed_comes_back(name, tmp_path):
+    folder = tmp_path / "run"
+    up = ["--trainers", "2", "--embedding-servers", "2", "--epochs", "100", "--run", str(folder)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "leashed", "cluster", "up", *given(tmp_path), *up],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + PATIENCE
+    with process:
+        while not _snapshots(folder) or name not in (now := pids(folder)):
+            assert time.monotonic() < deadline
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.02)
+        os.kill(now[name], signal.SIGKILL)
+        _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, err
+    report = check(folder)
+    restarted = {key for key, times in report["restarts"].items() if times}
+    assert restarted == {name.removesuffix("-0") if name == "master-0" else name}
+    assert auc(folder, report) > 0.65
+    if name == "embedding-ps-0":  # each side has counted the pushes that were not in its snapshot
+        lost = counted(report, "embedding-ps")[0]["lost"]
+        assert lost <= sum(each["row_lost"] for each in counted(report, "trainer").values())
+
+
+def _snapshots(folder: Path) -> bool:
+    """Whether each server has written rows, after batches were trained."""
+    return all((folder / f"embedding-ps-{k}" / "manifest.json").exists() for k in (0, 1))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ([], "embedding servers"),
+        (["--embedding-servers", "1", "--threads", "auto"], "give a number"),
+        (["--embedding-servers", "1", "--discipline", "synchronous"], "another discipline"),
+        (["--embedding-servers", "1", "--stream"], "streams"),
+        (["--embedding-servers", "-1"], "embedding_ps must be at least 0"),
+    ],
+)
+def test_what_does_not_go_is_refused_before_anything_starts(wrong, told, tmp_path, capsys):
+    run = tmp_path / "run"
+    assert cli.main(["cluster", "up", *given(tmp_path), *wrong, "--run", str(run)]) == 2
+    assert told in capsys.readouterr().err
+    assert not run.exists()
