@@ -11,7 +11,7 @@ namespace {
 
 using PyServedTable = std::tuple<std::string, std::size_t, std::uint64_t>;
 
-py::dict counters_of(const RemoteRows& rows) {
+py::dict counters_of_rows(const RemoteRows& rows) {
   using namespace pybind11::literals;
   const RemoteRows::Counters c = rows.counters();
   return py::dict("lookups"_a = c.lookups, "reads"_a = c.reads, "rows"_a = c.rows,
@@ -74,7 +74,7 @@ void bind_remote_rows(py::module_& m) {
           py::arg("transport") = "tcp", py::arg("patience") = 0.0,
           "False: with a patience, the server does not answer for so many seconds; the connection "
           "is closed.")
-      .def("counters", &counters_of,
+      .def("counters", &counters_of_rows,
            "What was counted; kernel_in and kernel_out, where all went over TCP.");
 }
 

@@ -33,7 +33,7 @@ RowPlacement placement_of(const std::vector<std::pair<bool, std::int64_t>>& give
   return {std::move(tables), servers};
 }
 
-py::dict counters_of(const RowServer& server) {
+py::dict counters_of_server(const RowServer& server) {
   using namespace pybind11::literals;
   const RowServer::Counters c = server.counters();
   return py::dict("lookups"_a = c.lookups, "reads"_a = c.reads, "looked_up"_a = c.looked_up,
@@ -91,7 +91,7 @@ void bind_row_server(py::module_& m) {
           },
           py::arg("socket"), py::arg("checked"), py::arg("transport") = "tcp",
           "transport: tcp, shm or auto; with another than tcp it waits for the other side.")
-      .def("counters", &counters_of,
+      .def("counters", &counters_of_server,
            "What was counted; kernel_in and kernel_out, where all went over TCP.")
       .def(
           "quiet",

@@ -69,7 +69,7 @@ def test_on_one_machine(line: str, tmp_path: Path) -> None:
     if "elp" in line:
         assert "128" in printed
         return
-    assert re.search(r"ledger +total \d+, complete \d+, outstanding 0, free 0", printed)
+    assert re.search(r"ledger +total [\d,]+, complete [\d,]+, outstanding 0, free 0", printed)
     assert re.search(r"test accuracy +\d", printed)
     if "--run" in line:
         folder = tmp_path / line.split("--run ", maxsplit=1)[1].split(maxsplit=1)[0]
