@@ -65,6 +65,15 @@ def test_tables_that_are_alike_stay_whole_and_are_shared_out():
     assert found.imbalance == 1.0
 
 
+def test_large_tables_that_cost_what_small_ones_do_are_shared_out():
+    rows = (1_000_000, 1000) * 4
+    tables = [TableSpec(f"t{k}", 16, rows=count) for k, count in enumerate(rows)]
+    found = placed(tables, list(range(8)), 2)
+    owners = [_servers_of(found, t, 2) for t in range(0, 8, 2)]
+    assert sorted(owners) == [[0], [0], [1], [1]]
+    assert found.imbalance == 1.0
+
+
 def test_what_is_more_than_a_servers_share_is_spread():
     large = TableSpec("large", 16, rows=1_000_000)
     small = [TableSpec(f"small{k}", 16, rows=1000) for k in range(9)]

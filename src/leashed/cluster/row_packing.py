@@ -1,13 +1,15 @@
 """Which embedding server has which rows of a model's tables.
 
 A table is whole on one server, the dearest first on the server with the least so far (``packing.pack``),
-where a row costs its bytes both ways, once for each feature that reads the table. One that is more than
+where a row costs its bytes both ways, once for each feature that reads the table; of those that cost the
+same the largest first. One that is more than
 a server's share, or grows, and so may become that, is spread over all of them by its ids' shards. All
 processes of a run derive the same from the model and the number of servers.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -22,6 +24,7 @@ SHARDS = 256
 """Of a table that is spread."""
 
 _SPREAD = -1
+_AS_MUCH = 1e-6  # far less than by what one float more costs
 
 
 class Placed(NamedTuple):
@@ -74,7 +77,7 @@ def placed(tables: Sequence[TableSpec], features: Sequence[int], servers: int) -
     loads = [sum(c for c, s in zip(costs, spread, strict=True) if s) / servers] * servers
     owner = [_SPREAD if each else 0 for each in spread]
     if whole := [t for t, each in enumerate(spread) if not each]:
-        found = packing.pack([costs[t] for t in whole], servers)
+        found = packing.pack([_with_size(costs[t], sizes[t]) for t in whole], servers)
         for server, mine in enumerate(found.servers):
             for k in mine:
                 owner[whole[k]] = server
@@ -83,3 +86,10 @@ def placed(tables: Sequence[TableSpec], features: Sequence[int], servers: int) -
     shards = [shard % servers for shard in range(SHARDS)]
     bound = max(share, max((costs[t] for t in whole), default=0.0))
     return Placed(_core.RowPlacement(told, shards), tuple(loads), bound)
+
+
+def _with_size(cost: float, size: int | None) -> float:
+    """A cost by which the larger of two tables that cost the same comes first: so the large ones of
+    many that are alike are shared out as well.
+    """
+    return cost * (1.0 + _AS_MUCH * math.log1p(size or 0))
