@@ -294,8 +294,6 @@ class TableFiles::Alone {
   std::size_t taken_ = 0;
 };
 
-namespace {
-
 // The files of a table, the first of all its rows, the others of changes, in their order.
 class SavedFiles {
  public:
@@ -332,8 +330,6 @@ class SavedFiles {
  private:
   std::vector<std::unique_ptr<SavedReader>> files_;
 };
-
-}  // namespace
 
 namespace {
 
