@@ -32,7 +32,7 @@ namespace {
 using Vector = std::vector<float>;
 
 constexpr std::size_t kDimension = kFragment + 301;  // two fragments
-constexpr std::size_t kRows = 100;
+constexpr std::size_t kExamples = 100;
 #if defined(__SANITIZE_THREAD__)
 constexpr std::uint64_t kUpdates = 40;
 #else
@@ -142,9 +142,9 @@ struct Outcome {
 Outcome run(const Quadratic& source, const Choice& choice, std::size_t workers, StopRules until,
             TrainerSync* sync, float from = 0, std::uint64_t seed = 7, Leases* leases = nullptr,
             const TrainCallbacks& callbacks = {}) {
-  Vector x(kRows), initial(kDimension, from);
-  for (std::size_t i = 0; i < kRows; ++i) x[i] = static_cast<float>(i) / kRows;
-  const std::vector<std::int32_t> y(kRows);
+  Vector x(kExamples), initial(kDimension, from);
+  for (std::size_t i = 0; i < kExamples; ++i) x[i] = static_cast<float>(i) / kExamples;
+  const std::vector<std::int32_t> y(kExamples);
   const auto rule = make_rule({"momentum", {{"lr", 0.1}, {"momentum", 0.5}}});
   DisciplineContext context{initial.data(), kDimension, workers, 1, *rule};
   if (sync) context.synchronisers = sync->threads();
@@ -152,8 +152,8 @@ Outcome run(const Quadratic& source, const Choice& choice, std::size_t workers, 
   TrainOptions options{workers, 4, seed, until, 1000};
   options.leases = leases;
   options.synchronisation = sync;
-  TrainResult result = train(source, {x.data(), y.data(), kRows, 1}, nullptr, discipline, context,
-                             options, callbacks);
+  TrainResult result = train(source, {x.data(), y.data(), kExamples, 1}, nullptr, discipline,
+                             context, options, callbacks);
   return {std::move(result), discipline.transforms};
 }
 
@@ -552,17 +552,17 @@ TEST_CASE("a worker that throws while the others are in a round ends the run") {
     const auto sync = make_trainer_sync(plan_of(ma(0.5), every(1), 1000), 4);
     form({sync.get()});
     const Throwing source;
-    Vector x(kRows), initial(kDimension);
-    const std::vector<std::int32_t> y(kRows);
+    Vector x(kExamples), initial(kDimension);
+    const std::vector<std::int32_t> y(kExamples);
     const auto rule = make_rule({"sgd", {{"lr", 1}}});
     DisciplineContext context{initial.data(), kDimension, 4, 1, *rule};
     context.synchronisers = sync->threads();
     const auto discipline = make_discipline(choice, context);
     TrainOptions options{4, 4, 7, {}, 1000};
     options.synchronisation = sync.get();
-    CHECK_THROWS_WITH_AS(
-        train(source, {x.data(), y.data(), kRows, 1}, nullptr, *discipline, context, options, {}),
-        "boom", std::runtime_error);
+    CHECK_THROWS_WITH_AS(train(source, {x.data(), y.data(), kExamples, 1}, nullptr, *discipline,
+                               context, options, {}),
+                         "boom", std::runtime_error);
     CHECK(sync->ring().has_left());
   }
 }
