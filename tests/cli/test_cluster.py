@@ -161,7 +161,10 @@ def test_arguments_become_a_plan():
         (["up", "--sync-ps", "0"], "cluster.sync_ps must be at least 1 with easgd"),
         (["up", "--mode", "gba"], "cluster is not for runs with a mode, since"),
         (["up", "--stream", "--model", "fm"], "cluster is not for streams, since"),
-        (["up", "--model", "dlrm"], "cluster is not for models that are graphs, since"),
+        (
+            ["up", "--model", "dlrm"],
+            "--embedding-servers must be at least 1 with --model dlrm",
+        ),
         (["up", "--rows", "5"], "--rows goes with --model dlrm"),
         (["up", "--model", "fm"], "--model fm takes --data FILE of sparse rows"),
         (["up", "--rule", "sdg"], "--rule 'sdg' is unknown"),
@@ -170,7 +173,7 @@ def test_arguments_become_a_plan():
         (["up", "--data", "/no/such/folder"], "/no/such/folder"),
         (["up", "--plan", "/no/such/plan"], "/no/such/plan: No such file"),
         (["role", "trainer", "--plan", "/no/such/plan"], "/no/such/plan: No such file"),
-        (["role", "embedding-ps", "--plan", "x"], "invalid choice"),
+        (["role", "parameter-ps", "--plan", "x"], "invalid choice"),
         ([], "required"),
     ],
 )

@@ -126,6 +126,7 @@ class Place(contextlib.AbstractContextManager):
     index: int
     sync: Synchroniser | None = None
     cut_short: str | None = None
+    rows: None = None
 
     def session(self, *_: object, total: int | None, **__: object) -> Place:
         assert total is not None

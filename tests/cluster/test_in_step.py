@@ -253,7 +253,9 @@ class Watched:
         self.told: list[str] = []
         self._filter = filter_
         self._troubles = troubles.Troubles("trainer-0", 5.0, self.told.append)
-        self._servers = server_tending.ServerTending(connecting([]), 2, "tcp")
+        self._servers = server_tending.ServerTending(
+            "sync-ps", server_tending.EXCHANGE, connecting([]), 2, "tcp"
+        )
         self._servers.told({1: "10.0.0.2:1"})
 
     def goes(
@@ -322,7 +324,9 @@ def test_another_reason_is_told_once_it_lasts(monkeypatch):
 def test_what_stands_in_the_way_of_a_connection_is_logged_when_it_changes(caplog):
     caplog.set_level("INFO", logger="leashed")
     outcomes = ["refused", "refused", "no route", "no route", "", "no route"]
-    servers = server_tending.ServerTending(connecting(outcomes), 2, "tcp")
+    servers = server_tending.ServerTending(
+        "sync-ps", server_tending.EXCHANGE, connecting(outcomes), 2, "tcp"
+    )
     servers.told({1: "10.0.0.2:1"})
     for _ in range(6):
         servers.tend(SimpleNamespace(slots=1, missing=lambda _: [(0, 1)], adopt=lambda *_: True))

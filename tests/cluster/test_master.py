@@ -179,7 +179,10 @@ def test_a_run_from_beginning_to_end(started: Start, joined: Join) -> None:
     trainers = [joined(running.address, index) for index in range(2)]
     assert [trainer.until(Welcome).id for trainer in trainers] == [2, 3]
     for trainer in trainers:
-        assert trainer.until(Servers).addresses == {"sync-ps": {0: "127.0.0.1:7000"}}
+        assert trainer.until(Servers).addresses == {
+            "sync-ps": {0: "127.0.0.1:7000"},
+            "embedding-ps": {},
+        }
         epoch = trainer.until(Epoch)
         assert [(seat.index, seat.address, seat.fresh) for seat in epoch.members] == [
             (0, "127.0.0.1:7000", False),
@@ -584,11 +587,17 @@ def test_a_restarted_server_is_told_to_the_trainers(started: Start, joined: Join
     running = started()
     trainer = joined(running.address)
     server = joined(running.address, 3, role="sync-ps")
-    assert trainer.until(Servers).addresses == {"sync-ps": {3: "127.0.0.1:7003"}}
+    assert trainer.until(Servers).addresses == {
+        "sync-ps": {3: "127.0.0.1:7003"},
+        "embedding-ps": {},
+    }
     server.member.close()
-    assert trainer.until(Servers).addresses == {"sync-ps": {}}
+    assert trainer.until(Servers).addresses == {"sync-ps": {}, "embedding-ps": {}}
     joined(running.address, 3, role="sync-ps")
-    assert trainer.until(Servers).addresses == {"sync-ps": {3: "127.0.0.1:7003"}}
+    assert trainer.until(Servers).addresses == {
+        "sync-ps": {3: "127.0.0.1:7003"},
+        "embedding-ps": {},
+    }
     assert trainer.member.servers is not None
     assert trainer.member.servers.number == 3
 
@@ -596,7 +605,11 @@ def test_a_restarted_server_is_told_to_the_trainers(started: Start, joined: Join
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"role": "reader"}, ValueError, "role must be one of sync-ps, trainer, got 'reader'"),
+        (
+            {"role": "reader"},
+            ValueError,
+            "role must be one of sync-ps, embedding-ps, trainer, got 'reader'",
+        ),
         ({"index": -1}, ValueError, "index must be at least 0"),
         ({"address": "nowhere"}, ValueError, "address must be 'host:port'"),
         ({"listening": "7000"}, ValueError, "listening must be 'host:port'"),

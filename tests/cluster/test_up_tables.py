@@ -162,7 +162,7 @@ def _snapshots(folder: Path) -> bool:
         (["--embedding-servers", "1", "--threads", "auto"], "give a number"),
         (["--embedding-servers", "1", "--discipline", "synchronous"], "another discipline"),
         (["--embedding-servers", "1", "--stream"], "streams"),
-        (["--embedding-servers", "-1"], "embedding_ps must be at least 0"),
+        (["--embedding-servers", "-1"], "--embedding-servers must be at least 0"),
     ],
 )
 def test_what_does_not_go_is_refused_before_anything_starts(wrong, told, tmp_path, capsys):

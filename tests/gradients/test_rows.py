@@ -503,7 +503,7 @@ def test_a_cfunc_of_the_dense_type_is_refused_by_name() -> None:
     [
         ({"data": (np.ones((9, 3)), np.ones(9))}, TypeError, "data must be a ClickDataset where"),
         ({"validation": 3}, TypeError, "validation must be a ClickDataset where"),
-        ({"cluster": object()}, ValueError, "cluster is not for models that read tables"),
+        ({"cluster": object()}, ValueError, "cluster without embedding servers is not for"),
         ({"init": lsh.Init(tables={})}, ValueError, "tables must be items, others; got none"),
         ({"rule": lsh.Momentum(0.1), "init": "he"}, TypeError, "Momentum would have to move"),
     ],

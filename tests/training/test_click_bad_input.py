@@ -95,7 +95,11 @@ CASES: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         TypeError,
         "tables must map names to",
     ),
-    "a cluster": ({"cluster": object()}, ValueError, "cluster is not for models that are graphs"),
+    "a cluster": (
+        {"cluster": object()},
+        ValueError,
+        "cluster without embedding servers is not for models that read tables",
+    ),
     "Momentum": ({"rule": lsh.Momentum(0.1)}, TypeError, "Momentum would have to move rows"),
     "weight decay": (
         {"rule": lsh.SGD(0.1, weight_decay=0.1)},

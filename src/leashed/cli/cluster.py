@@ -290,7 +290,8 @@ def _up(options: argparse.Namespace) -> int:
     except (TypeError, ValueError) as error:
         if options.plan is not None:
             raise
-        raise type(error)(re.sub(r"\btrain\.([a-z_]+)", _option, str(error))) from None
+        told = re.sub(r"\btrain\.([a-z_]+)", _option, str(error))
+        raise type(error)(told.replace("cluster.embedding_ps", "--embedding-servers")) from None
     try:
         with _folder(plan, options) as folder:
             plan = replace(plan, cluster=replace(plan.cluster, run=folder))
