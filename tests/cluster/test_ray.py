@@ -51,7 +51,7 @@ ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_
 data = json.dumps(sys.argv[2])
 plan = plans.parse(f"[cluster]\\ntrainers = 2\\n[train]\\nepochs = 1\\ndata = {data}\\n", folder)
 try:
-    up(plan, options={"embedding-ps": {}})
+    up(plan, options={"parameter-ps": {}})
 except ValueError as error:
     refused = str(error)
 killer = threading.Thread(target=kill, daemon=True)
@@ -95,7 +95,7 @@ def test_a_run_over_ray_survives_a_killed_trainer(tmp_path):
     assert report["folder"] == str(tmp_path / "run" / "master")
     model, parameters = lsh.load(tmp_path / "run" / "master" / "output.safetensors")
     assert len(parameters) == model.dimension
-    assert "unknown role 'embedding-ps'" in report["refused_options"]
+    assert "unknown role 'parameter-ps'" in report["refused_options"]
     assert "has a run already, which is over (ended: " in report["refused_folder"]
     assert report["left"] == []
     assert report["keys"] == []
