@@ -204,9 +204,10 @@ void bind_cluster(py::module_& m) {
       "of "
       "a connection.");
 
-  py::class_<TrainerSync, std::shared_ptr<TrainerSync>>(m, "TrainerSync",
-                                                        "A trainer's synchronisation with others.")
-      .def(py::init([](const PyChoice& machine, const std::string& pace,
+  py::class_<TrainerSync, std::shared_ptr<TrainerSync>> sync(
+      m, "TrainerSync", "A trainer's synchronisation with others.");
+  bind_connections(sync);
+  sync.def(py::init([](const PyChoice& machine, const std::string& pace,
                        std::vector<std::uint64_t> starts, std::vector<double> gaps,
                        std::size_t dimension, std::vector<std::uint32_t> owner, std::size_t servers,
                        std::size_t parts, double timeout, const py::object& custom,
@@ -221,32 +222,6 @@ void bind_cluster(py::module_& m) {
            py::arg("dimension"), py::arg("owner"), py::arg("servers"), py::arg("parts"),
            py::arg("timeout"), py::arg("custom"), py::arg("workers"),
            py::arg("compression") = "none")
-      .def_property_readonly("slots", &TrainerSync::slots,
-                             "Threads that need a connection with each server.")
-      .def(
-          "missing",
-          [](TrainerSync& sync, std::size_t servers) {
-            std::vector<std::pair<std::size_t, std::size_t>> all;
-            for (std::size_t slot = 0; slot < sync.slots(); ++slot) {
-              for (std::size_t server = 0; server < servers; ++server) {
-                if (sync.links(slot).missing(server)) all.emplace_back(slot, server);
-              }
-            }
-            return all;
-          },
-          py::arg("servers"), "(slot, server) of the connections to be made.")
-      .def(
-          "adopt",
-          [](TrainerSync& sync, std::size_t slot, std::size_t server, int socket, bool checked,
-             const std::string& transport, double patience) {
-            const py::gil_scoped_release release;
-            return taking(socket, [&](int s) {
-              return sync.links(slot).adopt(server, s, checked, to_transport(transport), patience);
-            });
-          },
-          py::arg("slot"), py::arg("server"), py::arg("socket"), py::arg("checked"),
-          py::arg("transport") = "tcp", py::arg("patience") = 0.0,
-          "With patience, in seconds: False where the server does not answer within it.")
       .def(
           "form",
           [](TrainerSync& sync, std::uint64_t epoch, std::size_t rank, std::vector<bool> fresh,

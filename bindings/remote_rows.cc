@@ -26,10 +26,11 @@ py::dict counters_of_rows(const RemoteRows& rows) {
 }  // namespace
 
 void bind_remote_rows(py::module_& m) {
-  py::class_<RemoteRows, std::shared_ptr<RemoteRows>>(
+  py::class_<RemoteRows, std::shared_ptr<RemoteRows>> rows(
       m, "RemoteRows",
-      "Rows that embedding servers hold, for a training's workers and evaluations.")
-      .def(
+      "Rows that embedding servers hold, for a training's workers and evaluations.");
+  bind_connections(rows);
+  rows.def(
           py::init([](const std::vector<PyServedTable>& tables, std::vector<std::size_t> features,
                       const RowPlacement& placement, std::size_t servers, std::size_t workers,
                       std::size_t readers, std::uint64_t client, std::uint64_t life, double timeout,
@@ -47,33 +48,6 @@ void bind_remote_rows(py::module_& m) {
           "client: the first thread's number, behind which are as many others' as there are slots; "
           "life: a number that no other process ever has. timeout: seconds of silence after which "
           "a connection is given up; patience: those for which a server is waited for.")
-      .def_property_readonly("slots", &RemoteRows::slots,
-                             "Threads that need a connection with each server.")
-      .def(
-          "missing",
-          [](const RemoteRows& rows, std::size_t servers) {
-            std::vector<std::pair<std::size_t, std::size_t>> found;
-            for (std::size_t slot = 0; slot < rows.slots(); ++slot) {
-              for (std::size_t server = 0; server < servers; ++server) {
-                if (rows.missing(slot, server)) found.emplace_back(slot, server);
-              }
-            }
-            return found;
-          },
-          py::arg("servers"), "(slot, server) of each connection that is wanted and not there.")
-      .def(
-          "adopt",
-          [](RemoteRows& rows, std::size_t slot, std::size_t server, int socket, bool checked,
-             const std::string& transport, double patience) {
-            const py::gil_scoped_release release;
-            return taking(socket, [&](int s) {
-              return rows.adopt(slot, server, s, checked, to_transport(transport), patience);
-            });
-          },
-          py::arg("slot"), py::arg("server"), py::arg("socket"), py::arg("checked"),
-          py::arg("transport") = "tcp", py::arg("patience") = 0.0,
-          "False: with a patience, the server does not answer for so many seconds; the connection "
-          "is closed.")
       .def("counters", &counters_of_rows,
            "What was counted; kernel_in and kernel_out, where all went over TCP.");
 }

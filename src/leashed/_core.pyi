@@ -944,7 +944,7 @@ class RemoteRows:
         patience: typing.SupportsFloat | typing.SupportsIndex = 0.0,
     ) -> bool:
         """
-        False: with a patience, the server does not answer for so many seconds; the connection is closed.
+        With patience, in seconds: False where the server does not answer within it.
         """
     def counters(self) -> dict:
         """
@@ -952,7 +952,7 @@ class RemoteRows:
         """
     def missing(self, servers: typing.SupportsInt | typing.SupportsIndex) -> list[tuple[int, int]]:
         """
-        (slot, server) of each connection that is wanted and not there.
+        (slot, server) of the connections to be made.
         """
     @property
     def slots(self) -> int:

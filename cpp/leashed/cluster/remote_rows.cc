@@ -21,6 +21,19 @@ void reach_floats(AlignedArray<float>& memory, std::size_t n) {
   if (memory.size() < n) memory = AlignedArray<float>(n + n / 8);
 }
 
+// In nanoseconds.
+void count_since(double begin, std::atomic<std::uint64_t>& counter) {
+  counter.fetch_add(static_cast<std::uint64_t>((now() - begin) * 1e9), kRelaxed);
+}
+
+template <class T>
+void say_one(Conversation& conversation, std::size_t lane, const FrameHeader& header,
+             const T& what) {
+  const auto part = std::as_bytes(std::span(&what, 1));
+  const std::span<const std::byte> parts[] = {part};
+  conversation.say(lane, header, parts);
+}
+
 }  // namespace
 
 // One batch's rows: of each table those of one server after those of another.
@@ -54,6 +67,8 @@ struct RemoteRows::RemoteBatch final : BatchRows, FoundRows {
   std::size_t size = 0;  // examples
   bool asked = false;
   std::size_t under_way = 0;  // operations that use it
+
+  bool there() const { return std::ranges::all_of(parts, &Part::there); }
 };
 
 // What is to be said to a server, and answered.
@@ -336,11 +351,8 @@ void RemoteRows::pull(std::size_t worker, BatchView& batch, BatchRows& rows) {
   auto& remote = static_cast<RemoteBatch&>(rows);
   if (!remote.asked) look_up(slot, remote, true);
   const double begin = now();
-  const auto there = [&remote] {
-    return std::ranges::all_of(remote.parts, &RemoteBatch::Part::there);
-  };
-  if (!wait(slot, {plan_.patience, 0}, there)) fill_in(remote);
-  slot.waited.fetch_add(static_cast<std::uint64_t>((now() - begin) * 1e9), kRelaxed);
+  if (!wait(slot, {plan_.patience, 0}, [&remote] { return remote.there(); })) fill_in(remote);
+  count_since(begin, slot.waited);
   for (std::size_t t = 0; t < plan_.tables.size(); ++t) {
     std::fill_n(remote.gradients[t].data(), remote.rows[t].count * remote.rows[t].stride, 0.0f);
     remote.rows[t].gradient = remote.gradients[t].data();
@@ -398,7 +410,7 @@ RowPublication RemoteRows::leave(std::size_t worker) {
     slot.conversation.drop(s);
   }
   slot.left.store(true, kRelaxed);
-  slot.settling.fetch_add(static_cast<std::uint64_t>((now() - begin) * 1e9), kRelaxed);
+  count_since(begin, slot.settling);
   return std::exchange(slot.publication, {});
 }
 
@@ -409,11 +421,9 @@ void RemoteRows::read(std::size_t reader, BatchView& batch, BatchRows& rows,
   finish(slot, remote);
   combine(slot, batch, remote);
   look_up(slot, remote, false);
-  const auto there = [&remote] {
-    return std::ranges::all_of(remote.parts, &RemoteBatch::Part::there);
-  };
   try {
-    if (!wait(slot, {plan_.patience, plan_.patience, keep_on ? &keep_on : nullptr}, there)) {
+    if (!wait(slot, {plan_.patience, plan_.patience, keep_on ? &keep_on : nullptr},
+              [&remote] { return remote.there(); })) {
       forget(slot, remote, "what was to be read is wanted no more");
       fill_in(remote);
     }
@@ -431,7 +441,7 @@ void RemoteRows::finish(Slot& slot, const RemoteBatch& rows) {
   if (!wait(slot, {plan_.patience, kLastWords}, [&rows] { return rows.under_way == 0; })) {
     forget(slot, rows, "the run was stopped");
   }
-  slot.settling.fetch_add(static_cast<std::uint64_t>((now() - begin) * 1e9), kRelaxed);
+  count_since(begin, slot.settling);
 }
 
 // The batch's memory is wanted: nobody hears any more what becomes of it.
@@ -536,9 +546,7 @@ bool RemoteRows::step(Slot& slot, std::size_t server) {
     lane.heard = now();
     something = true;
     try {
-      const auto part = std::as_bytes(std::span(&lane.hello, 1));
-      const std::span<const std::byte> parts[] = {part};
-      slot.conversation.say(server, {.kind = kRowHello}, parts);
+      say_one(slot.conversation, server, {.kind = kRowHello}, lane.hello);
     } catch (const std::exception& error) {
       cut(slot, server, error.what());
     }
@@ -573,10 +581,8 @@ void RemoteRows::say(Slot& slot, std::size_t server, Operation& operation) {
   Lane& lane = slot.lanes[server];
   using Kind = Operation::Kind;
   if (operation.kind == Kind::drop) {
-    const auto part = std::as_bytes(std::span(&lane.drop, 1));
-    const std::span<const std::byte> parts[] = {part};
-    return slot.conversation.say(server, {.kind = kDropRows, .correlation = operation.ticket},
-                                 parts);
+    return say_one(slot.conversation, server, {.kind = kDropRows, .correlation = operation.ticket},
+                   lane.drop);
   }
   RemoteBatch::Part& part = operation.batch->parts[server];
   if (operation.kind == Kind::push) {

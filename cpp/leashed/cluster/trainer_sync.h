@@ -30,6 +30,14 @@ class TrainerSync : public Synchronisation {
  public:
   // Threads that exchange with servers on connections of their own.
   std::size_t slots() const { return links_.size(); }
+  // As of ServerLinks.
+  bool missing(std::size_t slot, std::size_t server) const {
+    return links_.at(slot)->missing(server);
+  }
+  bool adopt(std::size_t slot, std::size_t server, int socket, bool checked, Transport wish,
+             double patience) {
+    return links_.at(slot)->adopt(server, socket, checked, wish, patience);
+  }
   ServerLinks& links(std::size_t slot) { return *links_.at(slot); }
   RingGroup& ring() { return ring_; }
   const RoundCounters& counters() const { return counters_; }

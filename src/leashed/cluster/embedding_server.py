@@ -8,7 +8,6 @@ when the run is over.
 from __future__ import annotations
 
 import contextlib
-import logging
 import queue
 import secrets
 import time
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from leashed import _core
 from leashed.cluster import fingerprint, row_packing
-from leashed.cluster.addressing import everywhere, is_local, reached
+from leashed.cluster.addressing import is_local, reached
 from leashed.cluster.member import Member, master_address
 from leashed.cluster.opening import Listener
 from leashed.cluster.row_files import RowFiles
@@ -37,8 +36,6 @@ __all__ = ["features_of", "run"]
 _JOIN = 30.0  # seconds in which the master is expected to answer
 _LIFE = 62  # bits
 
-_log = logging.getLogger(__name__)
-
 
 def run(plan: Plan, index: int) -> None:
     """The role as a plan describes it, until the run has ended.
@@ -48,7 +45,6 @@ def run(plan: Plan, index: int) -> None:
         ValueError: the run is another, or a snapshot is damaged.
     """
     cluster, words = plan.cluster, plan.train
-    host, port = cluster.address
     problem = words.problem()
     model = problem.model
     assert isinstance(model, Graph)
@@ -62,7 +58,7 @@ def run(plan: Plan, index: int) -> None:
     with (
         contextlib.closing(
             Listener(
-                host if is_local(cluster.master) else everywhere(host),
+                cluster.host,
                 cluster.port("embedding-ps", index),
                 cluster.read_key(),
                 "embedding-ps",
@@ -72,7 +68,7 @@ def run(plan: Plan, index: int) -> None:
         cancelling(made),
     ):
         member = Member(
-            master_address(cluster.run, cluster.master if port else None),
+            master_address(cluster.run, cluster.known_master),
             cluster.read_key(),
             role="embedding-ps",
             index=index,
@@ -90,9 +86,7 @@ def run(plan: Plan, index: int) -> None:
         with contextlib.closing(member):
             run_name = member.welcome.run
             files = RowFiles(tables, cluster.run, run_name, index, cluster.snapshot_every)
-            restored = files.restore()
-            if restored:
-                _log.info("goes on from a snapshot with %d pushes", restored)
+            files.restore()
             server = _core.RowServer(
                 [table.native for table in tables.values()],
                 numbers,
@@ -106,7 +100,7 @@ def run(plan: Plan, index: int) -> None:
             try:
                 while not over(heard, member, run_name):
                     files.keep()
-                    member.report(_counters(server, files))
+                    member.report({**server.counters(), **files.counters()})
                     if time.monotonic() >= due:  # what nobody has pushed since, nobody will
                         server.expire()
                         due = time.monotonic() + cluster.patience
@@ -133,7 +127,3 @@ def _tables(
     made = make_tables(model, words, how["rule"], how["staleness"], shards)
     assert made is not None
     return made
-
-
-def _counters(server: _core.RowServer, files: RowFiles) -> dict[str, float]:
-    return {**server.counters(), **files.counters()}

@@ -35,6 +35,7 @@ from leashed.base import checks
 from leashed.base.options import option
 from leashed.base.warning import warn
 from leashed.cluster import collectives, opening, roles
+from leashed.cluster.addressing import everywhere, is_local
 from leashed.stopping import Until
 from leashed.training import abilities, defaults, spelled
 from leashed.training.job import UNTIL, Job, threads_of
@@ -188,6 +189,17 @@ class Cluster:
     def address(self) -> tuple[str, int]:
         """Host and port of the master."""
         return opening.parse_address(self.master)
+
+    @property
+    def known_master(self) -> str | None:
+        """The master's address, where that is known before it listens."""
+        return self.master if self.address[1] else None
+
+    @property
+    def host(self) -> str:
+        """The host on which those that are not the master listen."""
+        host, _ = self.address
+        return host if is_local(self.master) else everywhere(host)
 
     @property
     def metrics_address(self) -> tuple[str, int] | None:

@@ -17,11 +17,9 @@ from leashed import _core
 from leashed.base import checks
 from leashed.cluster import packing
 from leashed.models import TableSpec
+from leashed.models.tables import SHARDS
 
 __all__ = ["SHARDS", "Placed", "placed"]
-
-SHARDS = 256
-"""Of a table that is spread."""
 
 _SPREAD = -1
 _AS_MUCH = 1e-6  # far less than by what one float more costs

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from leashed import _core
 from leashed.cluster import fingerprint, packing
-from leashed.cluster.addressing import everywhere, is_local, reached
+from leashed.cluster.addressing import reached
 from leashed.cluster.keeping import Counts as _Counts  # noqa: F401 (its old name)
 from leashed.cluster.keeping import Keeping, replacing
 from leashed.cluster.member import Member, master_address
@@ -47,14 +47,13 @@ def run(plan: Plan, index: int) -> None:
         OSError: the master cannot be reached, or the run's folder not be written.
     """
     cluster, train = plan.cluster, plan.train
-    host, port = cluster.address
     serve(
         train.problem().model.dimension,
         cluster.sync_ps,
         index,
-        master=master_address(cluster.run, cluster.master if port else None),
+        master=master_address(cluster.run, cluster.known_master),
         key=cluster.read_key(),
-        host=host if is_local(cluster.master) else everywhere(host),
+        host=cluster.host,
         port=cluster.port("sync-ps", index),
         folder=cluster.run,
         grace=cluster.grace,

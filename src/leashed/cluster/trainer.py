@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from leashed.cluster.addressing import everywhere, is_local
 from leashed.cluster.member import master_address
 from leashed.cluster.session import Cluster
 from leashed.files import resuming
@@ -34,7 +33,6 @@ def run(plan: Plan, index: int) -> str | None:
     kept = cluster.run / f"trainer-{index}.kept"
     keeps = math.isfinite(cluster.keep)
     problem = words.problem()
-    host, port = cluster.address
     result = train(
         problem.model,
         problem.train,
@@ -51,9 +49,9 @@ def run(plan: Plan, index: int) -> str | None:
             embedding_servers=cluster.embedding_ps,
             look_ahead=cluster.look_ahead,
             patience=cluster.patience,
-            master=master_address(cluster.run, cluster.master if port else None),
+            master=master_address(cluster.run, cluster.known_master),
             key=cluster.read_key(),
-            host=host if is_local(cluster.master) else everywhere(host),
+            host=cluster.host,
             port=cluster.port("trainer", index),
             transport=cluster.transport,
             backend=cluster.backend,

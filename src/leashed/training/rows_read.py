@@ -14,7 +14,7 @@ __all__ = ["RowsRead"]
 
 @dataclass(frozen=True)
 class RowsRead:
-    """It.
+    """Rows of tables, and by what they are updated.
 
     Attributes:
         tables: that the model reads.
