@@ -638,20 +638,22 @@ bool RemoteRows::hear(Slot& slot, std::size_t server) {
   return true;
 }
 
-// What is known of the server now.
+// What is known of the server now. The one that there was is asked once more what became of the
+// pushes whose answers were lost; another one has those up to the last that it tells, and of what
+// they came to nobody knows.
 void RemoteRows::welcomed(Slot& slot, std::size_t server) {
   Lane& lane = slot.lanes[server];
+  lane.state = Lane::State::open;
+  const std::uint64_t before = std::exchange(lane.boot, lane.welcome.boot);
+  if (before == lane.boot) return;
   const std::uint64_t applied = lane.welcome.applied;
-  if (lane.boot != 0 && lane.boot != lane.welcome.boot && applied < lane.applied) {
+  if (before != 0 && applied < lane.applied) {
     lane.lose(applied, lane.applied, [&slot](std::uint64_t after, std::uint64_t to) {
       slot.lost.fetch_add(to - after, kRelaxed);
       slot.lost_examples.fetch_add(slot.examples_of(after, to), kRelaxed);
     });
   }
-  lane.boot = lane.welcome.boot;
   lane.applied = applied;
-  lane.state = Lane::State::open;
-  // Of those the answer was lost; of what they came to only the server knows.
   std::erase_if(lane.operations, [&](const Operation& each) {
     if (each.kind != Operation::Kind::push || each.number > applied) return false;
     --each.batch->under_way;

@@ -21,10 +21,11 @@
 // of a lookup that only reads it keeps nothing. So a push has gradients alone.
 //
 // Pushes have numbers of their own, from 1 on. A client keeps a push until the server has said that
-// it is applied. After a cut it says hello with the same life, is told the last number of that life
-// that is applied, and sends the later ones again; of what was said to be applied and is not, being
-// lost with a server that was started again, it counts that it is lost.
-// (models/row_tickets.pml is this.)
+// it is applied. After a cut it says hello with the same life, and what it keeps again; of a push
+// that is applied already it is told once more what became of it. A server that was started again
+// tells by its boot that it is another, and the last number that it has: later ones that were said
+// to be applied are lost, and the client counts them; of later ones that are kept it looks the rows
+// up once more. (models/row_tickets.pml is this.)
 #pragma once
 
 #include <cstdint>
