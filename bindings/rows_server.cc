@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <tuple>
 
+#include "arrays.h"
 #include "leashed/base/descriptor.h"
+#include "leashed/cluster/row_profile.h"
 #include "leashed/cluster/row_server.h"
 #include "leashed/table/saving.h"
 #include "parts.h"
@@ -130,6 +132,31 @@ void bind_row_server(py::module_& m) {
       .def("expire", &RowServer::expire, py::call_guard<py::gil_scoped_release>(),
            "Lets go of what trainers had looked up already when this was called last, and have "
            "neither pushed nor dropped.");
+
+  m.def(
+      "profile_rows",
+      [](int here, int there, const std::string& transport,
+         const std::vector<std::shared_ptr<SavedTable>>& tables, const UserArray& ids,
+         std::size_t examples) {
+        using namespace pybind11::literals;
+        Descriptor client(here), serving(there);
+        RowCosts costs;
+        {
+          const std::span<const std::uint64_t> all(ids.data(),
+                                                   static_cast<std::size_t>(ids.size()));
+          const py::gil_scoped_release release;
+          costs = profile_rows(client.take(), serving.take(), to_transport(transport),
+                               {tables.begin(), tables.end()}, all, examples);
+        }
+        return py::dict("rows"_a = costs.rows, "serving"_a = costs.serving,
+                        "asking"_a = costs.asking, "bytes_in"_a = costs.bytes_in,
+                        "bytes_out"_a = costs.bytes_out);
+      },
+      py::arg("here"), py::arg("there"), py::arg("transport"), py::arg("tables"), py::arg("ids"),
+      py::arg("examples"),
+      "What a batch's rows cost, looked up and pushed, over the two ends of a connection: seconds "
+      "of processor time of a server of these tables, and of the thread that asks it. ids: uint64 "
+      "[batches, tables, examples].");
 }
 
 }  // namespace leashed

@@ -69,6 +69,7 @@ __all__: list[str] = [
     "open_rows",
     "open_svmlight",
     "profile_exchange",
+    "profile_rows",
     "replay",
     "schedule_values",
     "sharding",
@@ -1658,6 +1659,18 @@ def profile_exchange(
 ) -> float:
     """
     Seconds of a sync server's processor time for one exchange of a fragment, over the two ends of a connection.
+    """
+
+def profile_rows(
+    here: typing.SupportsInt | typing.SupportsIndex,
+    there: typing.SupportsInt | typing.SupportsIndex,
+    transport: str,
+    tables: collections.abc.Sequence[Table],
+    ids: typing.Annotated[numpy.typing.ArrayLike, numpy.uint64],
+    examples: typing.SupportsInt | typing.SupportsIndex,
+) -> dict:
+    """
+    What a batch's rows cost, looked up and pushed, over the two ends of a connection: seconds of processor time of a server of these tables, and of the thread that asks it. ids: uint64 [batches, tables, examples].
     """
 
 def replay(

@@ -77,6 +77,20 @@ def test_on_one_machine(line: str, tmp_path: Path) -> None:
         assert (folder / "output.safetensors").exists()
 
 
+@pytest.mark.parametrize(
+    "line", [line for line in LINES if line.startswith("leashed cluster size")]
+)
+def test_how_many_servers(line: str, tmp_path: Path) -> None:
+    printed, shown = run(line, tmp_path), block("text", "servers needed")
+    assert re.sub(r"[\d.]+", "0", _words(printed)) == re.sub(r"[\d.]+", "0", _words(shown))
+
+
+def _words(printed: str) -> str:
+    """What is printed but for what is measured, whose units and number of digits differ."""
+    told = printed.partition("\nmeasured in")[0]
+    return re.sub(r"by (memory|processor|link, in|link, out);", "by ;", re.sub(" +", " ", told))
+
+
 @pytest.mark.process
 @pytest.mark.parametrize("line", [line for line in LINES if "train.py" in line])
 def test_started_by_others(line: str, tmp_path: Path) -> None:

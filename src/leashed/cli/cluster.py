@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leashed.base import leftovers
+from leashed.cli import cluster_size
 from leashed.cli.arguments import add_fields, given
 from leashed.cluster import collectives, opening, outcome, role
 from leashed.cluster import plan as plans
@@ -89,6 +90,7 @@ def add(commands: Commands) -> None:
             of.add_argument(
                 "--plan", type=Path, metavar="FILE", help="default: plan.toml in the folder"
             )
+    cluster_size.add(actions)
     clean = actions.add_parser(
         "clean",
         help="remove what killed runs have left",
