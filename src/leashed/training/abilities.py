@@ -70,7 +70,10 @@ TOLD = {
     "trained rows": "tables whose rows have been trained",
     "evict": "tables that evict rows",
 }
-NAMED = {"tables": "a model that reads tables"}
+NAMED = {
+    "tables": "a model that reads tables",
+    "embedding servers": "a run with embedding servers",
+}
 _ALONE = "train alone, or leave it out"
 _HERE = "train on one machine, or leave it out"
 _GONE = "their rows are gone when they have been used"
@@ -175,7 +178,7 @@ REFUSED = (
     Refused(
         "embedding servers",
         ("lockstep",),
-        "which fold the gradients of all workers, and not those of other trainers",
+        "these fold the gradients of all workers, and not those of other trainers",
         "take another discipline, or mode=Sync() on one machine",
     ),
     Refused(
