@@ -154,7 +154,9 @@ def test_nothing_on_the_page_is_left_out() -> None:
     named = re.findall(r"`(leashed [^`]*|python [^`]*)`", PAGE)
     for command in named:
         if command.startswith("python"):
-            assert Path(command.split()[1]).exists()
+            program = command.split()[1]
+            module = command.split()[2].replace(".", "/") + ".py" if program == "-m" else program
+            assert Path(module).exists()
         elif command != "leashed.cluster":
             words = command.split()
             run(
