@@ -40,6 +40,7 @@ RowHolder::RowHolder(std::vector<std::shared_ptr<Table>> tables,
       found_(tables_.size(), features_of_tables_.size()),
       copies_(tables_.size()) {
   for (const auto& table : tables_) {
+    evicts_.push_back(table->evicts());
     begun_.push_back(table->steps() - std::min(table->steps(), begun));
     seats_.push_back(Seat::keep(table->seats()));
     if (seats_.back()) continue;
@@ -56,12 +57,12 @@ RowHolder::~RowHolder() {
 }
 
 void RowHolder::hold(std::size_t table, std::uint32_t row) {
-  if (!tables_[table]->evicts() || row == IdIndex::kNone) return;
+  if (!evicts_[table] || row == IdIndex::kNone) return;
   if (held_[table][row]++ == 0) tables_[table]->hold(row);
 }
 
 void RowHolder::release(std::size_t table, std::uint32_t row) {
-  if (!tables_[table]->evicts() || row == IdIndex::kNone) return;
+  if (!evicts_[table] || row == IdIndex::kNone) return;
   const auto one = held_[table].find(row);
   if (--one->second > 0) return;
   held_[table].erase(one);
@@ -133,10 +134,9 @@ void RowHolder::find_and_copy(RowKeys& keys, std::span<float* const> to) try {
     keys.parts.push_back({.unadmitted = static_cast<std::uint32_t>(missed.unadmitted),
                           .deferred = static_cast<std::uint32_t>(missed.deferred),
                           .refused = static_cast<std::uint32_t>(missed.refused)});
-    for (const std::uint32_t row : located.rows) {
-      hold(t, row);
-      ++keys.parts[t].count;
-    }
+    std::uint32_t& held = keys.parts[t].count;
+    if (!evicts_[t]) held = static_cast<std::uint32_t>(n);
+    for (; held < n; ++held) hold(t, located.rows[held]);
     located.release();
   }
 } catch (...) {  // no such row, or out of memory
@@ -325,7 +325,8 @@ void RowHolder::release(RowKeys& keys) {
   std::size_t first = 0;
   for (std::size_t t = 0; t < keys.parts.size(); ++t) {
     const std::size_t end = first + keys.parts[t].count;
-    for (; first < end; ++first) release(t, keys.rows[first]);
+    for (std::size_t i = first; evicts_[t] && i < end; ++i) release(t, keys.rows[i]);
+    first = end;
   }
   keys.parts.clear();
 }

@@ -111,6 +111,7 @@ class RowHolder {
   const std::vector<std::shared_ptr<Table>> tables_;
   const std::vector<std::size_t> features_of_tables_;
   std::vector<std::unique_ptr<Seat>> seats_;
+  std::vector<bool> evicts_;          // by table
   std::vector<std::uint64_t> begun_;  // by table: the steps it had made before the run
   std::uint64_t steps_ = 0;           // of the run
   // By table that evicts: how many have a row, which it holds for all of them.
