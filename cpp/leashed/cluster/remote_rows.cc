@@ -59,7 +59,7 @@ struct RemoteRows::RemoteBatch final : BatchRows, FoundRows {
   };
   std::vector<Part> parts;                        // by server
   std::vector<std::vector<std::uint32_t>> first;  // by table and server; behind them the count
-  std::vector<std::vector<std::uint32_t>> ranks;  // by table: of its distinct ids
+  std::vector<std::vector<std::uint32_t>> ranks;  // by table: of its distinct ids, if not whole
   std::vector<std::vector<const float*>> pointers;
   std::vector<AlignedArray<float>> gradients;
   std::vector<TableRows> rows;
@@ -177,7 +177,12 @@ RemoteRows::RemoteRows(RemotePlan plan) : plan_(std::move(plan)) {
   }
   for (std::size_t t = 0; t < plan_.tables.size(); ++t) {
     std::size_t shards = 0;
-    for (std::size_t s = 0; s < plan_.servers; ++s) shards += plan_.placement.shards(t, s).count();
+    whole_.emplace_back();
+    for (std::size_t s = 0; s < plan_.servers; ++s) {
+      const RowPlacement::Shards of = plan_.placement.shards(t, s);
+      shards += of.count();
+      if (of.all()) whole_[t] = s;
+    }
     if (shards != RowPlacement::kShards) {
       throw Error("rows of table '" + plan_.tables[t].name + "' are at a server that there is not");
     }
@@ -226,6 +231,11 @@ void RemoteRows::combine(Slot& slot, const BatchView& batch, RemoteBatch& rows) 
     std::vector<std::uint32_t>& first = rows.first[t];
     std::vector<std::uint32_t>& ranks = rows.ranks[t];
     first.assign(plan_.servers + 1, 0);
+    if (whole_[t]) {  // as they are
+      std::fill(first.begin() + static_cast<std::ptrdiff_t>(*whole_[t]) + 1, first.end(),
+                static_cast<std::uint32_t>(ids.size()));
+      continue;
+    }
     ranks.resize(ids.size());
     for (std::size_t i = 0; i < ids.size(); ++i) {
       ranks[i] = static_cast<std::uint32_t>(plan_.placement(t, ids[i]));
@@ -257,6 +267,12 @@ void RemoteRows::combine(Slot& slot, const BatchView& batch, RemoteBatch& rows) 
   }
   for (std::size_t t = 0; t < plan_.tables.size(); ++t) {
     const std::vector<std::uint64_t>& ids = rows.located[t].ids;
+    if (whole_[t]) {
+      RemoteBatch::Part& part = rows.parts[*whole_[t]];
+      std::ranges::copy(ids, part.ask.data() + part.next);
+      part.next += ids.size();
+      continue;
+    }
     for (std::size_t i = 0; i < ids.size(); ++i) {
       RemoteBatch::Part& part = rows.parts[rows.ranks[t][i]];
       part.ask[part.next++] = ids[i];
@@ -264,11 +280,12 @@ void RemoteRows::combine(Slot& slot, const BatchView& batch, RemoteBatch& rows) 
   }
   // From servers to places.
   for (std::size_t t = 0; t < plan_.tables.size(); ++t) {
-    if (plan_.servers == 1) continue;  // as they are
+    if (whole_[t]) continue;
     std::vector<std::uint32_t> next(rows.first[t].begin(), rows.first[t].end() - 1);
     for (std::uint32_t& rank : rows.ranks[t]) rank = next[rank]++;
   }
-  for (std::size_t f = 0; f < plan_.features_of_tables.size() && plan_.servers > 1; ++f) {
+  for (std::size_t f = 0; f < plan_.features_of_tables.size(); ++f) {
+    if (whole_[plan_.features_of_tables[f]]) continue;
     const std::vector<std::uint32_t>& ranks = rows.ranks[plan_.features_of_tables[f]];
     for (std::uint32_t& place : rows.entries[f]) place = ranks[place];
   }

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -129,6 +130,7 @@ class RemoteRows final : public RowStore {
 
   const RemotePlan plan_;
   std::vector<std::vector<std::size_t>> tables_of_;  // by server: those of which it has rows
+  std::vector<std::optional<std::size_t>> whole_;    // by table: the server that has all of it
   std::vector<std::uint64_t> digests_;               // by server
   std::vector<std::unique_ptr<Slot>> slots_;
   // Whether whoever waits is to give up; given before any thread of the run. Relaxed: hands nothing
