@@ -10,6 +10,7 @@ Under ``Leashed`` t is that of the very vector replaced, under ``Hogwild`` the s
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,6 +82,15 @@ class Schedule:
             "name": self.name,
             **{k: v.config() if isinstance(v, Schedule) else v for k, v in self.settings},
         }
+
+
+def of_config(told: Mapping[str, Any]) -> Schedule:
+    """The schedule whose ``config`` that is."""
+    settings = {name: value for name, value in told.items() if name != "name"}
+    return Schedule(
+        told["name"],
+        tuple((k, of_config(v) if isinstance(v, Mapping) else v) for k, v in settings.items()),
+    )
 
 
 def constant(lr: float) -> Schedule:

@@ -105,6 +105,17 @@ def _setting(value: float | tuple[float, ...] | Policy) -> Setting:
     return np.array(value, np.float64) if isinstance(value, tuple) else value
 
 
+def of_choice(label: str, told: Choice) -> Policy:
+    """The policy whose ``choice`` that is."""
+
+    def setting(value: Setting) -> Any:
+        if isinstance(value, tuple):
+            return of_choice(value[0], value)
+        return tuple(value.tolist()) if isinstance(value, np.ndarray) else value
+
+    return Policy(label, told[0], tuple((name, setting(one)) for name, one in told[1].items()))
+
+
 def none() -> Policy:
     """ρ = 1: gradients are applied as they are. The default."""
     return Policy("none", "none")

@@ -371,6 +371,10 @@ class Session(Protocol):
         """What tells from now on how far the whole run has come, as far as is known here."""
         ...
 
+    @property
+    def output(self) -> Any:
+        """Once it is closed: the output of the run, where this one makes it (``cluster.session``)."""
+
     def finish(
         self, parameters: NDArray[np.float32], counted: Mapping[str, float]
     ) -> dict[str, float]:

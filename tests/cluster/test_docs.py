@@ -20,6 +20,7 @@ pytest.importorskip("msgspec")
 PAGE = (Path(__file__).parents[2] / "docs" / "cluster.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", PAGE, re.DOTALL)
 LINES = [line for kind, text in BLOCKS if kind == "sh" for line in text.splitlines()]
+PROGRAMS = {"train.py": "EASGD(alpha=0.5), servers=2", "tables-train.py": "embedding_servers="}
 _TOOLS = Path(sys.executable).parent
 _MINUTES = 240.0
 
@@ -98,7 +99,9 @@ def test_started_by_others(line: str, tmp_path: Path) -> None:
     needed(program)
     if program == "torchrun":
         pytest.importorskip("torch")
-    (tmp_path / "train.py").write_text(block("python", "cluster.join"), encoding="utf-8")
+    name = line.rsplit(maxsplit=1)[-1]
+    text = block("python", PROGRAMS[name])
+    (tmp_path / name).write_text(text, encoding="utf-8")
     printed = run(line, tmp_path)
     assert sorted(re.findall(r"^(\d) \d", printed, re.MULTILINE)) == ["0", "1"]
 

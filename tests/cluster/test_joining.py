@@ -91,9 +91,9 @@ def test_a_run_that_has_failed_is_told_of_once(
     monkeypatch.setattr(joining, "_failed", lambda _: "no trainer is left")
     cluster = join(0, tmp_path)
     assert cluster.meet is not None
-    _, end = cluster.meet(10, 1, 1, None, {})
+    _, end = cluster.meet(10, 1, 1, None, {}, None)
     with once("the run has failed: no trainer is left; its report is in"):
-        end()
+        end(None)
 
 
 @pytest.mark.process
@@ -106,14 +106,14 @@ def test_a_sync_server_that_ends_is_told_of_at_once(
     )
     cluster = join(0, tmp_path, grace=0.1)
     assert cluster.meet is not None
-    _, end = cluster.meet(10, 1, 1, None, {})
+    _, end = cluster.meet(10, 1, 1, None, {}, None)
     try:
         deadline = time.monotonic() + 60
         while not (told := capsys.readouterr().err):
             assert time.monotonic() < deadline
             time.sleep(0.02)
     finally:
-        end()
+        end(None)
     log = tmp_path / "run-0" / "sync-ps-0.log"
     why = (
         f"leashed: sync-ps-0 ended with status 1 after 0 restarts: the port is taken (see {log})\n"

@@ -90,8 +90,9 @@ def arguments(tmp_path: Path) -> Any:
     _, clicked = problems["tables"]()
     problems["normalised"] = lambda: (small(norm=lsh.models.BatchNorm()), clicked)
 
-    def of(parts: tuple[str, ...]) -> tuple[Any, Any, dict[str, Any]]:
-        data = next((DATA[part] for part in parts if part in DATA), "dense")
+    def of(parts: tuple[str, ...], lacks: str = "") -> tuple[Any, Any, dict[str, Any]]:
+        read = [DATA[part] for part in parts if part in DATA and DATA[part] != lacks]
+        data = next(iter(read), "dense")
         given: dict[str, Any] = {"until": lsh.until(epochs=1), "batch_size": 16}
         for part in parts:
             given |= VIRTUAL.get(part, asked(tmp_path).get(part, {}))
@@ -116,7 +117,7 @@ def test_what_does_not_go_together_is_refused_with_its_reason(
 
 @pytest.mark.parametrize("needs", abilities.NEEDS, ids=str)
 def test_what_means_nothing_by_itself_is_refused(needs: abilities.Needs, arguments: Any) -> None:
-    model, data, given = arguments((needs.asked,))
+    model, data, given = arguments((needs.asked,), needs.needs)
     call = lsh.simulate if needs.asked in VIRTUAL else lsh.train
     if call is lsh.simulate:
         given = {"cluster": simulation.constant(2, 1.0), **given}

@@ -9,14 +9,18 @@ import logging
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
-from leashed.cluster import master, server
+from leashed.cluster import embedding_server, master, server
+from leashed.cluster.children import saved
 from leashed.cluster.ending import LINE, logged, status_of
 from leashed.cluster.limits import raise_descriptors
 from leashed.cluster.member import master_address
 from leashed.cluster.messages import Account
 from leashed.cluster.opening import read_key
+from leashed.cluster.row_files import folder_of
 from leashed.cluster.supervisor import OVER, name_of, tie
+from leashed.cluster.table_terms import TableTerms
 
 __all__: list[str] = []
 
@@ -39,6 +43,7 @@ def _main(role: str, folder: Path, index: int) -> int:
                 batch_size=terms["batch_size"],
                 trainers=terms["trainers"],
                 sync_ps=terms["servers"],
+                embedding_ps=terms["embedding_servers"],
                 parameters=terms["dimension"],
                 fingerprint=terms["fingerprint"],
                 begun=_account(terms["resumed"]),
@@ -56,19 +61,34 @@ def _main(role: str, folder: Path, index: int) -> int:
             comes_back=False,
         )
         return 0 if standing["state"] == "ended" else OVER
+    found: dict[str, Any] = {
+        "master": terms["master"] or master_address(Path(terms["home"])),
+        "key": key,
+        "host": terms["host"],
+        "folder": folder,
+        "grace": terms["grace"],
+        "transport": terms["transport"],
+        "advertise": terms["advertise"],
+        "job": terms["job"],
+    }
+    ports = terms["ports"]
+    if role == "embedding-ps":
+        embedding_server.serve(
+            TableTerms.of_json(terms["tables"]),
+            index,
+            port=ports and ports + terms["servers"] + index,
+            patience=terms["patience"],
+            told=terms["fingerprint"],
+            **found,
+        )
+        saved(folder_of(folder, index)).touch()
+        return 0
     server.serve(
         terms["dimension"],
         terms["servers"],
         index,
-        master=terms["master"] or master_address(folder),
-        key=key,
-        host=terms["host"],
-        folder=folder,
-        grace=terms["grace"],
-        transport=terms["transport"],
-        port=terms["ports"] and terms["ports"] + index,
-        advertise=terms["advertise"],
-        job=terms["job"],
+        port=ports and ports + index,
+        **found,
     )
     return 0
 

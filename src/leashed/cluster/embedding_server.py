@@ -11,27 +11,28 @@ import contextlib
 import queue
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from leashed import _core
-from leashed.cluster import fingerprint, row_packing
+from leashed.cluster import fingerprint
 from leashed.cluster.addressing import is_local, reached
 from leashed.cluster.member import Member, master_address
-from leashed.cluster.opening import Listener
+from leashed.cluster.opening import Key, Listener
 from leashed.cluster.row_files import RowFiles
 from leashed.cluster.server_tending import ROWS
 from leashed.cluster.serving import Made, accepting, cancelling, over
+from leashed.cluster.table_terms import TableTerms
 from leashed.models.graphs import Graph
-from leashed.models.tables import SHARE, Table
-from leashed.training.problems.clicks import make_tables
+from leashed.training.problems.clicks import table_settings
+from leashed.training.rows_read import RowsRead
 
 if TYPE_CHECKING:
     from leashed.cluster.plan import Plan
 
-__all__ = ["features_of", "run"]
+__all__ = ["run", "serve"]
 
 _JOIN = 30.0  # seconds in which the master is expected to answer
 _LIFE = 62  # bits
@@ -48,82 +49,123 @@ def run(plan: Plan, index: int) -> None:
     problem = words.problem()
     model = problem.model
     assert isinstance(model, Graph)
-    servers = cluster.embedding_ps
-    placed = row_packing.placed(model.tables, features_of(model), servers)
     how = words.how(problem)
-    tables = _tables(plan, model, placed, index, how)
-    numbers = placed.numbers(index, len(model.tables))
+    serve(
+        TableTerms(
+            RowsRead(
+                model.tables,
+                model.native.features_of_tables,
+                how["rule"],
+                how["staleness"],
+                words.seed,
+            ),
+            cluster.embedding_ps,
+            table_settings(words),
+            cluster.embedding_ps if is_local(cluster.master) else 1,
+        ),
+        index,
+        master=master_address(cluster.run, cluster.known_master),
+        key=cluster.read_key(),
+        host=cluster.host,
+        port=cluster.port("embedding-ps", index),
+        folder=cluster.run,
+        grace=cluster.grace,
+        patience=cluster.patience,
+        transport=cluster.transport,
+        job=cluster.name,
+        snapshot_every=cluster.snapshot_every,
+        told=fingerprint.of_model(model),
+    )
+
+
+def serve(
+    terms: TableTerms,
+    index: int,
+    *,
+    master: str | Callable[[], str],
+    key: Key,
+    host: str,
+    folder: Path,
+    grace: float,
+    patience: float,
+    transport: str,
+    port: int = 0,
+    advertise: str | None = None,
+    job: str = "",
+    snapshot_every: float = 1.0,
+    told: Mapping[str, str] | None = None,
+) -> None:
+    """Hold the rows of server ``index`` until the run has ended.
+
+    Args:
+        terms: of which tables, and how many servers there are.
+        index: which of them this is.
+        master: the master's address, or what tells it.
+        key: what connections are opened with.
+        host: where to listen.
+        folder: of snapshots, and of what is saved at the end.
+        grace: seconds for which a master that is away is waited for.
+        patience: seconds after once to twice which rows are let go of that were looked up and are not
+            pushed.
+        transport: as of ``Cluster``.
+        port: likewise.
+        advertise: likewise.
+        job: likewise.
+        snapshot_every: seconds between two snapshots, where writing one takes less than a tenth of
+            that.
+        told: what else all of the run must have alike, as far as it is known.
+
+    Raises:
+        ValueError: the run is another, or a snapshot is damaged.
+        OSError: the master cannot be reached (any more), or the folder not be written.
+    """
+    placed = terms.placed()
+    tables = terms.parts(placed, index)
+    read = terms.read
     made: Made = Future()
     heard: queue.SimpleQueue[object] = queue.SimpleQueue()
     with (
         contextlib.closing(
-            Listener(
-                cluster.host,
-                cluster.port("embedding-ps", index),
-                cluster.read_key(),
-                "embedding-ps",
-                accepting(made, ROWS, cluster.transport),
-            )
+            Listener(host, port, key, "embedding-ps", accepting(made, ROWS, transport))
         ) as listener,
         cancelling(made),
     ):
         member = Member(
-            master_address(cluster.run, cluster.known_master),
-            cluster.read_key(),
+            master,
+            key,
             role="embedding-ps",
             index=index,
-            listening=reached(listener, None),
+            listening=reached(listener, advertise),
             heard=heard.put,
             deadline=_JOIN,
-            grace=cluster.grace,
+            grace=grace,
             fingerprint={
-                **fingerprint.of_model(model),
-                **fingerprint.of_rows(how["rule"], how["staleness"], words.seed),
-                **fingerprint.of_servers({"embedding-ps": servers}),
-                **fingerprint.of_job(cluster.name),
+                **(told or {}),
+                **fingerprint.of_rows(read.rule, read.staleness, read.seed),
+                **fingerprint.of_servers({"embedding-ps": terms.servers}),
+                **fingerprint.of_job(job),
             },
         )
         with contextlib.closing(member):
             run_name = member.welcome.run
-            files = RowFiles(tables, cluster.run, run_name, index, cluster.snapshot_every)
+            files = RowFiles(tables, folder, run_name, index, snapshot_every)
             files.restore()
             server = _core.RowServer(
                 [table.native for table in tables.values()],
-                numbers,
+                placed.numbers(index, len(read.tables)),
                 placed.placement,
                 index,
                 secrets.randbits(_LIFE) | 1,
             )
             files.serve(server)
             made.set_result((run_name, server))
-            due = time.monotonic() + cluster.patience
+            due = time.monotonic() + patience
             try:
                 while not over(heard, member, run_name):
                     files.keep()
                     member.report({**server.counters(), **files.counters()})
                     if time.monotonic() >= due:  # what nobody has pushed since, nobody will
                         server.expire()
-                        due = time.monotonic() + cluster.patience
+                        due = time.monotonic() + patience
             finally:
                 files.end()
-
-
-def features_of(model: Graph) -> list[int]:
-    """Of each feature of ids the number of its table."""
-    return list(model.native.features_of_tables)
-
-
-def _tables(
-    plan: Plan, model: Graph, placed: row_packing.Placed, index: int, how: Mapping[str, Any]
-) -> dict[str, Table]:
-    """The server's parts of the model's tables: of memory for those that grow, its part."""
-    words, servers = plan.train, plan.cluster.embedding_ps
-    here = servers if is_local(plan.cluster.master) else 1
-    if words.table_mib is not None:
-        words = replace(words, table_mib=words.table_mib / servers)
-    else:
-        words = replace(words, table_share=(words.table_share or SHARE) / here)
-    shards = {one.name: placed.placement.shards(t, index) for t, one in enumerate(model.tables)}
-    made = make_tables(model, words, how["rule"], how["staleness"], shards)
-    assert made is not None
-    return made

@@ -1,7 +1,8 @@
 """Taking part in a run whose processes somebody else has started: torchrun, mpirun, srun, or a
 person.
 
-Rank 0 starts the master and the sync servers as its children. Whoever has started the trainers ends
+Rank 0 starts the master and the servers as its children; of embedding servers one may be the child of
+the first rank of each node. Whoever has started the trainers ends
 or restarts them; nobody here does.
 """
 
@@ -16,20 +17,25 @@ import shutil
 import stat
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
 
 from leashed.base import checks, leftovers
 from leashed.base.warning import warn
-from leashed.cluster import collectives, placing
+from leashed.cluster import collectives, placing, row_files, served_output
 from leashed.cluster.addressing import everywhere, is_local
+from leashed.cluster.children import Children, saved
 from leashed.cluster.member import master_address
 from leashed.cluster.opening import check_ports, format_address, make_key, read_key
-from leashed.cluster.session import TRANSPORTS, Address, Cluster
-from leashed.cluster.supervisor import OVER, Supervisor, read_report
+from leashed.cluster.row_packing import MOST_SERVERS
+from leashed.cluster.session import TRANSPORTS, Address, Cluster, Output, Reached
+from leashed.cluster.supervisor import OVER, read_report
+from leashed.cluster.table_terms import TableTerms, check_settings
 from leashed.sync import Position, Synchroniser, check_synchroniser
+from leashed.training.rows_read import RowsRead
 
 __all__ = ["join"]
 
@@ -43,6 +49,10 @@ def join(
     *,
     sync: Synchroniser | str | None = None,
     servers: int = 1,
+    embedding_servers: int | Literal["nodes"] = 0,
+    tables: Mapping[str, Any] | None = None,
+    look_ahead: int = 1,
+    collect: bool = False,
     rank: int | None = None,
     size: int | None = None,
     rendezvous: str | None = None,
@@ -55,18 +65,35 @@ def join(
     grace: float = 10.0,
     min_trainers: int = 1,
     require_sync: bool = False,
+    patience: float = 300.0,
 ) -> Cluster:
     """This process's place among the trainers of a run, for ``train(cluster=...)``.
 
     Rank and size come from torchrun's, Open MPI's, MPICH's or Slurm's environment, or are given.
-    Rank 0 starts the master and the sync servers when its training begins; they end with it, and
+    Rank 0 starts the master and the servers when its training begins; they end with it, and
     with the thread that began it: call ``train`` on one that stays as long. All processes call this
     as often and with the same arguments, and train as often.
+
+    Of a model that reads tables no trainer has any: embedding servers do (docs/cluster.md). At the end
+    rank 0 writes the model, with its own parameters and with the tables of all servers, to the folder
+    ``run-0/output`` in ``folder`` (of its next training ``run-1/output``, ...), for ``leashed.load``;
+    ``config["cluster_output"]`` of its result names it.
 
     Args:
         sync: how this trainer's parameters are kept in sync with those of the others, from
             ``leashed.sync``, or a word, as ``"easgd:alpha=0.5"``. Default: not at all.
         servers: sync servers, which ``EASGD`` needs; 0 for ``MA`` and ``BMUF``.
+        embedding_servers: how many hold the rows of the model's tables, all on rank 0's machine; or
+            "nodes": one on each node, started by its first rank, where all nodes have as many ranks,
+            and numbers of one node follow each other.
+        tables: of these tables what ``leashed.tables.of`` takes beside the training's rule, staleness
+            and seed: ``init``, ``admit_after``, ``evict``, ``max_bytes`` or ``share``, and
+            ``weight_decay``; ``max_bytes`` of each table on all servers together, ``share`` of each
+            machine's memory.
+        look_ahead: 1: rows of the next batch are asked for while one is computed. 0: when they are
+            needed, so that one trainer with one thread has the bits of one process.
+        collect: whether rank 0's result has the tables, as ``result.tables``, where they take at most
+            half of the memory that is left.
         rank: of this trainer, from 0; with ``size``. Default: from the environment.
         size: how many trainers there are.
         rendezvous: where rank 0 can be reached, ``HOST`` or ``HOST:PORT``. Default: this machine,
@@ -74,13 +101,14 @@ def join(
             port 28471.
         key: a file of mode 0600 with a secret of at least 32 bytes that all machines have; needed
             where there are several. Default: one made for this run.
-        folder: where the master keeps its journal and the run's report, and sync servers their
-            snapshots; one without a run. Default: a new one for temporary files, which rank 0
+        folder: where the master keeps its journal and the run's report, and servers their
+            snapshots; one without a run. Needed with embedding servers, unless ``collect``, and with
+            "nodes", where all of them have to see it. Default: a new one for temporary files, which rank 0
             removes, unless one of its children fails: its log is there; where rank 0 is killed the next
             run does, or ``leashed cluster clean``. (It is found by who has started the processes: two
             runs at once from one shell need a folder each.)
-        ports: the first of the ports on which sync servers and trainers listen: sync server k on
-            ``ports`` + k, rank k on ``ports`` + ``servers`` + k. Default: each on any that is free.
+        ports: the first of the ports on which servers and trainers listen: sync servers in their order,
+            then embedding servers, then ranks: rank k on ``ports`` + all servers + k. Default: each on any that is free.
             Over several machines the master has rendezvous's port, and in each further training of
             this process the next.
         transport: between processes of one machine ``"shm"`` (shared memory), ``"tcp"``, or
@@ -95,6 +123,8 @@ def join(
             first, and goes on; with fewer it fails. Rank 0's holds.
         require_sync: whether the run fails where a trainer is not synchronised for a minute in
             which two rounds of its pace were due, or was not at all at its end. Rank 0's holds.
+        patience: seconds for which an embedding server that is away is waited for; one that dies is
+            started again, and goes on from its last snapshot.
 
     Raises:
         ImportError: what ``backend`` names is not installed.
@@ -105,12 +135,23 @@ def join(
     """
     sync = check_synchroniser(sync)
     checks.whole("servers", servers, 0)
+    checks.whole("look_ahead", look_ahead, 0, 1)
+    checks.flag("collect", collect)
+    checks.real("patience", patience, 0.0)
+    settings = check_settings("tables", {} if tables is None else tables)
     if transport not in TRANSPORTS:
         raise ValueError(f"transport must be one of {', '.join(TRANSPORTS)}, got {transport!r}")
     checks.real("timeout", timeout, 0.0)
     checks.real("grace", grace, 0.0)
     place = placing.find(os.environ, rank=rank, size=size, rendezvous=rendezvous)
     collectives.check(backend, place.size)
+    rows_on = _rows_on(embedding_servers, place, folder, collect=collect)
+    served = rows_on.servers
+    for name, given in (("tables", settings), ("collect", collect)):
+        if given and not served:
+            raise ValueError(
+                f"{name} is for embedding servers; give embedding_servers, or leave it out"
+            )
     checks.whole("min_trainers", min_trainers, 1, place.size)
     checks.flag("require_sync", require_sync)
     local = is_local(format_address(place.host, place.port))
@@ -118,7 +159,7 @@ def join(
     def clear(master: int) -> None:
         if ports is not None:
             others = {} if local else {"rank 0's master": master}
-            check_ports("ports", ports, servers + place.size, others)
+            check_ports("ports", ports, servers + served + place.size, others)
 
     clear(place.port)
     if not local and key is None:
@@ -152,17 +193,25 @@ def join(
         batch_size: int,
         resumed: Position | None,
         told: dict[str, str],
-    ) -> tuple[Address, Callable[[], None]]:
+        rows: RowsRead | None,
+    ) -> tuple[Address, Callable[[Reached | None], Output | None]]:
         run = next(runs)
         home = base / f"run-{run}"
+        mine = [] if rows is None else list(rows_on.mine)
         # On one machine the master takes any port that is free, and writes down which.
         port = 0 if local else place.port + run
         clear(port)
+        address: Address = master_address(home) if local else format_address(place.host, port)
         if place.rank != 0:
-            there = format_address(place.host, port)
-            return (master_address(home) if local else there), lambda: None
-        home.mkdir(mode=0o700)
+            if not mine:
+                return address, lambda _: None
+            home = rows_on.home(Path(folder or base), run)
+            home.mkdir(mode=0o700, parents=True)
+        else:
+            home.mkdir(mode=0o700)
         here = format_address("::1" if host == "::" else "127.0.0.1", port)
+        if place.rank != 0:
+            here = format_address(place.host, port)
         terms = {
             "dimension": dimension,
             "total": total,
@@ -171,33 +220,31 @@ def join(
             "fingerprint": told,
             "trainers": place.size,
             "servers": servers,
+            "embedding_servers": served,
+            "tables": None
+            if rows is None
+            else TableTerms(rows, served, settings, len(mine)).to_json(),
             "host": host,
             "advertise": advertise,
             "port": port,
             "ports": ports or 0,
             "master": None if local else here,
+            "home": str((base / f"run-{run}").absolute()),
             "key": str(Path(key).absolute() if key is not None else base / "key"),
             "given": key is not None,
             "timeout": timeout,
             "grace": grace,
+            "patience": patience,
             "min_trainers": min_trainers,
             "require_sync": require_sync,
             "transport": transport,
             "job": job,
         }
         (home / "terms.json").write_text(json.dumps(terms) + "\n", encoding="utf-8")
-        processes = [("master", 0), *(("sync-ps", k) for k in range(servers))]
-        children = Supervisor(processes, _command(home), home)
-        children.__enter__()
-        over = threading.Event()
-
-        def watch() -> None:
-            while not over.wait(_LOOK):
-                children.step()
-
-        # Who dies is told at once, not by the run's end.
-        watcher = threading.Thread(target=watch, name="leashed-children", daemon=True)
-        watcher.start()
+        once = [("master", 0), *(("sync-ps", k) for k in range(servers))]
+        children = Children(home, _command(home), once if place.rank == 0 else [], mine)
+        if place.rank != 0:
+            return address, lambda _: children.end(grace)
 
         def master() -> str:
             if not children.running("master"):
@@ -207,19 +254,20 @@ def join(
                 )
             return master_address(home)() if local else here
 
-        def end() -> None:
-            try:
-                children.wait(grace)
-                over.set()
-                watcher.join()
-                children.step()
-            finally:
-                children.__exit__(None, None, None)
+        def end(reached: Reached | None) -> Output | None:
+            children.end(grace)
             failed = _failed(home) if OVER in children.statuses("master") else None
+            output = None
             if failed is not None:
                 warn(f"the run has failed: {failed}; its report is in {home}")
-            elif folder is None and not children.deaths:
+            elif rows is not None and reached is not None:
+                output = _output(
+                    rows_on.folders(home, run), home, reached, patience, collect=collect
+                )
+            kept = rows is not None and (output is None or not collect)
+            if folder is None and failed is None and not (children.died or kept):
                 shutil.rmtree(home, ignore_errors=True)
+            return output
 
         return master, end
 
@@ -230,7 +278,7 @@ def join(
         master="",
         key=secret,
         host=host,
-        port=0 if ports is None else ports + servers + place.rank,
+        port=0 if ports is None else ports + servers + served + place.rank,
         transport=transport,
         backend=backend,
         timeout=timeout,
@@ -239,8 +287,86 @@ def join(
         results=False,  # each has its own
         advertise=advertise,
         meet=meet,
+        embedding_servers=served,
+        look_ahead=look_ahead,
+        patience=patience,
         sync=sync,
     )
+
+
+@dataclass(frozen=True)
+class _RowsOn:
+    """Where embedding servers are.
+
+    Attributes:
+        servers: how many there are.
+        mine: the role and the number of each that this rank starts.
+        nodes: whether there is one for each node.
+        node: the number of this rank's.
+    """
+
+    servers: int
+    mine: tuple[tuple[str, int], ...]
+    nodes: bool = False
+    node: int = 0
+
+    def home(self, base: Path, run: int, node: int | None = None) -> Path:
+        """Of what a node other than rank 0's writes of a run; by default this one's."""
+        return base / f"node-{self.node if node is None else node}" / f"run-{run}"
+
+    def folders(self, home: Path, run: int) -> list[Path]:
+        """Where the servers save their rows, in their order, as rank 0 finds them."""
+        homes = [
+            self.home(home.parent, run, k) if self.nodes and k != self.node else home
+            for k in range(self.servers)
+        ]
+        return [row_files.folder_of(one, k) for k, one in enumerate(homes)]
+
+
+def _rows_on(servers: object, place: placing.Place, folder: object, *, collect: bool) -> _RowsOn:
+    if servers == "nodes":
+        node = placing.node(os.environ, place)
+        mine = (("embedding-ps", node.number),) if place.local_rank == 0 else ()
+        if folder is None and node.nodes > 1:
+            raise ValueError(
+                'folder must be given with embedding_servers="nodes" on several nodes: one that all of '
+                "them see, where each leaves its rows"
+            )
+        found = _RowsOn(node.nodes, mine, True, node.number)
+    else:
+        if isinstance(servers, str):
+            raise ValueError(f'embedding_servers must be a number or "nodes", got {servers!r}')
+        count = checks.whole("embedding_servers", servers, 0, MOST_SERVERS)
+        numbers = range(count) if place.rank == 0 else ()
+        found = _RowsOn(count, tuple(("embedding-ps", k) for k in numbers))
+    if found.servers and folder is None and not collect:
+        raise ValueError(
+            "folder must be given with embedding_servers: that is where the tables are left, in "
+            "run-0/output; or give collect=True, by which rank 0's result has them"
+        )
+    return found
+
+
+def _output(
+    folders: Sequence[Path], home: Path, reached: Reached, patience: float, *, collect: bool
+) -> Output | None:
+    """What comes out of the run, where it can be written; else why not is told."""
+    elsewhere = [one for one in folders if one.parent != home]
+    if missing := [one for one in elsewhere if not one.exists()]:
+        warn(
+            f"the run's output is not written: {missing[0]} is not there; give a folder that all nodes see"
+        )
+        return None
+    end = time.monotonic() + patience
+    while not all(saved(one).exists() for one in elsewhere) and time.monotonic() < end:
+        time.sleep(_LOOK)
+    try:
+        return served_output.write(home, folders, reached, collect=collect)
+    except (OSError, ValueError, MemoryError) as error:
+        warn(
+            f"the run's output is not written to {home}: {error}; what servers have saved is there"
+        )
+        return None
 
 
 def _failed(home: Path) -> str | None:

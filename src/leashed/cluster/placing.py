@@ -11,10 +11,11 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from leashed.base import checks
 
-__all__ = ["PORT", "Place", "address", "find", "hosts", "job"]
+__all__ = ["PORT", "Node", "Place", "address", "find", "hosts", "job", "node"]
 
 PORT = 28_471
 """Where trainers meet unless told otherwise. torchrun's own MASTER_PORT is taken by torchrun."""
@@ -51,6 +52,18 @@ class Place:
         checks.whole("rank", self.rank, 0, self.size - 1)
         checks.whole("local_rank", self.local_rank, 0, self.size - 1)
         checks.whole("port", self.port, 1, 65_535)
+
+
+class Node(NamedTuple):
+    """Which of how many a rank's node is.
+
+    Attributes:
+        number: from 0.
+        nodes: how many there are.
+    """
+
+    number: int
+    nodes: int
 
 
 @dataclass(frozen=True)
@@ -126,6 +139,37 @@ def find(
         "nobody tells which of how many trainers this is: start it with torchrun, mpirun or srun, "
         "or give rank, size and rendezvous"
     )
+
+
+def node(environment: Mapping[str, str], place: Place) -> Node:
+    """The node of a place, where all have as many ranks, those of one in a row.
+
+    Args:
+        environment: such as ``os.environ``.
+        place: as ``find`` tells of it.
+
+    Raises:
+        ValueError: nothing tells how many ranks a node has, or they are not so; the message tells what
+            to give.
+    """
+    instead = 'give embedding_servers a number in place of "nodes"'
+    launcher = next((one for one in _LAUNCHERS if one.name == place.told_by), None)
+    each = None if launcher is None else _variable(environment, launcher.local_size)
+    if each is None and launcher is not None and launcher.name == "Slurm":
+        nodes = _variable(environment, ("SLURM_STEP_NUM_NODES", "SLURM_NNODES"))
+        each = place.size // nodes if nodes and place.size % nodes == 0 else None
+        if nodes and each is None:
+            raise ValueError(
+                f"{place.size} ranks are not as many on each of {nodes} nodes; {instead}"
+            )
+    if each is None:
+        raise ValueError(f"{place.told_by} does not tell how many ranks a node has; {instead}")
+    if each < 1 or place.size % each or place.rank % each != place.local_rank:
+        raise ValueError(
+            f"rank {place.rank} of {place.size} is number {place.local_rank} of {each} on its node, so "
+            f"nodes have not as many ranks, or not in a row; {instead}"
+        )
+    return Node(place.rank // each, place.size // each)
 
 
 def address(text: str, default_port: int = PORT) -> tuple[str, int]:

@@ -488,6 +488,7 @@ class Plan:
         abilities.check(
             {
                 "embedding servers": self.cluster.embedding_ps > 0,
+                "tables": self.train.of_clicks,
                 'threads="auto"': self.train.threads == "auto",
                 **abilities.of_discipline(self.train.choices("train.")["discipline"], None),
             }

@@ -18,7 +18,7 @@ from leashed.cluster.keeping import Keeping
 from leashed.files import folders
 from leashed.models.tables import Described, Table
 
-__all__ = ["Joined", "RowFiles", "RowServer", "joined"]
+__all__ = ["Joined", "RowFiles", "RowServer", "folder_of", "joined", "joined_of"]
 
 _log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class RowFiles:
         every: float,
     ) -> None:
         self._tables = tables
-        self._folder = _folder(folder, index)
+        self._folder = folder_of(folder, index)
         self._run = run
         self._every = every
         self._applied: list[tuple[int, int, int]] = []
@@ -223,9 +223,13 @@ def joined(folder: Path, described: Iterable[Described], servers: int, run: str)
         ValueError: a file is damaged, or of another run; or the rows are not all of the model's
             tables.
     """
+    return joined_of([folder_of(folder, index) for index in range(servers)], described, run)
+
+
+def joined_of(places: Sequence[Path], described: Iterable[Described], run: str) -> Joined:
+    """As ``joined``, where the servers have saved in these folders, in their order."""
     found = []
-    for index in range(servers):
-        place = _folder(folder, index)
+    for index, place in enumerate(places):
         rows = _rows(place)
         if rows is None:
             raise FileNotFoundError(
@@ -238,7 +242,9 @@ def joined(folder: Path, described: Iterable[Described], servers: int, run: str)
     made = folders.join_rows(found)
     names = [one.name for one in described]
     if missing := [name for name in names if name not in made]:
-        raise ValueError(f"no embedding server has saved table {', '.join(missing)} in {folder}")
+        raise ValueError(
+            f"no embedding server has saved table {', '.join(missing)} in {places[0].parent}"
+        )
     tables = {name: made[name] for name in names}
     return Joined(
         tables,
@@ -251,7 +257,8 @@ def _pushes(server: RowServer) -> int:
     return int(server.counters()["pushes"])
 
 
-def _folder(run: Path, index: int) -> Path:
+def folder_of(run: Path, index: int) -> Path:
+    """Of an embedding server, in its run's."""
     return run / f"embedding-ps-{index}"
 
 

@@ -19,7 +19,9 @@ from leashed.cluster import packing
 from leashed.models import TableSpec
 from leashed.models.tables import SHARDS
 
-__all__ = ["SHARDS", "Placed", "placed"]
+__all__ = ["MOST_SERVERS", "SHARDS", "Placed", "placed"]
+
+MOST_SERVERS = 4096
 
 _SPREAD = -1
 _AS_MUCH = 1e-6  # far less than by what one float more costs
@@ -59,7 +61,7 @@ def placed(tables: Sequence[TableSpec], features: Sequence[int], servers: int) -
     Raises:
         TypeError, ValueError: ``servers`` is no whole number from 1, or there is no table.
     """
-    servers = checks.whole("servers", servers, 1, 4096)
+    servers = checks.whole("servers", servers, 1, MOST_SERVERS)
     if not tables:
         raise ValueError("a model without tables has no rows that embedding servers could hold")
     costs = [

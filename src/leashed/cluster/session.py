@@ -17,7 +17,8 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,12 +39,15 @@ from leashed.cluster.remote_rows import remote_rows
 from leashed.cluster.ring_tending import Callers, RingTending
 from leashed.cluster.server_tending import EXCHANGE, ROWS, ServerTending
 from leashed.cluster.troubles import TRAINERS, Troubles
+from leashed.models.tables import Table
 from leashed.sync import Position, Synchroniser, When
 from leashed.training.rows_read import RowsRead
 
 __all__ = [
     "EXCHANGE",
     "Cluster",
+    "Output",
+    "Reached",
     "Session",
     "everywhere",
     "is_local",
@@ -62,6 +66,32 @@ TRANSPORTS = ("auto", "tcp", "shm")
 Address: TypeAlias = "str | Callable[[], str]"
 
 _log = logging.getLogger(__name__)
+
+
+class Reached(NamedTuple):
+    """What a training has come to.
+
+    Attributes:
+        run: the run's name.
+        model: that was trained.
+        parameters: float32 [d].
+    """
+
+    run: str
+    model: Any
+    parameters: NDArray[np.float32]
+
+
+class Output(NamedTuple):
+    """What comes out of a run with embedding servers.
+
+    Attributes:
+        folder: that ``leashed.load`` reads.
+        tables: by name, whole; empty where they are not wanted.
+    """
+
+    folder: Path
+    tables: dict[str, Table]
 
 
 @dataclass(frozen=True)
@@ -88,8 +118,9 @@ class Cluster:
             is 0.0.0.0 or ::, the one that this machine has towards the master.
         meet: in place of ``master``, called with the length of the parameters, the batches of the
             whole run (or None), the batch size, where the run goes on (or None), and what all of the
-            run must have alike: tells where
-            the master of this run is, and how what was started for it is ended.
+            run must have alike, and the rows that it reads of embedding servers (or None): tells where
+            the master of this run is, and how what was started for it is ended: called with what this
+            training has come to (or None), it tells the output of the run, where it makes one.
         embedding_servers: how many hold the rows of the model's tables.
         look_ahead: whether rows of the next batch are asked for while one is computed: 1, or 0.
         patience: seconds for which an embedding server is waited for.
@@ -113,8 +144,8 @@ class Cluster:
     advertise: str | None = None
     meet: (
         Callable[
-            [int, int | None, int, Position | None, dict[str, str]],
-            tuple[Address, Callable[[], None]],
+            [int, int | None, int, Position | None, dict[str, str], RowsRead | None],
+            tuple[Address, Callable[[Reached | None], Output | None]],
         ]
         | None
     ) = field(default=None, repr=False)
@@ -143,13 +174,19 @@ class Cluster:
 
         Raises:
             ImportError: what ``backend`` names is not installed.
-            ValueError: ``backend`` does not go with the synchroniser; the run has another model,
+            ValueError: ``backend`` does not go with the synchroniser; there are embedding servers, and
+                no rows; the run has another model,
                 other data, another synchroniser or version, as the message tells; another batch size
                 or number of batches or of sync servers, goes on from a checkpoint where this trainer
                 does not, or does not where it does, or has no sync server where one is needed.
             OSError: the master cannot be reached in time.
         """
         collectives.check(self.backend, self.trainers, synchroniser)
+        if self.embedding_servers and rows is None:
+            raise ValueError(
+                "cluster has embedding servers, which are for leashed.train of a model that reads tables; "
+                "join without embedding_servers"
+            )
         told = {
             **fingerprint.of_trainer(dimension, synchroniser, self.backend, trained),
             **fingerprint.of_batches(total, batch_size),
@@ -159,11 +196,11 @@ class Cluster:
             ),
             **fingerprint.of_job(self.job),
         }
-        if rows is not None and trained is not None:
-            told |= fingerprint.of_rows(rows.rule, rows.staleness, trained[2])
+        if rows is not None:
+            told |= fingerprint.of_rows(rows.rule, rows.staleness, rows.seed)
         cluster, ended = self, None
         if self.meet is not None:
-            master, ended = self.meet(dimension, total, batch_size, resumed, told)
+            master, ended = self.meet(dimension, total, batch_size, resumed, told, rows)
             cluster = replace(self, master=master, meet=None)
         try:
             return Session(
@@ -179,10 +216,11 @@ class Cluster:
                 told,
                 ended,
                 rows,
+                None if trained is None else trained[0],
             )
         except BaseException:
             if ended is not None:
-                ended()
+                ended(None)
             raise
 
 
@@ -201,12 +239,16 @@ class Session(Closing):
         resumed: Position | None,
         left: Position | None,
         told: Mapping[str, str],
-        ended: Callable[[], None] | None = None,
+        ended: Callable[[Reached | None], Output | None] | None = None,
         rows: RowsRead | None = None,
+        model: Any = None,
     ) -> None:
         if synchroniser is not None:
             check_servers(synchroniser, cluster.servers)
         self._ended = ended
+        self._model = model
+        self._reached: Reached | None = None
+        self.output: Output | None = None  # once it is closed
         self.native: _core.TrainerSync | None = None
         self.rows: _core.RemoteRows | None = None
         if rows is not None:
@@ -481,6 +523,8 @@ class Session(Closing):
         finite = bool(np.isfinite(parameters).all())
         summary["crashed"] = float(not finite or summary.get("crashed", 0.0) > 0)
         result = parameters if trained and finite else None
+        if finite and self._model is not None:
+            self._reached = Reached(self._member.welcome.run, self._model, parameters)
         summary["handed_in"] = float(result is not None)
         summary["cut_short"] = float(self._cut_short is not None)
         if self._member.state == "lost" and not self._lost:
@@ -580,4 +624,4 @@ class Session(Closing):
         self._member.close()
         self._callers.close()
         if self._ended is not None:
-            self._ended()
+            self.output = self._ended(self._reached)

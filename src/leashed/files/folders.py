@@ -19,8 +19,7 @@ from typing import Any, TypeVar
 from leashed import staleness
 from leashed.base import atomic, checks, choice
 from leashed.base.warning import warn
-from leashed.models.tables import Initial, Part, RowwiseAdagrad, Table
-from leashed.rules import RULES, SWAP, Rule, Stepping
+from leashed.models.tables import Initial, Part, Table, rule_of
 
 __all__ = [
     "Opened",
@@ -55,8 +54,6 @@ _KIND = {
     _FORMAT: "a model with tables",
     _ROWS: "the rows of an embedding server, and of no model with tables; load the run's output",
 }
-_KINDS: list[type[Stepping]] = [*RULES.values(), RowwiseAdagrad]
-_RULES = {kind.__name__: kind for kind in _KINDS}
 _UNFINISHED = re.compile(r"\.manifest\.json\.\d+\.\d+")
 
 
@@ -451,8 +448,7 @@ def _told(table: Table) -> dict[str, Any]:
 def _made(name: str, told: Mapping[str, Any]) -> Table:
     rows, config = told["rows"], told["run"]["rule"]
     init, settings = choice.from_json(rows["init"])
-    own = {key: value for key, value in config.items() if key not in ("name", "schedule", "swap")}
-    rule: Rule = _RULES[config["name"]](**own)
+    config = {key: value for key, value in config.items() if key != "schedule"}
     # All that a policy leaves in a file: whether rows keep the norm of their last update.
     keeps = rows.get("last_update", False)
     return Table(
@@ -460,7 +456,7 @@ def _made(name: str, told: Mapping[str, Any]) -> Table:
         rows=rows.get("rows"),
         max_bytes=rows.get("max_bytes"),
         init=Initial(init, tuple((key, float(value)) for key, value in settings.items())),  # type: ignore[arg-type]
-        rule=SWAP(rule, **config["swap"]) if "swap" in config else rule,
+        rule=rule_of(config),
         staleness=staleness.stage_aware(staleness.inverse()) if keeps else None,
         evict=rows["evict"],
         admit_after=rows["admit_after"],

@@ -17,12 +17,12 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from leashed import _core
+from leashed import _core, schedules
 from leashed import staleness as policies
 from leashed.base import checks, choice, memory
 from leashed.base.choice import Choice
 from leashed.base.warning import warn
-from leashed.rules import SWAP, Adagrad, Momentum, Rule, Stepping, check_rule
+from leashed.rules import RULES, SWAP, Adagrad, Momentum, Rule, Stepping, check_rule
 from leashed.staleness import Policy
 
 __all__ = [
@@ -116,6 +116,19 @@ class RowwiseAdagrad(Adagrad):
     """
 
     NATIVE: ClassVar[str] = "rowwise_adagrad"
+
+
+def rule_of(config: Mapping[str, Any]) -> Rule:
+    """The rule whose ``config`` that is."""
+    own = {k: v for k, v in config.items() if k not in ("name", "schedule", "swap")}
+    if "schedule" in config:
+        own["lr"] = schedules.of_config(config["schedule"])
+    rule: Rule = _KINDS[config["name"]](**own)
+    return SWAP(rule, **config["swap"]) if "swap" in config else rule
+
+
+_OF_ROWS: list[type[Stepping]] = [*RULES.values(), RowwiseAdagrad]
+_KINDS = {kind.__name__: kind for kind in _OF_ROWS}
 
 
 class RowUpdate(NamedTuple):
@@ -788,13 +801,19 @@ def _sizes(
         if share is not None:
             raise ValueError("share and max_bytes both say how large tables grow; give one of them")
         return dict.fromkeys(row, max_bytes)
-    part = checks.real("share", SHARE if share is None else share, 0.0)
-    if part > 1:
-        raise ValueError(f"share must be at most 1, all of the memory, got {part:g}")
+    part = check_share(SHARE if share is None else share)
     if (most := memory.total()) is None:
         return dict.fromkeys(row, _UNKNOWN)
     together = sum(bytes_ + _BESIDE for bytes_ in row.values())
     return {name: int(part * most * (bytes_ + _BESIDE) / together) for name, bytes_ in row.items()}
+
+
+def check_share(share: float) -> float:
+    """The share of the memory that tables may take; TypeError or ValueError where it is none."""
+    part = checks.real("share", share, 0.0)
+    if part > 1:
+        raise ValueError(f"share must be at most 1, all of the memory, got {part:g}")
+    return part
 
 
 def check(described: Sequence[Described], given: Mapping[str, Table] | None) -> list[_core.Table]:

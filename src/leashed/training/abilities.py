@@ -47,7 +47,7 @@ class Needs(NamedTuple):
     instead: str
 
     def __str__(self) -> str:
-        return f"{self.asked} is for {TOLD[self.needs]}; {self.instead}"
+        return f"{NAMED.get(self.asked, self.asked)} is for {TOLD[self.needs]}; {self.instead}"
 
 
 TOLD = {
@@ -167,13 +167,13 @@ REFUSED = (
         "cluster without embedding servers",
         ("tables",),
         "their rows are one process's",
-        "start embedding servers (leashed cluster up --embedding-servers 2), or train on one machine",
+        "start embedding servers (lsh.cluster.join(embedding_servers=2), leashed cluster up --embedding-servers 2), or train on one machine",
     ),
     Refused(
         "embedding servers",
         ("init.tables",),
         "they make the tables, and each its own part",
-        "leave init.tables out",
+        "leave init.tables out, and give lsh.cluster.join(tables=) what is to be said of them",
     ),
     Refused(
         "embedding servers",
@@ -237,6 +237,11 @@ NEEDS = (
     Needs("failing", "mode", "give mode as well"),
     Needs("members", "mode", "give mode as well"),
     Needs("shards", "mode", "give mode as well"),
+    Needs(
+        "embedding servers",
+        "tables",
+        "of others there are no rows that they could hold: leave embedding_servers out",
+    ),
     Needs("checkpoint.incremental", "tables", "of others all parameters change: leave it out"),
 )
 
@@ -333,7 +338,10 @@ def page() -> str:
         "| what | is for | so |",
         "| --- | --- | --- |",
     ]
-    lines += [f"| {needs.asked} | {TOLD[needs.needs]} | {needs.instead} |" for needs in NEEDS]
+    lines += [
+        f"| {NAMED.get(needs.asked, needs.asked)} | {TOLD[needs.needs]} | {needs.instead} |"
+        for needs in NEEDS
+    ]
     return "\n".join(lines) + "\n"
 
 

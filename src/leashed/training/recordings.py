@@ -22,7 +22,7 @@ from leashed.models.graphs import Graph
 from leashed.models.network import Model
 from leashed.models.tables import Initial, Table
 from leashed.rules import Rule
-from leashed.staleness import Policy
+from leashed.staleness import of_choice
 from leashed.training import defaults
 
 __all__ = ["Header", "fingerprint", "header", "new_tables", "opened", "recording"]
@@ -141,15 +141,6 @@ class _Rule(Rule):
         return tuple(self.told[2])
 
 
-def _policy(told: choice.Choice, label: str) -> Policy:
-    def setting(value: choice.Setting) -> Any:
-        if isinstance(value, tuple):
-            return _policy(value, value[0])
-        return tuple(value.tolist()) if isinstance(value, np.ndarray) else value
-
-    return Policy(label, told[0], tuple((name, setting(one)) for name, one in told[1].items()))
-
-
 def new_tables(told: Mapping[str, Any]) -> dict[str, Table]:
     """As the run's were when it began.
 
@@ -169,7 +160,7 @@ def _new_table(name: str, one: Mapping[str, Any]) -> Table:
         **{key: one[key] for key in _SETTINGS},
         init=Initial(native, tuple(settings.items())),  # type: ignore[arg-type]
         rule=_Rule(one["rule"]),
-        staleness=_policy(choice.from_json(policy), label),
+        staleness=of_choice(label, choice.from_json(policy)),
         name=name,
     )
 

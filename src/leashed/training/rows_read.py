@@ -21,9 +21,11 @@ class RowsRead:
         features: of each feature of ids the number of its table.
         rule: by which rows are updated.
         staleness: likewise.
+        seed: of what rows begin with.
     """
 
     tables: Sequence[TableSpec]
     features: Sequence[int]
     rule: Rule
     staleness: Policy
+    seed: int

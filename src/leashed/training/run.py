@@ -17,6 +17,7 @@ from leashed.datasets import Dataset, SparseDataset
 from leashed.datasets.moments import Moments
 from leashed.disciplines import Discipline, Synchronous
 from leashed.files import resuming
+from leashed.models._columns import keep
 from leashed.models._running import running
 from leashed.models.network import Model
 from leashed.rules import Rule
@@ -130,7 +131,9 @@ def run(asked: ThreadRequest) -> TrainResult:
         if isinstance(checkpointer, resuming.Checkpointer) and outcome["outcome"] != "crashed":
             checkpointer.last_update = outcome["updates"]
         if session is not None:
-            told["cluster"] = session.finish(outcome["parameters"], counted(outcome))
+            told["cluster"] = session.finish(
+                keep(outcome["parameters"], asked.columns), counted(outcome)
+            )
             if session.cut_short is not None:
                 told["cluster_ended"] = session.cut_short
                 told["cluster_lost"] = session.lost
@@ -140,6 +143,9 @@ def run(asked: ThreadRequest) -> TrainResult:
             statistics, moments = keeper.restore(outcome), keeper.moments
         if asked.tables:
             told["tables"] = told_by(asked.tables)
+    output = None if session is None else session.output
+    if output is not None:
+        told["cluster_output"] = str(output.folder)
     told["sparse_updates"] = outcome["in_place"]
     if streamed is not None:
         told["reading"] = streamed.counts.config()
@@ -152,7 +158,7 @@ def run(asked: ThreadRequest) -> TrainResult:
         outcome,
         asked.mean_batch,
         told,
-        asked.tables,
+        asked.tables if output is None else output.tables,
         statistics,
         scored,
         streamed,
@@ -238,7 +244,7 @@ def _session(
     rows = None
     if getattr(asked.cluster, "embedding_servers", 0):
         tables = getattr(asked.model, "tables", ())
-        rows = RowsRead(tables, source.features_of_tables, asked.rule, asked.staleness)
+        rows = RowsRead(tables, source.features_of_tables, asked.rule, asked.staleness, asked.seed)
     return stack.enter_context(
         asked.cluster.session(
             asked.model.dimension,

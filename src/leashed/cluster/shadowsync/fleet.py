@@ -89,6 +89,10 @@ class _Seat(Closing):
         """Its model reads no tables."""
 
     @property
+    def output(self) -> None:
+        """That it makes."""
+
+    @property
     def cut_short(self) -> None:
         """Nothing ends it but its own stop rule."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -38,6 +38,7 @@ __all__ = [
     "shape_of",
     "shapes",
     "streamed",
+    "table_settings",
 ]
 
 _HISTORIES: dict[str, Callable[..., Graph]] = {
@@ -268,11 +269,21 @@ def make_tables(
     words: ClickWords,
     rule: Rule,
     staleness: Policy,
-    shards: Mapping[str, Sequence[bool]] | None = None,
 ) -> dict[str, Table] | None:
-    """New tables for it, or those parts of them (``tables.of``); None: it is no model of clicks."""
+    """New tables for it; None: it is no model of clicks."""
     if not isinstance(model, Graph):
         return None
+    return tables.of(
+        model.tables,
+        rule=rule,
+        staleness=staleness,
+        seed=words.seed,
+        **table_settings(words),
+    )
+
+
+def table_settings(words: ClickWords) -> dict[str, Any]:
+    """Of ``tables.of`` what the words say of tables alone. ValueError where they make no sense."""
     each, share = words.table_mib, words.table_share
     if each is not None and share is not None:
         raise ValueError("--table-mib and --table-share both say how large tables grow; give one")
@@ -280,15 +291,10 @@ def make_tables(
         raise ValueError(f"--table-mib must be above 0, got {each:g}")
     if share is not None and not 0 < share <= 1:
         raise ValueError(f"--table-share must be above 0 and at most 1, got {share:g}")
-    return tables.of(
-        model.tables,
-        rule=rule,
-        staleness=staleness,
-        seed=words.seed,
-        max_bytes=None if each is None else math.ceil(each * _MEBIBYTE),
-        share=share,
-        admit_after=1 if words.admit_after is None else words.admit_after,
-        evict=words.evict,  # type: ignore[arg-type]
-        weight_decay=0.0 if words.table_weight_decay is None else words.table_weight_decay,
-        shards=shards,
-    )
+    return {
+        "max_bytes": None if each is None else math.ceil(each * _MEBIBYTE),
+        "share": share,
+        "admit_after": 1 if words.admit_after is None else words.admit_after,
+        "evict": words.evict,
+        "weight_decay": 0.0 if words.table_weight_decay is None else words.table_weight_decay,
+    }

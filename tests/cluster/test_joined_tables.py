@@ -1,0 +1,309 @@
+"""Models with tables that are objects of somebody's program: ``cluster.join`` starts embedding servers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import made_clicks
+import numpy as np
+import pytest
+from warned import once
+
+import leashed as lsh
+from leashed.cluster import joining, table_terms
+from leashed.cluster.session import Reached
+from leashed.cluster.supervisor import read_report
+from leashed.models import Graph, tables
+from leashed.training.rows_read import RowsRead
+
+RULE = lsh.Adagrad(0.05)
+GROWING = {"max_bytes": 1 << 22}
+
+
+def join(folder: Path, **given: Any) -> lsh.cluster.Cluster:
+    """This process's place, which has it for itself."""
+    of = {"rank": 0, "size": 1, "servers": 0, "embedding_servers": 2, "look_ahead": 0, **given}
+    return lsh.cluster.join(rendezvous="127.0.0.1", folder=folder, **of)
+
+
+def clicks(features: int = 2, rows: int = 300) -> lsh.datasets.ClickDataset:
+    random = np.random.default_rng(4)
+    x, ids = (
+        random.normal(size=(1000, 3)).astype(np.float32),
+        random.integers(0, rows, (1000, features)),
+    )
+    return lsh.datasets.ClickDataset.from_arrays(x, ids, x[:, 0] + ids[:, 0] % 2 > 0.5)
+
+
+def factors() -> Any:
+    """Gradients of one's own."""
+    users, items = (lsh.models.TableSpec(name, 8, 300) for name in ("users", "items"))
+
+    def logits(theta: Any, x: Any, rows: Any) -> Any:
+        user, item = (rows.values[t][rows.places[t]] for t in range(2))
+        return x @ theta[:3] + theta[3] + (user * item).sum(1)
+
+    def gradient(theta: Any, x: Any, y: Any, rows: Any, out: Any) -> Any:
+        o = logits(theta, x, rows)
+        slope = (1 / (1 + np.exp(-o)) - y) / len(y)
+        out[:3], out[3] = slope @ x, slope.sum()
+        for t in range(2):
+            other = rows.values[1 - t][rows.places[1 - t]]
+            np.add.at(rows.gradients[t], rows.places[t], slope[:, None] * other)
+        return np.mean(np.logaddexp(0, o) - y * o)
+
+    return lsh.models.external(
+        gradient, dimension=4, features=3, ids=[users, items], logits=logits, name="factors"
+    )
+
+
+def own_graph() -> Graph:
+    return made_clicks.shared()
+
+
+KINDS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], dict[str, Any], dict[str, Any]]] = {
+    "of the zoo": (
+        lambda: lsh.models.dlrm(300, 8, 3, bottom=(8,), top=(8,), categories=2),
+        lambda _: clicks(),
+        {},
+        {},
+    ),
+    "a graph of one's own": (
+        own_graph,
+        lambda graph: made_clicks.clicks(graph, kind="bags"),
+        {"init": tables.uniform(0.1), "weight_decay": 0.01},
+        {"rule": lsh.SWAP(lsh.Adagrad(lsh.schedules.step(0.05, every=20)), period=7)},
+    ),
+    "tables that grow": (
+        lambda: made_clicks.small(None),
+        lambda _: clicks(),
+        {**GROWING, "admit_after": 2},
+        {"staleness": lsh.staleness.power(0.5)},
+    ),
+    "gradients in Python": (factors, lambda _: clicks(), {}, {"rule": lsh.Adam(0.01)}),
+}
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_trainer_has_the_bits_of_one_process(kind: str, tmp_path: Path) -> None:
+    make, data_of, given, choices = KINDS[kind]
+    model = make()
+    data = data_of(model)
+    how: dict[str, Any] = {
+        "rule": RULE, "seed": 3, "batch_size": 32, "until": lsh.until(epochs=2),
+        "discipline": lsh.Sequential(), **choices,
+    }  # fmt: skip
+    cluster = join(tmp_path / "run", tables=given)
+    served = lsh.train(model, data, cluster=cluster, **how)
+    here = tables.of(
+        model.tables, rule=how["rule"], staleness=how.get("staleness"), seed=3, **(GROWING | given)
+    )
+    alone = lsh.train(model, data, init=lsh.Init(model.init(3, "glorot"), here), **how)
+    np.testing.assert_array_equal(served.parameters, alone.parameters)
+    assert served.tables == {}
+    output = tmp_path / "run" / "run-0" / "output"
+    assert served.config["cluster_output"] == str(output)
+    given_model = (model,) if isinstance(model, lsh.models.External) else ()
+    found = lsh.load(output, *given_model)
+    np.testing.assert_array_equal(found.parameters, alone.parameters)
+    for name, table in alone.tables.items():
+        ids = table.ids()
+        np.testing.assert_array_equal(found.tables[name].ids(), ids)
+        np.testing.assert_array_equal(found.tables[name].lookup(ids), table.lookup(ids))
+    report = read_report(tmp_path / "run" / "run-0")
+    assert report is not None
+    assert report["state"] == "ended"
+
+
+def dlrm() -> Graph:
+    return lsh.models.dlrm(300, 8, 3, bottom=(8,), top=(8,), categories=2)
+
+
+def train(model: Any, cluster: lsh.cluster.Cluster, **given: Any) -> lsh.TrainResult:
+    how: dict[str, Any] = {"rule": RULE, "batch_size": 32, "until": lsh.until(epochs=2), **given}
+    return lsh.train(model, clicks(), cluster=cluster, **how)
+
+
+@pytest.mark.process
+def test_tables_are_brought_home_where_they_are_wanted(tmp_path: Path) -> None:
+    model = factors()
+    result = train(model, join(tmp_path / "run", collect=True))
+    assert set(result.tables) == {"users", "items"}
+    loss = model.evaluate(result.parameters, clicks(), result.tables)
+    # (Evaluated at the end of a run, beside its training, the rows are those of the servers.)
+    assert loss == pytest.approx(result.loss[-1], rel=1e-5)
+    found = lsh.load(tmp_path / "run" / "run-0" / "output", model)
+    np.testing.assert_array_equal(
+        found.predict(clicks()), model.predict(result.parameters, clicks(), result.tables)[:, 0]
+    )
+
+
+@pytest.mark.process
+def test_without_a_folder_nothing_is_left_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    cluster = lsh.cluster.join(rank=0, size=1, servers=0, embedding_servers=1, collect=True)
+    result = train(dlrm(), cluster)
+    assert len(result.tables) == 2
+    assert not list(tmp_path.glob("*/run-*"))
+
+
+@pytest.mark.process
+def test_each_training_of_a_process_has_an_output(tmp_path: Path) -> None:
+    cluster = join(tmp_path / "run", embedding_servers=1)
+    for run in range(2):
+        result = train(dlrm(), cluster)
+        assert result.config["cluster_output"] == str(tmp_path / "run" / f"run-{run}" / "output")
+        auc = lsh.load(result.config["cluster_output"]).evaluate(clicks()).auc
+        assert auc == pytest.approx(result.auc[-1], abs=1e-3)
+
+
+def _pid(home: Path, role: str, index: int) -> int | None:
+    wanted = ["leashed.cluster.child", role, str(home), str(index)]
+    for each in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = each.read_bytes().decode().rstrip("\0").split("\0")
+        except OSError:
+            continue
+        if words[-4:] == wanted:
+            return int(each.parent.name)
+    return None
+
+
+@pytest.mark.process
+def test_an_embedding_server_that_is_killed_is_started_again(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    home = tmp_path / "run" / "run-0"
+    killed = threading.Event()
+
+    def kill() -> None:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            if (home / "embedding-ps-1" / "manifest.json").exists():
+                pid = _pid(home, "embedding-ps", 1)
+                if pid is not None:
+                    os.kill(pid, signal.SIGKILL)
+                    killed.set()
+                    return
+            time.sleep(0.01)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    result = train(dlrm(), join(tmp_path / "run"), until=lsh.until(seconds=6))
+    killer.join()
+    assert killed.is_set()
+    assert "embedding-ps-1 ended by SIGKILL, and is started again" in capfd.readouterr().err
+    told = result.config["cluster"]
+    report = read_report(home)
+    assert report is not None
+    servers = [each for each in report["members"] if each["role"] == "embedding-ps"]
+    assert len(servers) == 3
+    assert told["row_settled"] > told["row_lost"] >= 0
+    assert lsh.load(home / "output").evaluate(clicks()).auc > 0.6
+
+
+@pytest.mark.process
+def test_an_output_that_cannot_be_written_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leashed.base.memory.available", lambda: 1000)
+    with once("more than 50% of the memory left; what servers have saved is there"):
+        result = train(dlrm(), join(tmp_path / "run", collect=True))
+    assert result.tables == {}
+    assert "cluster_output" not in result.config
+    assert (tmp_path / "run" / "run-0" / "embedding-ps-1" / "manifest.json").exists()
+
+
+def test_rows_that_rank_0_does_not_see_are_told_of(tmp_path: Path) -> None:
+    home = tmp_path / "run-0"
+    there = [home / "embedding-ps-0", tmp_path / "node-1" / "run-0" / "embedding-ps-1"]
+    reached = Reached("run", dlrm(), np.zeros(1, np.float32))
+    with once(f"{there[1]} is not there; give a folder that all nodes see"):
+        assert joining._output(there, home, reached, 1.0, collect=False) is None
+
+
+def test_what_does_not_go_together_is_refused_by_name(tmp_path: Path) -> None:
+    bad: list[tuple[dict[str, Any], str]] = [
+        ({"folder": None}, "folder must be given with embedding_servers: .* collect=True"),
+        ({"embedding_servers": "trainers"}, 'embedding_servers must be a number or "nodes"'),
+        ({"embedding_servers": -1}, "embedding_servers must be at least 0"),
+        ({"embedding_servers": "nodes"}, "arguments does not tell how many ranks a node has; give"),
+        ({"embedding_servers": 0, "collect": True}, "collect is for embedding servers"),
+        ({"embedding_servers": 0, "tables": GROWING}, "tables is for embedding servers"),
+        ({"tables": {"rule": RULE}}, "tables may have init, .*, got 'rule'; rule, staleness and"),
+        ({"tables": {"evict": "first"}}, "evict must be None"),
+        ({"tables": {"share": 2}}, "share must be at most 1"),
+        ({"tables": {"share": 0.5, **GROWING}}, "tables has share and max_bytes"),
+        ({"look_ahead": 2}, "look_ahead must be at most 1"),
+        ({"patience": 0}, "patience must be"),
+    ]
+    for given, told in bad:
+        with pytest.raises(ValueError, match=told):
+            join(given.pop("folder", tmp_path / "run"), **given)
+    with pytest.raises(TypeError, match=r"tables must map arguments of leashed\.tables\.of"):
+        join(tmp_path / "run", tables=[1])
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_model_and_its_servers_go_together(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"models that read tables, .*join\(embedding_servers=2\)"):
+        train(dlrm(), join(tmp_path / "0", embedding_servers=0))
+    with pytest.raises(ValueError, match="leave embedding_servers out"):
+        lsh.train(
+            lsh.models.mlp(784, [8], 10),
+            lsh.datasets.synthetic_digits(n=100),
+            cluster=join(tmp_path / "1"),
+        )
+    cluster = join(tmp_path / "3")
+    with pytest.raises(ValueError, match="join without embedding_servers"):
+        lsh.Engine(np.zeros(4, np.float32), cluster=cluster, batches=3)
+    with pytest.raises(
+        ValueError, match=r"leave init.tables out, and give lsh.cluster.join\(tables="
+    ):
+        train(
+            dlrm(),
+            join(tmp_path / "2"),
+            init=lsh.Init("glorot", tables.of(dlrm().tables, rule=RULE)),
+        )
+    assert not list(tmp_path.glob("*/run-*"))
+
+
+RULES = [
+    lsh.SGD(0.1, decoupled=True),
+    lsh.Adagrad(lsh.schedules.warmup(lsh.schedules.cosine(0.1, total=100), steps=5)),
+    lsh.SWAP(lsh.Adagrad(0.1), period=9, decay=0.5, as_printed=True),
+    lsh.Adam(0.01, amsgrad=True),
+    lsh.RMSprop(0.01, centered=True, clip_value=2.0),
+    lsh.FTRL(0.1),
+    tables.RowwiseAdagrad(0.1),
+]
+POLICIES = [
+    lsh.staleness.none(),
+    lsh.staleness.table([1.0, 0.5]),
+    lsh.staleness.stage_aware(lsh.staleness.inverse()),
+]
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.label)
+@pytest.mark.parametrize("rule", RULES, ids=str)
+def test_a_server_is_told_all_of_its_tables(rule: lsh.Rule, policy: Any) -> None:
+    read = RowsRead(dlrm().tables, [0, 1], rule, policy, 5)
+    given = {"init": tables.uniform(0.3), "admit_after": 2, "evict": "age", "max_bytes": 1 << 20}
+    terms = table_terms.TableTerms(read, 3, given, 2)
+    found = table_terms.TableTerms.of_json(json.loads(json.dumps(terms.to_json())))
+    assert found.read.rule.choice() == rule.choice()
+    assert found.read.rule == rule
+    assert repr(found.read.staleness.choice()) == repr(policy.choice())
+    assert list(found.read.tables) == list(read.tables)
+    assert (found.settings, found.servers, found.here) == (terms.settings, 3, 2)
+    assert (list(found.read.features), found.read.seed) == ([0, 1], 5)

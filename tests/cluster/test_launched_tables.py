@@ -1,0 +1,224 @@
+"""Models with tables under launchers: torchrun, mpirun, srun's environment, and several nodes, of which each
+has an embedding server.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster import namespaces
+from cluster.test_joined_tables import clicks
+
+import leashed as lsh
+from leashed.cluster import opening, placing
+from leashed.cluster.supervisor import read_report
+
+TESTS = Path(__file__).parents[1]
+PATIENCE = 200.0  # seconds
+PROGRAM = """
+import json, sys, warnings
+from pathlib import Path
+import leashed as lsh
+from cluster.test_joined_tables import clicks, dlrm
+folder, given = sys.argv[1], json.loads(sys.argv[2])
+cluster = lsh.cluster.join(sync="easgd", folder=folder, **given)
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    result = lsh.train(
+        dlrm(), clicks(), rule=lsh.Adagrad(0.05), batch_size=32, until=lsh.until(epochs=20), threads=1,
+        cluster=cluster,
+    )
+told = {
+    "output": result.config.get("cluster_output"),
+    "warned": [str(one.message) for one in caught],
+    "pushes": result.config["cluster"]["row_pushes"],
+}
+Path(folder, f"told-{cluster.index}").write_text(json.dumps(told))
+"""
+OURS = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "OMPI_", "PMI", "MPI_", "SLURM_", "GROUP_")
+
+
+def environment(**given: object) -> dict[str, str]:
+    """This one without what a launcher says, but for what is given."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
+    path = f"{TESTS}:{kept['PYTHONPATH']}" if "PYTHONPATH" in kept else str(TESTS)
+    return {**kept, "PYTHONPATH": path, **{name: str(value) for name, value in given.items()}}
+
+
+def start(
+    folder: Path, launcher: Sequence[str], env: dict[str, str], **given: Any
+) -> subprocess.Popen[str]:
+    program = folder.parent / "program.py"
+    program.write_text(PROGRAM)
+    folder.mkdir(exist_ok=True)
+    return subprocess.Popen(
+        [*launcher, str(program), str(folder), json.dumps({"embedding_servers": "nodes", **given})],
+        env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+
+
+def end(*processes: subprocess.Popen[str]) -> None:
+    """Waits for all of them."""
+    try:
+        said = [process.communicate(timeout=PATIENCE)[0] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert [process.returncode for process in processes] == [0] * len(processes), "\n".join(said)
+
+
+def check(folder: Path, servers: int) -> list[dict[str, Any]]:
+    """What two ranks told, whose run has had so many embedding servers."""
+    report = read_report(folder / "run-0")
+    assert report is not None
+    assert report["state"] == "ended", report["reason"]
+    ledger = report["ledger"]
+    assert ledger["complete"] == ledger["total"] == 625  # 20 passes over 1,000 rows by 32
+    assert {one["index"] for one in report["members"] if one["role"] == "embedding-ps"} == set(
+        range(servers)
+    )
+    told = [json.loads((folder / f"told-{rank}").read_text()) for rank in range(2)]
+    assert sum(one["pushes"] for one in told) == 625
+    assert told[1]["output"] is None
+    return told
+
+
+def check_output(folder: Path, told: dict[str, Any]) -> None:
+    """That rank 0 has written it."""
+    assert told["output"] == str(folder / "run-0" / "output")
+    assert lsh.load(folder / "run-0" / "output").evaluate(clicks()).auc > 0.8
+
+
+@pytest.mark.process
+@pytest.mark.skipif(
+    importlib.util.find_spec("torch") is None,
+    reason="NOTHING WAS TESTED UNDER TORCHRUN: PyTorch is not installed",
+)
+@pytest.mark.parametrize("servers", ["nodes", 2])
+def test_under_torchrun(servers: object, tmp_path: Path) -> None:
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    folder = tmp_path / "run"
+    end(start(folder, torchrun, environment(), embedding_servers=servers))
+    told = check(folder, 1 if servers == "nodes" else 2)
+    check_output(folder, told[0])
+
+
+@pytest.mark.process
+def test_under_mpirun(tmp_path: Path) -> None:
+    beside = Path(sys.executable).parent / "mpiexec"
+    mpiexec = str(beside) if beside.exists() else shutil.which("mpiexec")
+    if mpiexec is None:
+        pytest.skip("NOTHING WAS TESTED UNDER MPIRUN: no mpiexec (pip install mpich)")
+    folder = tmp_path / "run"
+    end(start(folder, [mpiexec, "-n", "2", sys.executable], environment()))
+    check_output(folder, check(folder, 1)[0])
+
+
+NODES = {
+    "torchrun": lambda rank: {
+        "RANK": rank, "WORLD_SIZE": 2, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1, "MASTER_ADDR": "127.0.0.1",
+    },
+    "Slurm": lambda rank: {
+        "SLURM_PROCID": rank, "SLURM_NTASKS": 2, "SLURM_LOCALID": 0, "SLURM_NNODES": 2,
+        "SLURM_JOB_NODELIST": "127.0.0.1,other", "SLURM_JOB_ID": 7,
+    },
+    "Open MPI": lambda rank: {
+        "OMPI_COMM_WORLD_RANK": rank, "OMPI_COMM_WORLD_SIZE": 2, "OMPI_COMM_WORLD_LOCAL_RANK": 0,
+        "OMPI_COMM_WORLD_LOCAL_SIZE": 1, "MASTER_ADDR": "127.0.0.1",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("launcher", NODES)
+def test_each_node_has_a_server(launcher: str, tmp_path: Path) -> None:
+    """As the launcher tells of two nodes, which are one here."""
+    folder = tmp_path / "run"
+    end(
+        *(
+            start(folder, [sys.executable], environment(**NODES[launcher](rank)), timeout=20.0)
+            for rank in range(2)
+        )
+    )
+    check_output(folder, check(folder, 2)[0])
+    assert (folder / "run-0" / "embedding-ps-0").is_dir()
+    assert (folder / "node-1" / "run-0" / "embedding-ps-1").is_dir()
+
+
+@pytest.mark.process
+@pytest.mark.skipif(namespaces.missing() is not None, reason=str(namespaces.missing()))
+@pytest.mark.parametrize("shared", [True, False], ids=["one file system", "two of them"])
+def test_nodes_that_are_two_machines(shared: bool, tmp_path: Path) -> None:
+    """Two namespaces with a network between them, no loopback in common, and a key in a file."""
+    folders = [tmp_path / "run", tmp_path / ("run" if shared else "other")]
+    key = tmp_path / "key"
+    opening.make_key(key)
+    with namespaces.link() as link:
+        end(
+            *(
+                start(
+                    folders[rank],
+                    link.inside(namespace, [sys.executable]),
+                    environment(**{**NODES["torchrun"](rank), "MASTER_ADDR": namespaces.HERE}),
+                    key=str(key),
+                    patience=20.0,
+                )
+                for rank, namespace in enumerate((link.near, link.far))
+            )
+        )
+    if not shared:
+        (folders[1] / "told-1").rename(folders[0] / "told-1")
+    told = check(folders[0], 2)
+    if shared:
+        check_output(folders[0], told[0])
+    else:
+        assert told[0]["output"] is None
+        (why,) = told[0]["warned"]
+        assert why.endswith("embedding-ps-1 is not there; give a folder that all nodes see")
+
+
+@pytest.mark.parametrize(
+    ("told", "place", "found"),
+    [
+        ("torchrun", {"RANK": 5, "WORLD_SIZE": 6, "LOCAL_RANK": 1, "LOCAL_WORLD_SIZE": 2}, (2, 3)),
+        (
+            "Slurm",
+            {"SLURM_PROCID": 4, "SLURM_NTASKS": 8, "SLURM_LOCALID": 0, "SLURM_NNODES": 2,
+             "SLURM_JOB_NODELIST": "n[1-2]"},
+            (1, 2),
+        ),
+        ("MPICH", {"PMI_RANK": 1, "PMI_SIZE": 2, "MPI_LOCALRANKID": 1, "MPI_LOCALNRANKS": 2}, (0, 1)),
+    ],
+)  # fmt: skip
+def test_the_node_of_a_rank(told: str, place: dict[str, int], found: tuple[int, int]) -> None:
+    words = {"MASTER_ADDR": "there", **{name: str(value) for name, value in place.items()}}
+    at = placing.find(words)
+    assert at.told_by == told
+    assert placing.node(words, at) == found
+
+
+@pytest.mark.parametrize(
+    ("place", "told"),
+    [
+        ({"RANK": 1, "WORLD_SIZE": 3, "LOCAL_RANK": 1, "LOCAL_WORLD_SIZE": 2}, "nodes have not as many"),
+        ({"RANK": 1, "WORLD_SIZE": 4, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 2}, "or not in a row; give"),
+        ({"RANK": 1, "WORLD_SIZE": 4, "LOCAL_RANK": 0}, "torchrun does not tell how many ranks"),
+        (
+            {"SLURM_PROCID": 1, "SLURM_NTASKS": 3, "SLURM_LOCALID": 0, "SLURM_NNODES": 2},
+            "3 ranks are not as many on each of 2 nodes",
+        ),
+    ],
+)  # fmt: skip
+def test_nodes_that_are_not_alike_are_refused(place: dict[str, int], told: str) -> None:
+    words = {"MASTER_ADDR": "there", **{name: str(value) for name, value in place.items()}}
+    with pytest.raises(ValueError, match=told):
+        placing.node(words, placing.find(words))
