@@ -72,19 +72,19 @@ void bind_row_server(py::module_& m) {
           },
           py::arg("table"), py::arg("id"), "Which one has the row of an id.");
 
-  py::class_<RowServer>(m, "RowServer", "Holds rows of tables; a thread serves trainers.")
+  py::class_<RowServer>(m, "RowServer", "Holds rows of tables; threads serve trainers.")
       .def(
           py::init([](const std::vector<std::shared_ptr<SavedTable>>& tables,
                       std::vector<std::size_t> numbers, const RowPlacement& placement,
-                      std::size_t index, std::uint64_t boot) {
+                      std::size_t index, std::uint64_t boot, std::size_t loops) {
             return std::make_unique<RowServer>(
                 std::vector<std::shared_ptr<Table>>(tables.begin(), tables.end()),
-                std::move(numbers), placement, index, boot);
+                std::move(numbers), placement, index, boot, loops);
           }),
           py::arg("tables"), py::arg("numbers"), py::arg("placement"), py::arg("index"),
-          py::arg("boot"),
+          py::arg("boot"), py::arg("loops") = 1,
           "tables: those of which the server has rows; numbers: of these in the placement. boot: a "
-          "number that no other server's process ever has.")
+          "number that no other server's process ever has. loops: threads that serve.")
       .def(
           "adopt",
           [](RowServer& server, int socket, bool checked, const std::string& transport) {

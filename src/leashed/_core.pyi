@@ -854,7 +854,7 @@ class RowPlacement:
 
 class RowServer:
     """
-    Holds rows of tables; a thread serves trainers.
+    Holds rows of tables; threads serve trainers.
     """
     def __init__(
         self,
@@ -863,9 +863,10 @@ class RowServer:
         placement: RowPlacement,
         index: typing.SupportsInt | typing.SupportsIndex,
         boot: typing.SupportsInt | typing.SupportsIndex,
+        loops: typing.SupportsInt | typing.SupportsIndex = 1,
     ) -> None:
         """
-        tables: those of which the server has rows; numbers: of these in the placement. boot: a number that no other server's process ever has.
+        tables: those of which the server has rows; numbers: of these in the placement. boot: a number that no other server's process ever has. loops: threads that serve.
         """
     def adopt(
         self,
@@ -1750,4 +1751,4 @@ def train_mode(
     """
 
 FRAGMENT: int = 16320
-__version__: str = "0.1.0"
+__version__: str = ""

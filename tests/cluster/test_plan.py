@@ -49,6 +49,7 @@ def drawn(draw):
         master=st.sampled_from(["127.0.0.1:7000", "[::1]:7001", "head.example:1"]),
         trainers=st.integers(1, 64),
         sync_ps=st.integers(1, 8),
+        embedding_loops=st.none() | st.integers(1, 256),
         look_ahead=st.integers(0, 1),
         run=paths,
         key=st.none() | paths,
@@ -271,6 +272,7 @@ def test_data_and_network(digits):
         ),
         ("[cluster]\nembedding_ps = 1", "cluster.embedding_ps must be 0 with train.model mlp"),
         ("[cluster]\nembedding_ps = -1", "cluster.embedding_ps must be at least 0"),
+        ("[cluster]\nembedding_loops = 0", "cluster.embedding_loops must be at least 1"),
         ("[cluster]\nlook_ahead = 2", "cluster.look_ahead must be at most 1"),
         (
             f"{_DLRM}threads = 'auto'",

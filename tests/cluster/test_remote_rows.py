@@ -65,6 +65,7 @@ class Servers:
     count: int
     whole: bool = False  # each table is at one server
     transport: str = "tcp"
+    loops: int = 1
 
     def __post_init__(self) -> None:
         specs = list(self.example.model.tables)
@@ -89,6 +90,7 @@ class Servers:
                     self.placement,
                     server,
                     secrets.randbits(62),
+                    self.loops,
                 )
             )
 
@@ -213,10 +215,18 @@ def test_any_number_of_servers_has_the_bits(count: int, whole: bool, transport: 
     same_bits(example, servers, outcome, 40)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_all_pushes_with_a_look_ahead_are_in_the_rows(workers: int) -> None:
+@pytest.mark.parametrize("name", ["dlrm", "adam", "growing"])
+def test_with_several_loops_too(name: str) -> None:
+    example = EXAMPLES[name]()
+    servers = Servers(example, 2, loops=3)
+    outcome, _ = servers.train()
+    same_bits(example, servers, outcome, 40)
+
+
+@pytest.mark.parametrize(("workers", "loops"), [(1, 1), (2, 1), (4, 3)])
+def test_all_pushes_with_a_look_ahead_are_in_the_rows(workers: int, loops: int) -> None:
     example = EXAMPLES["dlrm"]()
-    servers = Servers(example, 2)
+    servers = Servers(example, 2, loops=loops)
     outcome, counted = servers.train(workers, look_ahead=1, updates=200)
     assert outcome["updates"] == counted["pushes"] == 200
     assert counted["settled"] == 400

@@ -81,7 +81,7 @@ def test_models_of_clicks_are_trained(model, tmp_path, capsys):
     "how",
     [
         ["--sync", "easgd", "--when", "every:iterations=5"],
-        ["--sync", "ma", "--look-ahead", "0"],
+        ["--sync", "ma", "--look-ahead", "0", "--embedding-loops", "2"],
         ["--sync", "none", "--transport", "tcp", "--threads", "2", "--discipline", "hogwild"],
     ],
 )

@@ -107,6 +107,9 @@ static_assert(sizeof(RowHello) == 24 && sizeof(RowWelcome) == 16 && sizeof(Looku
               sizeof(PushHead) == 16 && sizeof(RowDrop) == 8 && sizeof(Settled) == 352 &&
               std::is_trivially_copyable_v<Settled>);
 
+// Clients of a trainer have numbers that follow one another, from a multiple of this on.
+inline constexpr std::uint64_t kClientsOfATrainer = std::uint64_t{1} << 16;
+
 // Tickets that a client may have at once: of the batch in hand, of those ahead, and of those that
 // are pushed and not settled.
 inline constexpr std::size_t kTickets = 8;

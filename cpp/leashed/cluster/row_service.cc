@@ -31,11 +31,12 @@ void answer(Outbox& outbox, std::uint16_t kind, std::uint64_t correlation, const
 }  // namespace
 
 RowService::RowService(std::vector<std::shared_ptr<Table>> tables, std::vector<std::size_t> numbers,
-                       RowPlacement placement, std::size_t mine, std::uint64_t boot)
+                       RowPlacement placement, std::size_t mine, std::uint64_t boot, Loop loop)
     : numbers_(std::move(numbers)),
       placement_(std::move(placement)),
       mine_(mine),
       boot_(boot),
+      loop_(std::move(loop)),
       holder_(std::move(tables), {}),
       ids_(numbers_.size()),
       values_(numbers_.size()),
@@ -99,6 +100,16 @@ std::uint64_t RowService::most(const Link& link, std::uint16_t kind) {
     default:
       return 0;
   }
+}
+
+std::optional<std::size_t> RowService::elsewhere(Peer peer, const FrameHeader& header) {
+  const Link& link = links_.at(peer);
+  if (header.kind != kRowHello || header.length != sizeof(RowHello) || link.client) {
+    return std::nullopt;
+  }
+  const auto said = head_of<RowHello>(link.payload, header.length);
+  const std::size_t number = loop_of(said.client, loop_.count);
+  return number == loop_.number ? std::nullopt : std::optional(number);
 }
 
 void RowService::frame(Peer peer, const FrameHeader& header, Outbox& outbox) {
@@ -264,9 +275,9 @@ void RowService::push(Link& link, const FrameHeader& header, Outbox& outbox) {
     not_finite_.fetch_add(1, kRelaxed);
   } else {
     // (Of those before it was restored its tables know.)
-    const std::uint64_t pushes = pushes_.load(kRelaxed);
-    link.settled.publication = holder_.push(ticket->keys, gradients_, pushes - restored_);
-    pushes_.store(pushes + 1, kRelaxed);
+    const std::uint64_t step = loop_.steps->fetch_add(1, kRelaxed);
+    link.settled.publication = holder_.push(ticket->keys, gradients_, step);
+    pushes_.fetch_add(1, kRelaxed);
     pushed_.fetch_add(rows, kRelaxed);
     floats_.fetch_add(floats, kRelaxed);
   }
@@ -300,7 +311,6 @@ void RowService::restore(std::span<const Applied> applied, std::uint64_t pushes)
     client->second.applied = last;
   }
   clients_count_.store(clients_.size(), kRelaxed);
-  restored_ = pushes;
   pushes_.store(pushes, kRelaxed);
 }
 
@@ -315,6 +325,15 @@ void RowService::expire() {
     }
   }
   ++round_;
+}
+
+void RowService::Counters::add(const Counters& other) {
+  for (const auto sum :
+       {&Counters::lookups, &Counters::reads, &Counters::looked_up, &Counters::pushes,
+        &Counters::pushed, &Counters::floats, &Counters::not_finite, &Counters::expired,
+        &Counters::repeated, &Counters::clients, &Counters::payload_bytes}) {
+    this->*sum += other.*sum;
+  }
 }
 
 RowService::Counters RowService::counters() const {

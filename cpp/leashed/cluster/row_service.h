@@ -7,6 +7,10 @@
 // kTickets, being one whose drop was lost with a connection. So one that hangs, or never comes
 // back, holds rows and their memory for no longer; what is left of it are the numbers of its last
 // pushes.
+//
+// A server with several loops has a service for each, all of the same tables, whose rows they read
+// and update without a lock. Each has clients of its own: a connection goes to the one whose client
+// it is, by its hello.
 #pragma once
 
 #include <atomic>
@@ -28,13 +32,30 @@ namespace leashed {
 
 class RowService final : public Service {
  public:
+  // Which of a server's loops it is of.
+  struct Loop {
+    std::size_t number = 0, count = 1;
+    // That all of them have made. Relaxed: each push gets one, whichever it is.
+    std::shared_ptr<std::atomic<std::uint64_t>> steps =
+        std::make_shared<std::atomic<std::uint64_t>>(0);
+  };
   // The tables of which server `mine` has rows, and their numbers among all of the placement.
   // Throws Error where these are others, or a table has no seat left.
   RowService(std::vector<std::shared_ptr<Table>> tables, std::vector<std::size_t> numbers,
-             RowPlacement placement, std::size_t mine, std::uint64_t boot);
+             RowPlacement placement, std::size_t mine, std::uint64_t boot)
+      : RowService(std::move(tables), std::move(numbers), std::move(placement), mine, boot,
+                   Loop{}) {}
+  RowService(std::vector<std::shared_ptr<Table>> tables, std::vector<std::size_t> numbers,
+             RowPlacement placement, std::size_t mine, std::uint64_t boot, Loop loop);
+  // Of so many loops the one that a client is of: those of a trainer, and the first ones of all
+  // trainers, are spread over all.
+  static std::size_t loop_of(std::uint64_t client, std::size_t loops) {
+    return (client % kClientsOfATrainer + client / kClientsOfATrainer) % loops;
+  }
 
   void come(Peer peer) override;
   std::span<std::byte> place(Peer peer, const FrameHeader& header) override;
+  std::optional<std::size_t> elsewhere(Peer peer, const FrameHeader& header) override;
   void frame(Peer peer, const FrameHeader& header, Outbox& outbox) override;
   void gone(Peer peer) noexcept override;
 
@@ -45,8 +66,8 @@ class RowService final : public Service {
     std::uint64_t client, life, number;
   };
   std::vector<Applied> applied() const;
-  // Before any client: the tables had these when this was made, and so many pushes in all, which
-  // are among their steps. Throws Error where there is a client, or one is there twice.
+  // Before any client: the tables had these when this was made, and so many pushes, which are among
+  // their steps. Throws Error where there is a client, or one is there twice.
   void restore(std::span<const Applied> applied, std::uint64_t pushes);
   // Lets go of tickets that were there already when this was called last: who calls it every so
   // many seconds lets nobody hold rows for more than twice as long.
@@ -65,6 +86,8 @@ class RowService final : public Service {
     std::uint64_t repeated = 0;       // pushes that came again, being applied already
     std::uint64_t clients = 0;        // that have come
     std::uint64_t payload_bytes = 0;  // of memory for what comes and is answered
+
+    void add(const Counters& other);
   };
   Counters counters() const;
 
@@ -107,12 +130,12 @@ class RowService final : public Service {
   const RowPlacement placement_;
   const std::size_t mine_;
   const std::uint64_t boot_;
+  const Loop loop_;
   std::uint64_t digest_ = 0;
   RowHolder holder_;
   std::unordered_map<std::uint64_t, Client> clients_;
   std::unordered_map<Peer, Link> links_;
-  std::uint64_t round_ = 0;     // of expire()
-  std::uint64_t restored_ = 0;  // pushes
+  std::uint64_t round_ = 0;  // of expire()
   // Of the frame that is answered, by table.
   std::vector<std::span<const std::uint64_t>> ids_;
   std::vector<float*> values_;

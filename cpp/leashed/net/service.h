@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "leashed/net/connection.h"
@@ -31,7 +32,13 @@ class Service {
   // Where the payload of the peer's next frame goes, as Connection::Place has it. What was sent to
   // the peer has gone by then.
   virtual std::span<std::byte> place(Peer peer, const FrameHeader& header) = 0;
-  // That frame is complete. Where this or place() throws, the peer is refused: it is gone.
+  // That frame is complete, and not told yet: of several services, each with a loop, the number of
+  // the one that it and all after it are for. That one's loop has the connection from then on, and
+  // here the peer is gone. Nothing: it stays.
+  virtual std::optional<std::size_t> elsewhere(Peer /*peer*/, const FrameHeader& /*header*/) {
+    return std::nullopt;
+  }
+  // It is told. Where this or place() throws, the peer is refused: it is gone.
   virtual void frame(Peer peer, const FrameHeader& header, Outbox& outbox) = 0;
   virtual void gone(Peer peer) noexcept = 0;
 };

@@ -6,7 +6,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <exception>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -47,12 +49,19 @@ struct ServingLoop::Link {
   std::unique_ptr<Connection> connection;
   Peer peer = 0;
   WireCount::Seen seen;
-  short events = EPOLLIN;  // that are waited for
-  bool waits = true;       // for its turn
+  short events = EPOLLIN;        // that are waited for
+  bool waits = true;             // for its turn
+  std::span<std::byte> payload;  // where that of the frame goes, or has gone
+  struct Handed {
+    FrameHeader header;
+    std::vector<std::byte> payload;
+  };
+  std::optional<Handed> handed;  // another loop's last frame of it, which is told first
 };
 
-ServingLoop::ServingLoop(Service& service)
+ServingLoop::ServingLoop(Service& service, Others others)
     : service_(service),
+      others_(std::move(others)),
       poll_(given(epoll_create1(EPOLL_CLOEXEC), "epoll")),
       wake_(given(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")) {
   epoll_event event{};
@@ -62,7 +71,10 @@ ServingLoop::ServingLoop(Service& service)
   thread_ = start_thread([this] { serve(); });
 }
 
-ServingLoop::~ServingLoop() {
+ServingLoop::~ServingLoop() { end(); }
+
+void ServingLoop::end() {
+  if (!thread_.joinable()) return;
   ended_.store(true, kRelaxed);
   wake();
   thread_.join();
@@ -77,11 +89,27 @@ void ServingLoop::adopt(const std::function<std::unique_ptr<Connection>()>& make
   std::list<std::unique_ptr<Link>> one(1);  // nothing may throw that has the connection
   one.front() = std::make_unique<Link>();
   one.front()->connection = make();
+  arrive(one);
+}
+
+void ServingLoop::arrive(std::list<std::unique_ptr<Link>>& one) {
   {
     const std::lock_guard lock(mutex_);
     arriving_.splice(arriving_.end(), one);
   }
   wake();
+}
+
+void ServingLoop::hand_over(Link& link, ServingLoop& to, const FrameHeader& header) {
+  std::list<std::unique_ptr<Link>> one(1);
+  one.front() = std::make_unique<Link>();
+  Link& there = *one.front();
+  there.handed.emplace(header, std::vector(link.payload.begin(), link.payload.end()));
+  traffic_.add(*link.connection, link.seen);
+  epoll_ctl(poll_.get(), EPOLL_CTL_DEL, link.connection->socket(), nullptr);
+  there.seen = link.seen;
+  there.connection = std::move(link.connection);
+  to.arrive(one);
 }
 
 void ServingLoop::quiet(const std::function<void()>& f) {
@@ -200,7 +228,7 @@ void ServingLoop::serve() {
 
 void ServingLoop::end(const Link& link) {
   // Closing it would not end its events where another process has a copy.
-  epoll_ctl(poll_.get(), EPOLL_CTL_DEL, link.connection->socket(), nullptr);
+  if (link.connection) epoll_ctl(poll_.get(), EPOLL_CTL_DEL, link.connection->socket(), nullptr);
   service_.gone(link.peer);
   links_.erase(link.peer);
   connections_.store(links_.size(), kRelaxed);
@@ -210,16 +238,25 @@ bool ServingLoop::go_on(Link& link) {
   Connection& connection = *link.connection;
   Answer answer(connection);
   const Connection::Place place = [&](const FrameHeader& header) {
-    return service_.place(link.peer, header);
+    return link.payload = service_.place(link.peer, header);
   };
   bool alive = true;
   try {
     bool more = true;
+    if (const auto handed = std::exchange(link.handed, std::nullopt)) {
+      std::ranges::copy(handed->payload, place(handed->header).begin());
+      service_.frame(link.peer, handed->header, answer);
+    }
     // Until its reply has gone nothing is taken from it.
     for (std::size_t turn = 0; more && turn < kFrames && connection.flush(); ++turn) {
       const auto header = connection.take(place);
-      if (header) service_.frame(link.peer, *header, answer);
       more = header.has_value();
+      if (!header) continue;
+      if (const auto number = service_.elsewhere(link.peer, *header)) {
+        hand_over(link, others_(*number), *header);
+        return false;
+      }
+      service_.frame(link.peer, *header, answer);
     }
     const bool sending = connection.sending();
     const std::optional<short> events = connection.events(!sending, sending);

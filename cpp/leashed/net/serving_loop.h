@@ -1,6 +1,7 @@
 // A thread that serves connections by what a service answers. Nobody waits for anybody else: each
 // has its turn, and of who does not read his answer nothing more is taken. A connection belongs to
-// one loop; a server with several has a service for each.
+// one loop; a server with several has a service for each, and a loop hands a connection over to
+// another where its service says so.
 #pragma once
 
 #include <atomic>
@@ -23,10 +24,15 @@ namespace leashed {
 
 class ServingLoop {
  public:
+  // The loop of each number that a service tells; asked while there are connections.
+  using Others = std::function<ServingLoop&(std::size_t)>;
   // The service is called by the loop's thread alone, and stays until the loop has ended.
-  explicit ServingLoop(Service& service);
+  explicit ServingLoop(Service& service, Others others = nullptr);
   // Closes all connections, of which the service is not told.
   ~ServingLoop();
+  // Serves nobody any more, and calls nothing: of several that hand connections over, all end
+  // before one is destroyed.
+  void end();
 
   // Serves the connection that is made so, from any thread. Making it is the last that may throw.
   void adopt(const std::function<std::unique_ptr<Connection>()>& make);
@@ -47,6 +53,9 @@ class ServingLoop {
  private:
   struct Link;
   void serve();
+  void arrive(std::list<std::unique_ptr<Link>>& one);
+  // Gives the other loop the connection, with a frame that is complete.
+  void hand_over(Link& link, ServingLoop& to, const FrameHeader& header);
   // Between two frames, for as long as somebody wants it.
   void hold();
   // Those that arrive have their first turn; `turns` and `next` get room for all.
@@ -58,6 +67,7 @@ class ServingLoop {
   double seconds() const;
 
   Service& service_;
+  const Others others_;
   const Descriptor poll_, wake_;  // epoll, eventfd
   std::mutex mutex_;
   std::list<std::unique_ptr<Link>> arriving_;  // under the lock

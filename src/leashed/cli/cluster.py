@@ -202,6 +202,13 @@ def _add_up(actions: Commands) -> None:
         help="servers that hold the rows of tables, for models that read some (default: none)",
     )
     here.add_argument(
+        "--embedding-loops",
+        type=int,
+        metavar="N",
+        help="threads with which each of them serves (default: of four processors of this machine one, "
+        "shared by all servers)",
+    )
+    here.add_argument(
         "--look-ahead",
         type=int,
         default=1,
@@ -404,6 +411,7 @@ def _plan(options: argparse.Namespace) -> Plan:
             trainers=options.trainers,
             sync_ps=plans.servers_of(words) if options.sync_ps is None else options.sync_ps,
             embedding_ps=options.embedding_servers,
+            embedding_loops=options.embedding_loops,
             look_ahead=options.look_ahead,
             transport=options.transport,
             backend=options.backend,

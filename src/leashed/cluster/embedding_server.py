@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leashed import _core
+from leashed.base.machine import cores
 from leashed.cluster import fingerprint
 from leashed.cluster.addressing import is_local, reached
 from leashed.cluster.member import Member, master_address
@@ -36,6 +37,7 @@ __all__ = ["run", "serve"]
 
 _JOIN = 30.0  # seconds in which the master is expected to answer
 _LIFE = 62  # bits
+_FEEDS = 4  # processors of a machine, of which one serves rows
 
 
 def run(plan: Plan, index: int) -> None:
@@ -74,6 +76,7 @@ def run(plan: Plan, index: int) -> None:
         transport=cluster.transport,
         job=cluster.name,
         snapshot_every=cluster.snapshot_every,
+        loops=cluster.embedding_loops,
         told=fingerprint.of_model(model),
     )
 
@@ -93,6 +96,7 @@ def serve(
     advertise: str | None = None,
     job: str = "",
     snapshot_every: float = 1.0,
+    loops: int | None = None,
     told: Mapping[str, str] | None = None,
 ) -> None:
     """Hold the rows of server ``index`` until the run has ended.
@@ -113,6 +117,7 @@ def serve(
         job: likewise.
         snapshot_every: seconds between two snapshots, where writing one takes less than a tenth of
             that.
+        loops: threads that serve. None: a fourth of this machine's processors, which its servers share.
         told: what else all of the run must have alike, as far as it is known.
 
     Raises:
@@ -156,6 +161,7 @@ def serve(
                 placed.placement,
                 index,
                 secrets.randbits(_LIFE) | 1,
+                loops or max(1, cores() // (_FEEDS * terms.here)),
             )
             files.serve(server)
             made.set_result((run_name, server))

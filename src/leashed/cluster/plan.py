@@ -73,6 +73,7 @@ WORDS = (DIGITS, clicks.WORD)
 _TRANSPORTS = ("auto", "tcp", "shm")
 _BACKGROUND = "background"
 _MOST_PROCESSES = 4096
+_MOST_LOOPS = 256
 _EPOCHS = 10.0
 _EPOCHS_OF_CLICKS = 1.0  # in a second pass they are learnt by heart (training/defaults.py)
 
@@ -89,6 +90,9 @@ class Cluster:
         trainers: how many.
         sync_ps: how many sync servers. In the file: as many as are needed, where it is not given.
         embedding_ps: how many embedding servers, for models that read tables.
+        embedding_loops: threads with which an embedding server serves, each those of some trainers'
+            threads. None: a fourth of its machine's processors, which all servers there share, and 1 at
+            least.
         look_ahead: whether rows of the next batch are asked for while one is computed (1), without that
             one's updates, or not (0).
         run: the folder of what the run writes: logs, journal, report, models.
@@ -129,6 +133,7 @@ class Cluster:
     trainers: int = 2
     sync_ps: int = 1
     embedding_ps: int = 0
+    embedding_loops: int | None = None
     look_ahead: int = 1
     run: Path = Path("run")
     key: Path | None = None
@@ -156,6 +161,8 @@ class Cluster:
         for role in roles.ROLES.values():
             count = getattr(self, role.count)
             checks.whole(f"cluster.{role.count}", count, role.least, _MOST_PROCESSES)
+        if self.embedding_loops is not None:
+            checks.whole("cluster.embedding_loops", self.embedding_loops, 1, _MOST_LOOPS)
         checks.whole("cluster.look_ahead", self.look_ahead, 0, 1)
         _choice("cluster.transport", self.transport, _TRANSPORTS)
         collectives.check_launcher("cluster.backend", self.backend)

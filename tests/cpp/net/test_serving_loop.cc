@@ -2,11 +2,13 @@
 #include <doctest/doctest.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <map>
 #include <memory>
+#include <random>
 #include <set>
 #include <thread>
 #include <vector>
@@ -183,6 +185,67 @@ TEST_CASE("a server may have several loops: each serves its connections in a thr
     CHECK(echo.threads.size() == 1);
   }
   CHECK(echoes[0].threads != echoes[1].threads);
+}
+
+TEST_CASE("a connection is handed over with its frame, and is the other loop's from then on") {
+  // Takes for itself what has its number as its first byte; without, all.
+  struct Some final : Service {
+    void come(Peer peer) override { echo.come(peer); }
+    std::span<std::byte> place(Peer peer, const FrameHeader& header) override {
+      return echo.place(peer, header);
+    }
+    std::optional<std::size_t> elsewhere(Peer peer, const FrameHeader& header) override {
+      if (header.length == 0) return std::nullopt;
+      const auto first = static_cast<std::size_t>(echo.payloads.at(peer)[0]);
+      return first == number ? std::nullopt : std::optional(first);
+    }
+    void frame(Peer peer, const FrameHeader& header, Outbox& outbox) override {
+      echo.frame(peer, header, outbox);
+    }
+    void gone(Peer peer) noexcept override { echo.gone(peer); }
+    std::size_t number = 0;
+    Echo echo;
+  };
+  constexpr std::size_t kLoops = 3;
+  constexpr int kFrames = 300;
+  Some services[kLoops];
+  std::vector<std::unique_ptr<ServingLoop>> loops;
+  for (std::size_t n = 0; n < kLoops; ++n) {
+    services[n].number = n;
+    loops.push_back(std::make_unique<ServingLoop>(
+        services[n], [&loops](std::size_t other) -> ServingLoop& { return *loops[other]; }));
+  }
+  std::vector<std::jthread> clients;
+  for (std::size_t client = 0; client < 4; ++client) {
+    clients.emplace_back([&, client] {
+      std::mt19937 random(static_cast<std::uint32_t>(client));
+      const auto connection = connect(*loops[client % kLoops]);
+      for (int frame = 0; frame < kFrames; ++frame) {
+        Bytes bytes(random() % 30'000, static_cast<std::byte>(random() % kLoops));
+        CHECK(ask(*connection, bytes) == bytes);
+      }
+    });
+  }
+  clients.clear();
+  CHECK(comes_true([&] {
+    return std::ranges::all_of(loops, [](const auto& l) { return l->counters().connections == 0; });
+  }));
+  int frames = 0, came = 0, left = 0;
+  Traffic traffic;
+  for (std::size_t n = 0; n < kLoops; ++n) {
+    CHECK(loops[n]->counters().refused == 0);
+    traffic.in += loops[n]->counters().traffic.in;
+    traffic.out += loops[n]->counters().traffic.out;
+    frames += services[n].echo.frames;
+    came += services[n].echo.came;
+    left += services[n].echo.left;
+    CHECK(services[n].echo.frames > kFrames);
+  }
+  CHECK(frames == 4 * kFrames);
+  CHECK(came == left);
+  CHECK(came > kFrames);  // far more often than connections were made
+  CHECK(traffic.in == traffic.out);
+  for (const auto& loop : loops) loop->end();
 }
 
 TEST_CASE("a quiet moment is between two frames, of one at a time, and nobody loses what he says") {
