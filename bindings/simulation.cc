@@ -35,6 +35,9 @@ py::dict to_dict(SimulationResult result) {
   all["drawn"] = result.trainers.drawn;
   all["bytes_out"] = result.trainers.bytes_out;
   all["bytes_in"] = result.trainers.bytes_in;
+  all["row_bytes_out"] = result.trainers.row_bytes_out;
+  all["row_bytes_in"] = result.trainers.row_bytes_in;
+  all["row_waits"] = to_array(std::move(result.trainers.row_seconds));
   all["models"] = to_array(std::move(result.models));
   return all;
 }
@@ -57,7 +60,8 @@ MemberOptions to_members(const std::vector<PyMemberChange>& changes,
 TrainersPlan plan_of(std::size_t count, const std::optional<PyChoice>& machine,
                      const std::string& pace, std::vector<std::uint64_t> starts,
                      std::vector<double> gaps, std::size_t servers, std::size_t parts,
-                     double bandwidth, double latency, const std::string& compression, bool mean) {
+                     double bandwidth, double latency, const std::string& compression, bool mean,
+                     const std::optional<RowServersPlan>& rows) {
   require_some(count, "count");
   require_some(servers, "servers");
   require_some(parts, "parts");
@@ -67,7 +71,8 @@ TrainersPlan plan_of(std::size_t count, const std::optional<PyChoice>& machine,
                     .bandwidth = bandwidth,
                     .latency = latency,
                     .codec = codec_of(compression),
-                    .mean = mean};
+                    .mean = mean,
+                    .rows = rows.value_or(RowServersPlan{})};
   if (machine) {
     plan.machine = make_synchroniser(to_choice(*machine));
     plan.pace = pace_of(pace, std::move(starts), std::move(gaps));
@@ -190,6 +195,10 @@ py::dict simulate_model(const PyTraining& training, const PyWatch& watch, const 
       throw py::value_error("servers_of_tables must be one of the shards for each table");
     }
   }
+  if (time.trainers && !time.trainers->rows.servers_of_tables.empty() &&
+      time.trainers->rows.servers_of_tables.size() != given.tables.size()) {
+    throw py::value_error("servers_of_tables must be a server for each table");
+  }
   const auto made_rule = make_rule(given.rule, workers);
   const auto policy = make_staleness(given.staleness);
   // Plays the parts in the training's order.
@@ -266,10 +275,24 @@ py::dict simulate_model(const PyTraining& training, const PyWatch& watch, const 
 }  // namespace
 
 void bind_simulation(py::module_& m) {
+  py::class_<RowServersPlan>(m, "RowServersPlan", "Embedding servers of virtual time.")
+      .def(
+          py::init([](std::size_t count, double bandwidth, double latency, double batch, double row,
+                      std::size_t look_ahead, std::vector<std::uint32_t> servers_of_tables) {
+            require_some(count, "count");
+            for (const std::uint32_t server : servers_of_tables) {
+              if (server >= count) throw py::value_error("servers_of_tables must be servers");
+            }
+            return RowServersPlan{
+                count, bandwidth, latency, batch, row, look_ahead, std::move(servers_of_tables)};
+          }),
+          py::kw_only(), py::arg("count"), py::arg("bandwidth"), py::arg("latency"),
+          py::arg("batch"), py::arg("row"), py::arg("look_ahead"), py::arg("servers_of_tables"));
   py::class_<TrainersPlan>(m, "TrainersPlan", "Trainers of virtual time, and how they synchronise.")
       .def(py::init(&plan_of), py::kw_only(), py::arg("count"), py::arg("machine"), py::arg("pace"),
            py::arg("starts"), py::arg("gaps"), py::arg("servers"), py::arg("parts"),
-           py::arg("bandwidth"), py::arg("latency"), py::arg("compression"), py::arg("mean"));
+           py::arg("bandwidth"), py::arg("latency"), py::arg("compression"), py::arg("mean"),
+           py::arg("rows") = py::none());
   m.def(
       "sharding", sharding_of, py::arg("kind"), py::arg("shards"), py::arg("ends"),
       py::arg("costs"),

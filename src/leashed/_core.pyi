@@ -36,6 +36,7 @@ __all__: list[str] = [
     "Resumption",
     "RowPlacement",
     "RowServer",
+    "RowServersPlan",
     "RowStream",
     "RuleState",
     "ServedTable",
@@ -1412,6 +1413,22 @@ class Trace:
         What the training began with, as its caller gave it.
         """
 
+class RowServersPlan:
+    """
+    Embedding servers of virtual time.
+    """
+    def __init__(
+        self,
+        *,
+        count: typing.SupportsInt | typing.SupportsIndex,
+        bandwidth: typing.SupportsFloat | typing.SupportsIndex,
+        latency: typing.SupportsFloat | typing.SupportsIndex,
+        batch: typing.SupportsFloat | typing.SupportsIndex,
+        row: typing.SupportsFloat | typing.SupportsIndex,
+        look_ahead: typing.SupportsInt | typing.SupportsIndex,
+        servers_of_tables: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+    ) -> None: ...
+
 class TrainersPlan:
     """
     Trainers of virtual time, and how they synchronise.
@@ -1430,6 +1447,7 @@ class TrainersPlan:
         latency: typing.SupportsFloat | typing.SupportsIndex,
         compression: str,
         mean: bool,
+        rows: RowServersPlan | None = None,
     ) -> None: ...
 
 class VirtualTime:

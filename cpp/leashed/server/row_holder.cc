@@ -219,6 +219,11 @@ void RowHolder::renew(PulledRows& pulled, const RowPlacement& placement, std::si
       which.push_back(i);
       located.rows.push_back(row);
     }
+    if (which.empty()) {
+      first += n;
+      copies += copies_of(t, n);
+      continue;
+    }
     located.ids.resize(which.size());  // which only rows that are not there begin from
     reach_size(values, which.size() * dim);
     tables_[t]->pull(located, values.data());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -28,6 +29,8 @@ enum class Kind : std::uint8_t {
   step,      // of an update or a read under way
   computed,  // a gradient
   sync,      // something of a synchronisation
+  row_push,  // to an embedding server
+  row_ask,   // and its answer
   fetched,   // a batch; it reads
   ready,     // for a batch
   evaluate,
@@ -62,6 +65,8 @@ class Simulation final : public SyncStage {
     counts.iterations.resize(plan.count);
     counts.rounds.resize(plan.count);
     counts.seconds.resize(plan.count);
+    counts.row_seconds.resize(plan.count);
+    if (rows_.holder() && plan.rows.count > 0) servers_.emplace(plan.rows, options.tables);
     trainers_.reserve(plan.count);
     for (std::uint32_t t = 0; t < plan.count; ++t) {
       trainers_.push_back(std::make_unique<Trainer>(*this, t, choice, context));
@@ -78,7 +83,9 @@ class Simulation final : public SyncStage {
     }
     if (sync_) sync_->begin();
     enter_evaluation();
-    while (!watch_.stop.stopped() && !timeline_.empty() && under_way_ > 0) play(timeline_.take());
+    while (!watch_.stop.stopped() && !timeline_.empty() && (under_way_ > 0 || flying_ > 0)) {
+      play(timeline_.take());
+    }
     return end();
   }
 
@@ -100,7 +107,14 @@ class Simulation final : public SyncStage {
     std::uint64_t k = 0;                                   // the batch under way
     std::uint64_t gradients = 0, updates = 0, copies = 0;  // drawn
     View view{};
-    PulledRows rows;
+    // With embedding servers of the batch in hand and of the one ahead, and what has to come.
+    PulledRows rows[2];
+    std::vector<RowServers::Part> parts[2];
+    std::size_t missing[2] = {0, 0};
+    std::uint32_t slot = 0;             // which of these is in hand
+    std::uint64_t next = 0;             // the batch ahead
+    bool begun = false, ahead = false;  // whether there is one
+    bool waits = false;                 // for rows
     AlignedArray<float> row_gradients;  // between its gradient and its update
     bool computing = false;
     bool may_publish = false;  // an update that it has claimed
@@ -158,12 +172,100 @@ class Simulation final : public SyncStage {
     player.computing = true;
     watch_.observers.read(step_of(worker));
     player.since = now_;
-    if (rows_.holder()) {
+    if (servers_) {
+      if (!looks_ahead()) ask(worker, player.slot, player.k);
+      player.waits = player.missing[player.slot] > 0;
+      if (player.waits) return;
+    } else if (rows_.holder()) {
       data_.batches().fill(player.k, batch_);
-      rows_.holder()->pull(batch_.view, player.rows);
+      rows_.holder()->pull(batch_.view, player.rows[0]);
     }
+    begin_gradient(worker);
+  }
+  void begin_gradient(std::uint32_t worker) {
+    Player& player = workers_[worker];
     timeline_.enter(
         {after(now_, (*compute_)(worker, player.gradients++, now_)), Kind::computed, worker});
+  }
+
+  // What happens at embedding servers is numbered in a moment's `life`: of a look-up by server,
+  // slot and stage, of a push by its number and stage.
+  enum RowStage : std::uint32_t { arrives, is_done, is_there, kStages };
+
+  bool looks_ahead() const { return servers_ && plan_.rows.look_ahead > 0; }
+  // Each server copies its rows when its turn comes; where they are is found now.
+  void ask(std::uint32_t worker, std::uint32_t slot, std::uint64_t k) {
+    Player& player = workers_[worker];
+    data_.batches().fill(k, batch_);
+    rows_.holder()->pull(batch_.view, player.rows[slot]);
+    servers_->divide(player.rows[slot].keys, player.parts[slot]);
+    player.missing[slot] = servers_->serving();
+    for (std::uint32_t s = 0; s < servers_->count(); ++s) {
+      if (!servers_->serves(s)) continue;
+      timeline_.enter({servers_->ask(now_, s, player.parts[slot][s]), Kind::row_ask, worker,
+                       (s * 2 + slot) * kStages});
+    }
+  }
+  void play_ask(const Moment<Kind>& moment) {
+    Player& player = workers_[moment.worker];
+    const std::uint32_t slot = moment.life / kStages % 2, server = moment.life / kStages / 2;
+    const RowServers::Part& part = player.parts[slot][server];
+    const auto next = [&](std::int64_t ns) {
+      timeline_.enter({ns, Kind::row_ask, moment.worker, moment.life + 1});
+    };
+    switch (moment.life % kStages) {
+      case arrives:
+        return next(servers_->work(now_, server, part));
+      case is_done:
+        rows_.holder()->renew(player.rows[slot], servers_->placement(), server);
+        return next(servers_->answer(now_, server, part));
+      default:
+        if (--player.missing[slot] > 0 || slot != player.slot || !player.waits) return;
+        player.waits = false;
+        const std::uint32_t trainer = trainer_of(moment.worker).index();
+        result_.trainers.row_seconds[trainer] += in_seconds(now_ - player.since);
+        player.since = now_;
+        begin_gradient(moment.worker);
+    }
+  }
+  void send_rows(std::uint32_t worker, std::uint64_t t) {
+    Player& player = workers_[worker];
+    std::vector<RowPush*> pushes;
+    for (std::uint32_t s = 0; s < servers_->count(); ++s) {
+      if (!servers_->serves(s)) {
+        pushes.push_back(&nowhere_);
+        continue;
+      }
+      if (free_.empty()) {
+        free_.push_back(static_cast<std::uint32_t>(in_flight_.size()));
+        in_flight_.emplace_back();
+      }
+      const std::uint32_t number = free_.back();
+      free_.pop_back();
+      Flying& flying = in_flight_[number];
+      flying.server = s;
+      flying.t = t;
+      flying.part = player.parts[player.slot][s];
+      pushes.push_back(&flying.push);
+      ++flying_;
+      timeline_.enter(
+          {servers_->push(now_, s, flying.part), Kind::row_push, worker, number * kStages});
+    }
+    rows_.holder()->split(player.rows[player.slot].keys, player.row_gradients.data(),
+                          servers_->placement(), pushes);
+  }
+  void play_push(const Moment<Kind>& moment) {
+    const std::uint32_t number = moment.life / kStages;
+    Flying& flying = in_flight_[number];
+    if (moment.life % kStages == arrives) {
+      return timeline_.enter({servers_->work(now_, flying.server, flying.part), Kind::row_push,
+                              moment.worker, moment.life + 1});
+    }
+    telemetry(moment.worker)
+        .rows.add(rows_.holder()->push(flying.push.keys, flying.push.gradients.data(), flying.t));
+    servers_->settle(now_, flying.server);
+    free_.push_back(number);
+    --flying_;
   }
 
   void updated(std::uint32_t worker, const Publication& publication) {
@@ -202,6 +304,12 @@ class Simulation final : public SyncStage {
       case Kind::sync:
         sync_->play(moment.worker);
         break;
+      case Kind::row_push:
+        play_push(moment);
+        break;
+      case Kind::row_ask:
+        play_ask(moment);
+        break;
       case Kind::evaluate:
         evaluate();
         enter_evaluation();
@@ -225,9 +333,33 @@ class Simulation final : public SyncStage {
     player.k = trainer.step + (lockstep_ ? trainer.own(worker) : 0);
     return true;
   }
+  // With a batch ahead, whose rows are asked for.
+  bool comes_to_next(std::uint32_t worker) {
+    Player& player = workers_[worker];
+    if (!player.begun) {
+      player.begun = true;
+      look_ahead(player);
+      if (player.ahead) ask(worker, player.slot ^ 1, player.next);
+    }
+    if (!may_take(player, player.ahead)) return false;
+    player.slot ^= 1;
+    player.k = player.next;
+    look_ahead(player);
+    return true;
+  }
+  void look_ahead(Player& player) {
+    player.ahead = has_batches(1);
+    if (player.ahead) player.next = next_batch_++;
+  }
+  bool has_batches(std::size_t batches) {
+    return next_batch_ < options_.until.batches && data_.has(next_batch_ + batches - 1);
+  }
   bool may_begin(Player& player, std::size_t batches) {
+    return may_take(player, has_batches(batches));
+  }
+  bool may_take(Player& player, bool there) {
     const StopRules& until = options_.until;
-    if (next_batch_ >= until.batches || !data_.has(next_batch_ + batches - 1)) {
+    if (!there) {
       const bool updates = !player.may_publish && next_update_ >= until.updates;
       return watch_.stop.finish(updates ? StopReason::updates : StopReason::epochs), false;
     }
@@ -240,7 +372,7 @@ class Simulation final : public SyncStage {
   }
 
   void begin(std::uint32_t worker) {
-    if (!claims(worker)) {
+    if (!(looks_ahead() ? comes_to_next(worker) : claims(worker))) {
       --under_way_;
       if (sync_) sync_->left(worker);
       return;
@@ -255,7 +387,9 @@ class Simulation final : public SyncStage {
 
   void read(std::uint32_t worker) {
     watch_.observers.claimed(step_of(worker));
-    workers_[worker].since = now_;
+    Player& player = workers_[worker];
+    player.since = now_;
+    if (looks_ahead() && player.ahead) ask(worker, player.slot ^ 1, player.next);
     Trainer& trainer = trainer_of(worker);
     trainer.protocol().read(trainer.own(worker));
   }
@@ -290,7 +424,7 @@ class Simulation final : public SyncStage {
       std::swap(player.row_gradients, spare_.back());
       spare_.pop_back();
     }
-    rows_.holder()->show(player.rows, batch_.view, shown_, player.row_gradients);
+    rows_.holder()->show(player.rows[player.slot], batch_.view, shown_, player.row_gradients);
   }
   // As a worker on a thread: also where theta's part was dropped or excluded; in lockstep one
   // update of what all of a trainer have for a row, by the last.
@@ -299,7 +433,7 @@ class Simulation final : public SyncStage {
     RowPublication& counts = telemetry(worker).rows;
     if (lockstep_) {
       std::vector<Aggregator::Part>& held = trainer_of(worker).step_rows;
-      row_steps_->hold(worker, player.rows.keys, player.row_gradients);
+      row_steps_->hold(worker, player.rows[0].keys, player.row_gradients);
       held.push_back({worker, 1.0});
       if (held.size() == options_.workers) {
         counts.add(row_steps_->apply(held, static_cast<double>(held.size()),
@@ -307,9 +441,13 @@ class Simulation final : public SyncStage {
         held.clear();
       }
     } else {
-      const std::uint64_t t = publication.published ? publication.t : player.view.t;
-      counts.add(rows_.holder()->push(player.rows.keys, player.row_gradients.data(),
-                                      updates_before(t, publication.published)));
+      const std::uint64_t t = updates_before(publication.published ? publication.t : player.view.t,
+                                             publication.published);
+      if (servers_) {
+        send_rows(worker, t);
+      } else {
+        counts.add(rows_.holder()->push(player.rows[0].keys, player.row_gradients.data(), t));
+      }
     }
     std::swap(player.row_gradients, spare_.emplace_back());
   }
@@ -381,6 +519,10 @@ class Simulation final : public SyncStage {
 
   SimulationResult end() {
     sync_.reset();  // no round begins any more
+    if (servers_) {
+      result_.trainers.row_bytes_out = servers_->bytes_in();
+      result_.trainers.row_bytes_in = servers_->bytes_out();
+    }
     for (const auto& trainer : trainers_) trainer->protocol().end();
     for (std::uint32_t w = 0; w < workers_.size(); ++w) {
       const Trainer& trainer = trainer_of(w);
@@ -427,6 +569,17 @@ class Simulation final : public SyncStage {
   std::optional<RowAggregator> row_steps_;  // in lockstep
   std::uint64_t published_ = 0;             // updates of several trainers
   std::vector<AlignedArray<float>> spare_;  // memory for gradients of rows
+  std::optional<RowServers> servers_;       // of rows
+  struct Flying {                           // a push, or a server's part of one
+    RowPush push;
+    std::uint32_t server = 0;
+    RowServers::Part part;
+    std::uint64_t t = 0;
+  };
+  std::deque<Flying> in_flight_;
+  std::vector<std::uint32_t> free_;  // of these
+  std::size_t flying_ = 0;
+  RowPush nowhere_;  // of servers that have no rows
   std::vector<Player> workers_;
   Batch batch_;
   Timeline<Kind> timeline_;

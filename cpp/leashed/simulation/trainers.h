@@ -13,6 +13,7 @@
 #include "leashed/cluster/pace.h"
 #include "leashed/net/codec.h"
 #include "leashed/policy/synchroniser.h"
+#include "leashed/simulation/row_servers.h"
 
 namespace leashed {
 
@@ -29,6 +30,7 @@ struct TrainersPlan {
   double latency = 0;  // seconds, each way
   Codec codec = Codec::none;
   bool mean = false;  // the output model: the mean of the replicas; else the first
+  RowServersPlan rows = {};
 };
 
 // Of each trainer, and the bytes of all.
@@ -39,6 +41,9 @@ struct TrainerCounts {
   std::vector<double> seconds;        // in them
   // Sent and received by the trainers; to and from sync servers with the headers of frames.
   std::uint64_t bytes_out = 0, bytes_in = 0;
+  // The same to and from embedding servers, and the seconds for which workers waited for rows.
+  std::uint64_t row_bytes_out = 0, row_bytes_in = 0;
+  std::vector<double> row_seconds;
 };
 
 // What plays a synchronisation.

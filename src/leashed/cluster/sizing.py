@@ -250,7 +250,7 @@ def _distinct(rng: np.random.Generator, wanted: Wanted, rows: int) -> float:
     ids = _ids(rng, (tables, wanted.batch_size), rows, wanted.skew)
     ids.sort(axis=1)
     different = tables + np.count_nonzero(ids[:, 1:] != ids[:, :-1])
-    return wanted.features * different / tables
+    return wanted.features * float(different) / tables
 
 
 def _profiled(tables: Sequence[Table], ids: NDArray[np.uint64]) -> dict[str, float]:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 offer(
     __name__,
     {
+        "embedding": "EmbeddingServers",
         "network": "Network",
         "sharding": "Sharding layerwise memorywise packed",
         "virtual_time": "Cluster Costs ModeCounts Shard Simulation TrainerCounts Trainers constant day "

@@ -80,7 +80,7 @@ class Sharding:
             )
         if isinstance(model, (Model, FactorisationMachine)) or self.tables == "hash" or not specs:
             return []
-        costs = _reads(model) if isinstance(self.tables, str) else list(self.tables)
+        costs = reads(model) if isinstance(self.tables, str) else list(self.tables)
         servers = sum(1 for spans in self.spans(model) if spans)
         ends = list(range(1, len(specs) + 1))
         found = [0] * len(specs)
@@ -146,7 +146,7 @@ def _tables(given: str | Sequence[float]) -> str | tuple[float, ...]:
     return given if isinstance(given, str) else tuple(given)
 
 
-def _reads(model: Graph | External) -> list[float]:
+def reads(model: Graph | External) -> list[float]:
     """The floats of each table that an example reads, of bags one row."""
     of = model.ids if isinstance(model, External) else [node.table for node in model.embeddings]
     return [float(sum(spec.dim for spec in of if spec == table)) for table in model.tables]

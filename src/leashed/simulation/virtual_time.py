@@ -15,9 +15,10 @@ from leashed import _core
 from leashed.base import checks
 from leashed.base.choice import Choice, Setting
 from leashed.datasets import ClickDataset, ClickSplit, Dataset, SparseDataset, Split
-from leashed.disciplines import Discipline, Hogwild, Leashed, Locked, Sequential
+from leashed.disciplines import Discipline, Hogwild, Leashed, Locked, Sequential, Synchronous
 from leashed.models._running import running
 from leashed.models.external import External, Samples
+from leashed.models.graphs import Graph
 from leashed.models.network import Model
 from leashed.modes import (
     ADPSGD,
@@ -30,6 +31,7 @@ from leashed.modes import (
     Swarm,
 )
 from leashed.rules import Rule
+from leashed.simulation.embedding import EmbeddingServers
 from leashed.simulation.membership import KINDS, Failing, Member, members_of
 from leashed.simulation.network import Network
 from leashed.simulation.sharding import Sharding, layerwise, memorywise, packed
@@ -253,6 +255,7 @@ class Cluster:
         latency: float = 0.0,
         output: str = "first",
         saturated: float = math.inf,
+        rows: EmbeddingServers | None = None,
     ) -> Trainers:
         """So many trainers, each with these workers and a replica of the parameters (shadowsync).
 
@@ -267,11 +270,15 @@ class Cluster:
             saturated: threads, at least 1, at which the bandwidth of a trainer's memory is used up:
                 with m times as many a gradient takes m times as long, and what ``fetch`` takes does
                 too (shadowsync, section 4.4, where it is 24). Default: no end.
+            rows: embedding servers that hold the rows of the model's tables. Default: they are
+                where they are used, and take no time.
 
         Raises:
             TypeError, ValueError: an argument is wrong; the message names it.
         """
-        return Trainers(self, count, servers, bandwidth, latency, output, saturated=saturated)
+        return Trainers(
+            self, count, servers, bandwidth, latency, output, saturated=saturated, rows=rows
+        )
 
 
 @dataclass(frozen=True)
@@ -286,6 +293,7 @@ class Trainers:
     output: str = "first"
     factors: tuple[float, ...] = ()
     saturated: float = math.inf
+    rows: EmbeddingServers | None = None
 
     def __post_init__(self) -> None:
         checks.whole("count", self.count)
@@ -513,6 +521,9 @@ class TrainerCounts:
         sync_gap_by_bytes: its second form, by the bytes sent over those of the parameters, 4 each.
         syncs_per_second: of all trainers.
         drawn: the second in which the last batch was begun; from there on workers run out of them.
+        row_seconds: float64 [trainers]; for which the workers of each have waited for rows of embedding
+            servers.
+        row_bytes_out, row_bytes_in: to and from embedding servers, with the headers of frames.
     """
 
     iterations: NDArray[np.int64]
@@ -524,6 +535,9 @@ class TrainerCounts:
     sync_gap_by_bytes: float
     syncs_per_second: float
     drawn: float
+    row_seconds: NDArray[np.float64]
+    row_bytes_out: int
+    row_bytes_in: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -700,6 +714,7 @@ def simulate(
         },
     )
     _check_sync(sync, trainers)
+    _check_rows(trainers, asked.discipline, model)
     check_shards(shards, asked.mode)
     _check_rounds(sync, trainers, asked.discipline, crew.update, model.dimension)
     term = None if given.mode is None else given.mode.term
@@ -734,7 +749,7 @@ def simulate(
         changes=[(KINDS.index(kind), worker, seconds) for seconds, worker, kind in crew.changes],
         failing=(0.0, 0.0) if crew.failures is None else dataclasses.astuple(crew.failures),
         detection=math.inf if detection is None else detection,
-        trainers=None if trainers is None else _plan_of(trainers, sync),
+        trainers=None if trainers is None else _plan_of(trainers, sync, model),
         shards=[] if shards is None else shards.spans(model),
         servers_of_tables=[] if shards is None else shards.servers_of_tables(model),
     )
@@ -765,6 +780,8 @@ def simulate(
         }
         if trainers.saturated != math.inf:
             config["virtual"]["trainers"]["saturated"] = trainers.saturated
+        if trainers.rows is not None:
+            config["virtual"]["embedding_servers"] = dataclasses.asdict(trainers.rows)
     if asked.tables:
         config["tables"] = told_by(asked.tables)
     refusals.look()
@@ -825,6 +842,20 @@ def _check_sync(sync: Synchroniser | None, trainers: Trainers | None) -> None:
         )
 
 
+def _check_rows(trainers: Trainers | None, discipline: Discipline, model: AnyModel) -> None:
+    if trainers is None or trainers.rows is None:
+        return
+    if not isinstance(trainers.rows, EmbeddingServers):
+        raise TypeError(f"rows must be simulation.EmbeddingServers(...), got {trainers.rows!r}")
+    if not isinstance(model, (Graph, External)) or not model.tables:
+        raise ValueError(f"rows: {model.name} reads no tables that embedding servers could hold")
+    if isinstance(discipline, Synchronous):
+        raise ValueError(  # noqa: TRY004 (it is one, and none that this takes)
+            "rows: Synchronous updates all workers' rows at once, which embedding servers do not; "
+            "take Hogwild, Leashed or Locked"
+        )
+
+
 def _check_rounds(
     sync: Synchroniser | None,
     trainers: Trainers | None,
@@ -848,8 +879,12 @@ def _check_rounds(
         )
 
 
-def _plan_of(trainers: Trainers, sync: Synchroniser | None) -> _core.TrainersPlan:
+def _plan_of(trainers: Trainers, sync: Synchroniser | None, model: AnyModel) -> _core.TrainersPlan:
     gaps = {} if sync is None else sync.when.gaps
+    rows = None
+    if trainers.rows is not None:
+        assert isinstance(model, (Graph, External))
+        rows = trainers.rows.plan(model)
     return _core.TrainersPlan(
         count=trainers.count,
         machine=None if sync is None else sync.choice(),
@@ -862,6 +897,7 @@ def _plan_of(trainers: Trainers, sync: Synchroniser | None) -> _core.TrainersPla
         latency=trainers.latency,
         compression="none" if sync is None else sync.compression,
         mean=trainers.output == "mean",
+        rows=rows,
     )
 
 
@@ -881,6 +917,9 @@ def _counted(outcome: dict[str, Any], dimension: int) -> TrainerCounts:
         sync_gap_by_bytes=total / vectors if vectors else math.nan,
         syncs_per_second=rounds / elapsed if elapsed else math.nan,
         drawn=outcome["drawn"],
+        row_seconds=outcome["row_waits"],
+        row_bytes_out=outcome["row_bytes_out"],
+        row_bytes_in=outcome["row_bytes_in"],
     )
 
 
