@@ -376,9 +376,14 @@ class Session(Protocol):
         """Once it is closed: the output of the run, where this one makes it (``cluster.session``)."""
 
     def finish(
-        self, parameters: NDArray[np.float32], counted: Mapping[str, float]
+        self,
+        parameters: NDArray[np.float32],
+        counted: Mapping[str, float],
+        statistics: Any = None,
     ) -> dict[str, float]:
-        """The training has ended with these parameters; all that was counted, by name."""
+        """The training has ended with these parameters, and the running statistics that its model
+        normalises by, if it does; all that was counted, by name.
+        """
         ...
 
     def metrics(self) -> dict[str, float]:

@@ -21,11 +21,12 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -191,9 +192,18 @@ class Played:
 
 
 def make_plan(
-    folder: Path, kind: str, when: Any, *, epochs: float = 60.0, trainers: int = 3, **cluster: Any
+    folder: Path,
+    kind: str,
+    when: Any,
+    *,
+    epochs: float = 60.0,
+    trainers: int = 3,
+    train: Mapping[str, Any] = MappingProxyType({}),
+    **cluster: Any,
 ) -> plans.Plan:
-    """Of a run in that folder, which is made, with its key, and the data beside it."""
+    """Of a run in that folder, which is made, with its key, and the data beside it; ``train``: what is
+    trained otherwise than a network on digits.
+    """
     folder.mkdir(parents=True)
     opening.make_key(folder / "key")
     limits = {"beat": BEAT, "timeout": TIMEOUT, "grace": GRACE, "restarts": 1000, "sync_ps": 2}
@@ -201,14 +211,26 @@ def make_plan(
         plans.Cluster(trainers=trainers, run=folder, **{**limits, **cluster}),
         plans.Sync(kind=kind, when=when),
         plans.Train(
-            data=str(written.digits(folder.parent / "digits")),
-            epochs=epochs,
-            batch_size=32,
-            lr=0.02,
+            **{
+                "data": None if train else str(written.digits(folder.parent / "digits")),
+                "epochs": epochs,
+                "batch_size": 32,
+                "lr": 0.02,
+                **train,
+            }
         ),
     )
     plans.write(folder / "plan.toml", plan)
     return plan
+
+
+def clicks(folder: Path, **given: Any) -> dict[str, Any]:
+    """A model of clicks to train, on a file in that folder."""
+    data, schema = written.clicks(folder)
+    return {
+        "model": "dlrm", "data": str(data), "schema": str(schema), "table_mib": 1.0, "dim": 4,
+        "rule": "adagrad", "lr": 0.05, **given,
+    }  # fmt: skip
 
 
 def play(plan: plans.Plan, planned: Iterable[tuple[float, Fault]]) -> Played:
@@ -286,7 +308,7 @@ def _check_results(played: Played) -> None:
         if index not in found:
             assert counted["batches_used"] == 0, f"trainer {index} gave nothing"
     assert found, "no trainer has handed in anything"
-    after = {index: model.evaluate(theta, test)[0] for index, theta in found.items()}
+    after = {index: model.evaluate(each.parameters, test)[0] for index, each in found.items()}
     for index, loss in after.items():
         assert math.isfinite(loss), f"trainer {index}: loss {loss}"
         # (Who came back shortly before the end, with nobody to take parameters from, has few.)

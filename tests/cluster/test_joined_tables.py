@@ -75,6 +75,14 @@ KINDS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], dict[str, Any], 
         {},
         {},
     ),
+    "of the zoo, normalised": (
+        lambda: lsh.models.dlrm(
+            300, 8, 3, bottom=(8,), top=(8,), categories=2, norm=lsh.models.BatchNorm()
+        ),
+        lambda _: clicks(),
+        {},
+        {},
+    ),
     "a graph of one's own": (
         own_graph,
         lambda graph: made_clicks.clicks(graph, kind="bags"),
@@ -114,6 +122,9 @@ def test_one_trainer_has_the_bits_of_one_process(kind: str, tmp_path: Path) -> N
     given_model = (model,) if isinstance(model, lsh.models.External) else ()
     found = lsh.load(output, *given_model)
     np.testing.assert_array_equal(found.parameters, alone.parameters)
+    np.testing.assert_array_equal(served.statistics, alone.statistics)
+    if alone.statistics.size:
+        np.testing.assert_array_equal(found.statistics, alone.statistics)
     for name, table in alone.tables.items():
         ids = table.ids()
         np.testing.assert_array_equal(found.tables[name].ids(), ids)
@@ -227,7 +238,7 @@ def test_an_output_that_cannot_be_written_is_told_of(
 def test_rows_that_rank_0_does_not_see_are_told_of(tmp_path: Path) -> None:
     home = tmp_path / "run-0"
     there = [home / "embedding-ps-0", tmp_path / "node-1" / "run-0" / "embedding-ps-1"]
-    reached = Reached("run", dlrm(), np.zeros(1, np.float32))
+    reached = Reached("run", dlrm(), np.zeros(1, np.float32), None)
     with once(f"{there[1]} is not there; give a folder that all nodes see"):
         assert joining._output(there, home, reached, 1.0, collect=False) is None
 

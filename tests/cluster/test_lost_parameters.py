@@ -301,5 +301,5 @@ def test_all_trainers_are_gone_at_once(kind: str, kept: bool, killed: bool, tmp_
     assert trained >= (ledger["lost"] if kept else ledger["total"])
     assert not any(file.exists() for file in files)
     model, _, test = plan.train.problem()
-    for parameters in faults.outcome.replicas(tmp_path / "run", model.dimension).values():
-        assert model.evaluate(parameters, test)[1] > 0.9
+    for replica in faults.outcome.replicas(tmp_path / "run", model.dimension).values():
+        assert model.evaluate(replica.parameters, test)[1] > 0.9

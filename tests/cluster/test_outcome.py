@@ -15,6 +15,7 @@ from leashed.cluster import outcome, table
 from leashed.cluster.outcome import long_gone, together
 from leashed.cluster.row_files import RowFiles
 from leashed.models import tables
+from leashed.models.layers import BatchNorm
 from leashed.training.problems.problem import Problem
 
 FOUND = {k: np.full(2, k, np.float32) for k in range(3)}
@@ -143,6 +144,29 @@ def test_the_best_of_several_on_clicks_is_that_of_the_best_auc(tmp_path: Path) -
         theta.astype("<f4").tofile(tmp_path / f"trainer-{index}.f32")
     whole = outcome.conclude(fakes.report(), tmp_path, plan_of(2, "best"), problem, {}, {})
     assert whole["output"] == "trainer 1, the best of 2 on the test set"
+
+
+@pytest.mark.parametrize("output", ["first", "average", "best"])
+def test_statistics_are_those_of_the_parameters_that_come_out(output: str, tmp_path: Path) -> None:
+    """Of an average, weighted by how many batches each is of."""
+    split = lsh.datasets.synthetic_clicks(3000, test=1500, cardinalities=300, seed=1)
+    model = lsh.models.dlrm(rows=300, dim=4, bottom=[4], top=[8], norm=BatchNorm())
+    trained = lsh.train(
+        model, split.train, discipline=lsh.Sequential(), threads=1, batch_size=32,
+        until=lsh.until(epochs=2),
+    )  # fmt: skip
+    saved(tmp_path, model, trained, 2)
+    found, report = [trained.statistics, 2 * trained.statistics], fakes.report()
+    for index, batches in enumerate((100.0, 300.0)):
+        handed_in = np.concatenate((trained.parameters, found[index]))
+        handed_in.astype("<f4").tofile(tmp_path / f"trainer-{index}.f32")
+        report["summaries"][f"trainer-{index}"] = {**IN_STEP, "statistics_batches": batches}
+    problem = Problem(model, split.train, split.test)
+    whole = outcome.conclude(report, tmp_path, plan_of(2, output), problem, {}, {})
+    loaded = lsh.load(tmp_path / "output")
+    expected = 1 + whole["output"].startswith("trainer 1") if output != "average" else 1.75
+    np.testing.assert_allclose(loaded.statistics, expected * trained.statistics, rtol=1e-6)
+    assert loaded.evaluate(split.test).loss == pytest.approx(whole["test_loss"])
 
 
 def test_pushes_that_no_file_has_are_told(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cluster import written
+from cluster import faults, written
 from cluster.test_up import PATIENCE, pids
 
 import leashed as lsh
@@ -93,11 +93,13 @@ def test_the_dense_part_is_kept_in_sync_by_any_synchroniser(how, tmp_path):
 
 
 @pytest.mark.process
-def test_one_trainer_comes_to_what_one_process_does(tmp_path):
+@pytest.mark.parametrize("norm", [None, "batch"])
+def test_one_trainer_comes_to_what_one_process_does(norm, tmp_path):
     """To the bit, where nothing is looked up ahead."""
     folder = tmp_path / "run"
     up = ["cluster", "up", "--trainers", "1", "--embedding-servers", "2", "--look-ahead", "0"]
     up += ["--sync", "none", "--epochs", "2", "--discipline", "sequential"]
+    up += [] if norm is None else ["--norm", norm]
     assert cli.main([*up, *given(tmp_path), "--run", str(folder)]) == 0
     found = lsh.load(folder / "output")
     plan = plans.read(folder / "plan.toml")
@@ -115,6 +117,8 @@ def test_one_trainer_comes_to_what_one_process_does(tmp_path):
         until=lsh.until(epochs=2),
     )
     np.testing.assert_array_equal(found.parameters, alone.parameters)
+    if norm is not None:
+        np.testing.assert_array_equal(found.statistics, alone.statistics)
     for name, table in alone.tables.items():
         ids = np.sort(table.ids())
         np.testing.assert_array_equal(np.sort(found.tables[name].ids()), ids)
@@ -148,6 +152,23 @@ def test_what_is_killed_comes_back(name, tmp_path):
     if name == "embedding-ps-0":  # each side has counted the pushes that were not in its snapshot
         lost = counted(report, "embedding-ps")[0]["lost"]
         assert lost <= sum(each["row_lost"] for each in counted(report, "trainer").values())
+
+
+@pytest.mark.process
+def test_statistics_come_out_of_who_was_killed_too(tmp_path):
+    """The trainer's next life goes on with what the one before had averaged."""
+    train = faults.clicks(tmp_path, norm="batch", batch_size=64)
+    plan = faults.make_plan(
+        tmp_path / "run", "none", "background", train=train, epochs=150, trainers=1, sync_ps=0,
+        embedding_ps=1, keep=0.2, timeout=5.0,
+    )  # fmt: skip
+    played = faults.play(plan, [(-0.7, faults.Fault("trainer-0", None))])
+    assert played.injector.injected
+    faults.outcome.conclude(played.report, played.folder, plan, plan.train.problem(), {}, {})
+    report = check(played.folder)
+    last = report["summaries"]["trainer-0"]
+    assert last["batches_used"] < last["statistics_batches"]
+    assert auc(played.folder, report) > 0.6  # (after as many passes)
 
 
 def _snapshots(folder: Path) -> bool:

@@ -22,7 +22,17 @@ if TYPE_CHECKING:
 
 
 # What is trained is in the trace.
-_OF_TRACE = ("model", "seed", "factors", "l2", "table_mib", "admit_after", "evict", "dropout")
+_OF_TRACE = (
+    "model",
+    "seed",
+    "factors",
+    "l2",
+    "table_mib",
+    "admit_after",
+    "evict",
+    "dropout",
+    "norm",
+)
 
 
 def add(commands: Commands) -> None:

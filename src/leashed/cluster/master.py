@@ -133,7 +133,8 @@ class Master:
             master.address: where this one listens;
             run.json: how the run stands, written anew every second, less often where that takes more
                 than a tenth of the time, and at its end;
-            trainer-0.f32, …: final parameters, float32, little-endian.
+            trainer-0.f32, …: final parameters, float32, little-endian, and behind them the statistics
+            that the model normalises by, if it has any.
         transport: over which exchanges with sync servers are profiled, once in a run.
         watch: called with what goes into run.json, when it is written. It must not block.
         journal: that in the folder, where it is open already.
@@ -160,7 +161,7 @@ class Master:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._watch = watch
-        self._results = _Results(folder, terms.parameters, terms.timeout)
+        self._results = _Results(folder, terms)
         self._connections = 0
         self._writers: dict[int, asyncio.StreamWriter] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -420,10 +421,11 @@ class Master:
 class _Results:
     """Takes in final parameters, each on a thread of its own, so that the loop waits for no disk."""
 
-    def __init__(self, folder: Path, parameters: int | None, timeout: float) -> None:
+    def __init__(self, folder: Path, terms: Terms) -> None:
         self._folder = folder
-        self._parameters = parameters
-        self._timeout = timeout
+        self._parameters = terms.parameters
+        self._statistics = terms.statistics
+        self._timeout = terms.timeout
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
         for left in folder.glob(".*.part"):
@@ -467,7 +469,9 @@ class _Results:
     def _write(self, connection: socket.socket, part: Path) -> None:
         """Into a file what comes; ValueError where it is not what it says."""
         count = int.from_bytes(_exactly(connection, 8), "little")
-        if count != (self._parameters or count) or not 0 < count <= _LONGEST_RESULT:
+        of_model = self._parameters or count
+        fits = count in (of_model, of_model + self._statistics)
+        if not fits or not 0 < count <= _LONGEST_RESULT:
             raise ValueError(f"{count} parameters, and not {self._parameters or 'that many'}")
         left, sum_ = 4 * count, 0
         with part.open("xb") as file:

@@ -6,7 +6,8 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from leashed.cluster.supervisor import REPORT, read_report
 from leashed.files import checkpoint
 from leashed.files.model_file import BuiltIn
 from leashed.models._columns import keep
+from leashed.models._running import Running, mean
 from leashed.models.graphs import Graph
 from leashed.models.tables import Table
 from leashed.studies.elp import Parallelism
@@ -26,6 +28,7 @@ from leashed.training.problems.problem import Problem
 
 __all__ = [
     "MODEL",
+    "Replica",
     "choose",
     "conclude",
     "long_gone",
@@ -38,48 +41,82 @@ __all__ = [
 MODEL, WITH_TABLES = "output.safetensors", "output"
 """In the run's folder: the file of the model that comes out; the folder of one that reads tables."""
 
+T = TypeVar("T")
+
 
 def place(folder: Path, model: BuiltIn) -> Path:
     """Where the model that comes out of a run is written."""
     return folder / (WITH_TABLES if checkpoint.tables_of(model) else MODEL)
 
 
-def replicas(folder: Path, dimension: int) -> dict[int, NDArray[np.float32]]:
-    """The final parameters [d] of each trainer that has handed them in, by its index.
+class Replica(NamedTuple):
+    """What a trainer has come to.
+
+    Attributes:
+        parameters: [d].
+        running: the statistics that it normalises by; None: there are none.
+    """
+
+    parameters: NDArray[np.float32]
+    running: Running | None = None
+
+
+def replicas(
+    folder: Path,
+    dimension: int,
+    statistics: int = 0,
+    summaries: Mapping[str, Mapping[str, float]] = MappingProxyType({}),
+) -> dict[int, Replica]:
+    """What each trainer has handed in, by its index.
+
+    Args:
+        folder: the run's.
+        dimension: of the model.
+        statistics: running ones that it normalises by.
+        summaries: the trainers' last words, which have of how many batches these are.
 
     Raises:
         ValueError: a file has another length.
     """
     found = {}
     for path in folder.glob("trainer-*.f32"):
-        parameters = np.fromfile(path, "<f4").astype(np.float32, copy=False)
-        if len(parameters) != dimension:
-            raise ValueError(f"{path} has {len(parameters)} parameters, not {dimension}")
-        found[int(path.stem.partition("-")[2])] = parameters
+        values = np.fromfile(path, "<f4").astype(np.float32, copy=False)
+        if len(values) not in (dimension, dimension + statistics):
+            raise ValueError(f"{path} has {len(values)} parameters, not {dimension}")
+        running = None
+        if behind := len(values) - dimension:
+            said = summaries.get(path.stem, {})
+            batches = max(1, int(said.get("statistics_batches", 1)))
+            near_zero = int(said.get("statistics_near_zero", 0))
+            running = Running(values[-behind:], batches, near_zero)
+        found[int(path.stem.partition("-")[2])] = Replica(values[:dimension], running)
     return dict(sorted(found.items()))
 
 
 def choose(
     output: str,
-    found: Mapping[int, NDArray[np.float32]],
+    found: Mapping[int, Replica],
     model: BuiltIn,
     test: Any,
     tables: Mapping[str, Table] | None = None,
-) -> tuple[str, NDArray[np.float32]]:
+) -> tuple[str, Replica]:
     """The output of a run, and in words which it is.
 
     Args:
         output: ``"first"`` (shadowsync, section 4), ``"average"``, or ``"best"`` on ``test``, whose
             AUC there, or accuracy, or loss where there are no classes, is then that of a choice among
             several.
-        found: the trainers' parameters, at least one.
+        found: the trainers', at least one. Statistics are those of the trainer that is the output; of
+            an average their mean, weighted by how many batches each is of.
         model: that was trained.
         test: the test set.
         tables: that the model reads, by name.
     """
     if output == "average":
-        mean = np.mean([each.astype(np.float64) for each in found.values()], axis=0)
-        return f"average of {len(found)} trainers", mean.astype(np.float32)
+        average = np.mean([each.parameters.astype(np.float64) for each in found.values()], axis=0)
+        running = mean(each.running for each in found.values())
+        replica = Replica(average.astype(np.float32), running)
+        return f"average of {len(found)} trainers", replica
     if output == "best":
 
         def score(index: int) -> float:
@@ -95,8 +132,8 @@ def choose(
 
 
 def together(
-    found: Mapping[int, NDArray[np.float32]], summaries: Mapping[str, Mapping[str, float]]
-) -> Mapping[int, NDArray[np.float32]]:
+    found: Mapping[int, T], summaries: Mapping[str, Mapping[str, float]]
+) -> Mapping[int, T]:
     """Of the trainers' parameters those of who has said its last word, of these those of who has been
     synchronised since it (re)started, of these those of who was not told to end (SIGTERM, Ctrl-C), and of
     these those of who was there when all batches were used; where a step would leave nobody, it leaves
@@ -126,9 +163,7 @@ def together(
     return found
 
 
-def long_gone(
-    found: Mapping[int, NDArray[np.float32]], report: Mapping[str, Any], timeout: float
-) -> set[int]:
+def long_gone(found: Mapping[int, object], report: Mapping[str, Any], timeout: float) -> set[int]:
     """Of the trainers with these parameters those who left before the last batch was used, and longer
     than ``timeout`` before others did, or had told of their training last.
     """
@@ -186,12 +221,14 @@ def conclude(
     summaries = report["summaries"]
     handed_in = {
         index: each
-        for index, each in replicas(folder, model.dimension).items()
+        for index, each in replicas(
+            folder, model.dimension, getattr(model, "statistics", 0), summaries
+        ).items()
         if not summaries.get(f"trainer-{index}", {}).get("crashed")
     }
     found = together(handed_in, summaries)
     gone = long_gone(found, report, plan.cluster.timeout)
-    chosen: tuple[str, NDArray[np.float32]] | None = None
+    chosen: tuple[str, Replica] | None = None
     tables: dict[str, Table] | None = None
     if described := checkpoint.tables_of(model):
         servers = sum(role == "embedding-ps" for role, _ in plan.cluster.processes())
@@ -209,40 +246,42 @@ def conclude(
         from leashed.cluster import reached  # noqa: PLC0415 (it needs the extra)
 
         since = max((_file(folder, k).stat().st_mtime for k in found), default=0.0)
-        if (chosen := reached.find(folder, plan, model, since)) is not None:
-            what, parameters = chosen
+        if (there := reached.find(folder, plan, model, since)) is not None:
             others = f" but {_names(handed_in)}, gone before the end," if handed_in else ""
-            chosen = f"{what}: no trainer{others} has handed in its parameters", parameters
+            what = f"{there.what}: no trainer{others} has handed in its parameters"
+            chosen = what, Replica(there.parameters, there.running)
     if chosen is None and found:
         found = {k: each for k, each in found.items() if k not in gone} or found
-        found = {k: keep(each, columns) for k, each in found.items()}
-        output, parameters = choose(train.output, found, model, problem.test, tables)
+        found = {
+            k: each._replace(parameters=keep(each.parameters, columns)) for k, each in found.items()
+        }
+        output, replica = choose(train.output, found, model, problem.test, tables)
         if apart := handed_in.keys() - found.keys():
             output += f" (not of {_names(apart)}: not in step, or gone, at the end)"
-        chosen = output, parameters
+        chosen = output, replica
     if chosen is not None:
-        whole["output"], parameters = chosen
-        whole["train_loss"] = _evaluated(model, parameters, problem.train, tables)[0]
-        whole["test_loss"], accuracy, *of_clicks = _evaluated(
-            model, parameters, problem.test, tables
-        )
+        whole["output"], replica = chosen
+        whole["train_loss"] = _evaluated(model, replica, problem.train, tables)[0]
+        whole["test_loss"], accuracy, *of_clicks = _evaluated(model, replica, problem.test, tables)
         if problem.test.classes:
             whole["test_accuracy"] = accuracy
         for name, value in zip(("test_auc", "test_normalised_entropy"), of_clicks, strict=False):
             if not math.isnan(value):
                 whole[name] = value
-        checkpoint.save(place(folder, model), model, parameters, tables)
+        statistics = None if replica.running is None else replica.running.values
+        checkpoint.save(place(folder, model), model, replica.parameters, tables, statistics)
     _write(folder, whole)
     return whole
 
 
 def _evaluated(
-    model: BuiltIn, parameters: NDArray[np.float32], data: Any, tables: Mapping[str, Table] | None
+    model: BuiltIn, replica: Replica, data: Any, tables: Mapping[str, Table] | None
 ) -> tuple[float, ...]:
     """Loss, accuracy; of clicks also AUC and normalised entropy."""
     if isinstance(model, Graph):
-        return tuple(model.evaluate(parameters, data, tables))
-    return tuple(model.evaluate(parameters, data))
+        by = None if replica.running is None else replica.running.values
+        return tuple(model.evaluate(replica.parameters, data, tables, statistics=by))
+    return tuple(model.evaluate(replica.parameters, data))
 
 
 def _with_last_words(

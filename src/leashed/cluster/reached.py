@@ -6,23 +6,38 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from leashed.cluster import journal, packing, server
 from leashed.cluster.plan import Plan
-from leashed.files import model_file
+from leashed.files import model_file, resuming
+from leashed.models._running import Running, mean
 
-__all__ = ["find"]
+__all__ = ["Reached", "find"]
 
 
-def find(
-    folder: Path, plan: Plan, model: model_file.BuiltIn, since: float = 0.0
-) -> tuple[str, NDArray[np.float32]] | None:
-    """The parameters [d] that a run has reached, and in words which they are: w^PS where the snapshots in
+class Reached(NamedTuple):
+    """What a run has come to.
+
+    Attributes:
+        what: that is, in words.
+        parameters: [d].
+        running: the statistics that the model normalises by; None: there are none.
+    """
+
+    what: str
+    parameters: NDArray[np.float32]
+    running: Running | None
+
+
+def find(folder: Path, plan: Plan, model: model_file.BuiltIn, since: float = 0.0) -> Reached | None:
+    """The parameters that a run has reached: w^PS where the snapshots in
     the folder have all of it, else those of the trainer whose file there has the most batches in it;
-    None: there is nothing of either. Files that were not written after ``since``, seconds since 1970,
+    None: there is nothing of either. Statistics are that trainer's; of w^PS the mean of those that all
+    have kept. Files that were not written after ``since``, seconds since 1970,
     are none: a file system's clock may tell two of one moment alike.
 
     Raises:
@@ -33,11 +48,6 @@ def find(
     if found is None:
         return None
     began, *_ = found
-    servers = plan.cluster.sync_ps
-    if servers and began.costs is not None:
-        packed = packing.packed(model.dimension, servers, began.costs).servers
-        if (w := _w_ps(folder, began.run, model.dimension, packed, since)) is not None:
-            return "w^PS, of the sync servers' last snapshots", w
     kept = []
     for path in sorted(folder.glob("trainer-*.kept")):
         if path.stat().st_mtime <= since:
@@ -46,11 +56,16 @@ def find(
         told = content.run or {}
         if told.get("run") == began.run:
             used = told["batches"] - sum(count for _, count in told["open"])
-            kept.append((used, path.stem, content.parameters))
-    if not kept:
-        return None
-    used, name, parameters = max(kept, key=lambda each: each[0])
-    return f"what {name} had kept when {used:,} batches were used", parameters
+            what = f"what {path.stem} had kept when {used:,} batches were used"
+            running = resuming.statistics(content)
+            kept.append((used, Reached(what, content.parameters, running)))
+    servers = plan.cluster.sync_ps
+    if servers and began.costs is not None:
+        packed = packing.packed(model.dimension, servers, began.costs).servers
+        if (w := _w_ps(folder, began.run, model.dimension, packed, since)) is not None:
+            running = mean(each.running for _, each in kept)
+            return Reached("w^PS, of the sync servers' last snapshots", w, running)
+    return max(kept, key=lambda each: each[0])[1] if kept else None
 
 
 def _w_ps(

@@ -135,6 +135,7 @@ def _master(plan: Plan, *, comes_back: bool) -> dict[str, Any]:
         sync_ps=cluster.sync_ps,
         embedding_ps=cluster.embedding_ps,
         parameters=model.dimension,
+        statistics=getattr(model, "statistics", 0),
         fingerprint={
             **fingerprint.of_trainer(
                 model.dimension,

@@ -23,7 +23,7 @@ def write(home: Path, folders: Sequence[Path], reached: Reached, *, collect: boo
     Args:
         home: where the folder ``output`` is written.
         folders: of each server, in their order, where it has saved its rows.
-        reached: the model and its parameters.
+        reached: the model, with its parameters and statistics.
         collect: whether the tables are told.
 
     Raises:
@@ -42,5 +42,6 @@ def write(home: Path, folders: Sequence[Path], reached: Reached, *, collect: boo
         )
     tables = row_files.joined_of(folders, described, reached.run).tables
     folder = home / WITH_TABLES
-    checkpoint.save(folder, reached.model, reached.parameters, tables)
+    statistics = None if reached.running is None else reached.running.values
+    checkpoint.save(folder, reached.model, reached.parameters, tables, statistics)
     return Output(folder, tables if collect else {})

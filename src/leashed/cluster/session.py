@@ -39,6 +39,7 @@ from leashed.cluster.remote_rows import remote_rows
 from leashed.cluster.ring_tending import Callers, RingTending
 from leashed.cluster.server_tending import EXCHANGE, ROWS, ServerTending
 from leashed.cluster.troubles import TRAINERS, Troubles
+from leashed.models._running import Running
 from leashed.models.tables import Table
 from leashed.sync import Position, Synchroniser, When
 from leashed.training.rows_read import RowsRead
@@ -75,11 +76,13 @@ class Reached(NamedTuple):
         run: the run's name.
         model: that was trained.
         parameters: float32 [d].
+        running: the statistics that the model normalises by; None: there are none.
     """
 
     run: str
     model: Any
     parameters: NDArray[np.float32]
+    running: Running | None
 
 
 class Output(NamedTuple):
@@ -490,7 +493,10 @@ class Session(Closing):
     # The end.
 
     def finish(
-        self, parameters: NDArray[np.float32], counted: Mapping[str, float]
+        self,
+        parameters: NDArray[np.float32],
+        counted: Mapping[str, float],
+        statistics: Running | None = None,
     ) -> dict[str, float]:
         """The training has ended: hands the parameters in, unless they are not finite. A master that
         is away is waited for, as long as ``Cluster.grace`` says. Where the run ended before its
@@ -502,6 +508,7 @@ class Session(Closing):
             parameters: float32 [d].
             counted: what is told of this trainer beside what was counted here, by name; numbers that
                 are not finite are left out.
+            statistics: running ones, which follow the parameters; None: there are none.
 
         Returns:
             All that was counted, by name.
@@ -517,14 +524,20 @@ class Session(Closing):
             **counted,
             "left_early": float(not (self._told_end or self._leases.all_given)),
         }
+        if statistics is not None:
+            summary["statistics_batches"] = float(statistics.batches)
+            summary["statistics_near_zero"] = float(statistics.near_zero)
         summary = {name: value for name, value in summary.items() if math.isfinite(value)}
         # (Who came when all was done has nothing of its own, and maybe gave its result before.)
         trained = summary["batches_used"] or summary.get("updates")
         finite = bool(np.isfinite(parameters).all())
         summary["crashed"] = float(not finite or summary.get("crashed", 0.0) > 0)
-        result = parameters if trained and finite else None
+        result = None
+        if trained and finite:
+            behind = () if statistics is None else (statistics.values,)
+            result = np.concatenate((parameters, *behind))
         if finite and self._model is not None:
-            self._reached = Reached(self._member.welcome.run, self._model, parameters)
+            self._reached = Reached(self._member.welcome.run, self._model, parameters, statistics)
         summary["handed_in"] = float(result is not None)
         summary["cut_short"] = float(self._cut_short is not None)
         if self._member.state == "lost" and not self._lost:

@@ -55,6 +55,8 @@ class Terms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         embedding_ps: how many embedding servers hold the rows of tables. Default 0.
         begun: what is used when the run begins, which goes on from a checkpoint. None: nothing.
         parameters: the model's; results must have as many. None: unknown, any will do.
+        statistics: running ones that the model normalises by, which follow the parameters in a result
+            where a batch was averaged. Default 0.
         fingerprint: what all of the run must have alike, in words by name (``fingerprint.py``), beside
             what these terms say. What neither names the first tells who joins. Default: nothing.
         beat: time between two heartbeats, both ways. Default 0.5.
@@ -77,6 +79,7 @@ class Terms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     sync_ps: int = 0
     embedding_ps: int = 0
     parameters: int | None = None
+    statistics: int = 0
     fingerprint: dict[str, str] = {}
     begun: Account | None = None
     beat: float = 0.5
@@ -93,6 +96,7 @@ class Terms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             checks.whole("total", self.total)
         if self.parameters is not None:
             checks.whole("parameters", self.parameters)
+        checks.whole("statistics", self.statistics, 0)
         checks.whole("batch_size", self.batch_size)
         for role in ROLES.values():
             checks.whole(role.count, getattr(self, role.count), role.least, 4096)

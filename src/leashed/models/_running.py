@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 
 from leashed import _core
 
-__all__ = ["Running", "averaged", "check_batch", "running", "tracked"]
+__all__ = ["Running", "averaged", "check_batch", "mean", "running", "tracked"]
 
 
 class Running(NamedTuple):
@@ -42,6 +43,17 @@ def tracked(
 def averaged(found: tuple[NDArray[np.float32], int, int] | None) -> Running | None:
     """What the core tells of; None: there was no batch, or nothing is averaged."""
     return Running(*found) if found is not None and found[1] else None
+
+
+def mean(found: Iterable[Running | None]) -> Running | None:
+    """Weighted by how many batches each is of; None: there was no batch."""
+    known = [each for each in found if each is not None]
+    if not known:
+        return None
+    batches = [each.batches for each in known]
+    values = np.average([each.values.astype(np.float64) for each in known], 0, batches)
+    near_zero = sum(each.near_zero for each in known)
+    return Running(values.astype(np.float32), sum(batches), near_zero)
 
 
 def running(source: _core.GradientSource) -> Running | None:

@@ -61,7 +61,6 @@ TOLD = {
     "checkpoint.updates": "checkpoints by updates",
     "virtual time": "virtual time",
     "stream": "streams",
-    "running statistics": "models that normalise by running statistics",
     "embedding servers": "runs with embedding servers",
     "init.tables": "given tables",
     "lockstep": "disciplines in lockstep",
@@ -157,12 +156,6 @@ REFUSED = (
         "leave updates out: the checkpoint is the best state, written whenever there is a better one",
     ),
     Refused("cluster", ("stream",), "their rows come once, to one process", _HERE),
-    Refused(
-        "cluster",
-        ("running statistics",),
-        "trainers keep vectors of parameters in sync alone",
-        "take norm=None or LayerNorm, or train on one machine",
-    ),
     Refused(
         "cluster without embedding servers",
         ("tables",),
@@ -301,7 +294,6 @@ def of_model(model: object, tables: object = None) -> dict[str, object]:
     given = tables.values() if isinstance(tables, Mapping) else ()
     found = [table for table in given if isinstance(table, Table)]
     return {
-        "running statistics": isinstance(model, Graph) and bool(model.statistics),
         "tables": isinstance(model, (Graph, External)) and bool(model.tables),
         "trained rows": any(table.has_been_trained for table in found),
         "evict": any(table.evict for table in found),

@@ -76,6 +76,8 @@ def run(asked: ThreadRequest) -> TrainResult:
             if asked.left is not None and not session.goes_on:
                 resumption = None
                 told.pop("resumed_at", None)
+            elif asked.left is not None:
+                source = asked.source(workers, asked.begun.statistics)
             if isinstance(checkpointer, resuming.Checkpointer):
                 checkpointer.position = session.follow()
         keeper = None
@@ -132,7 +134,7 @@ def run(asked: ThreadRequest) -> TrainResult:
             checkpointer.last_update = outcome["updates"]
         if session is not None:
             told["cluster"] = session.finish(
-                keep(outcome["parameters"], asked.columns), counted(outcome)
+                keep(outcome["parameters"], asked.columns), counted(outcome), running(source)
             )
             if session.cut_short is not None:
                 told["cluster_ended"] = session.cut_short

@@ -139,6 +139,7 @@ class _Seat(Closing):
         self,
         parameters: NDArray[np.float32],  # noqa: ARG002
         counted: Mapping[str, float],
+        statistics: Any = None,  # noqa: ARG002
     ) -> dict[str, float]:
         """The training has ended."""
         self.counted = {**self.metrics(), **counted}

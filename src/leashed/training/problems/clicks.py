@@ -15,6 +15,7 @@ from leashed.datasets import ClickDataset, ClickSplit
 from leashed.datasets.fields import Schema
 from leashed.models import tables
 from leashed.models.graphs import Graph
+from leashed.models.layers import BatchNorm, DataNorm
 from leashed.models.tables import Table
 from leashed.rules import Rule
 from leashed.staleness import Policy
@@ -61,6 +62,7 @@ _TEST_SHARE = 5  # one row of so many of a file is kept for testing
 _CARDINALITY = 100_000  # of every feature that is generated
 _MEBIBYTE = 2**20
 _SIZE = checks.size
+NORMS = {"batch": BatchNorm, "data": DataNorm}
 SHAPES = ("dim", "hidden", "bottom", "cross", "attention", "longest")
 """Options of a model's shape."""
 _RENAMED = {("dlrm", "hidden"): "top"}
@@ -101,6 +103,12 @@ class ClickWords(FileWords):
         "share of values behind each ReLU that are 0 in training (default: 0)",
         group=GROUP,
         metavar="RATE",
+    )
+    norm: str | None = option(
+        None,
+        "normalisation before each ReLU of the MLPs, by what a batch comes to (default: none)",
+        group=GROUP,
+        choices=tuple(NORMS),
     )
     dim: int | None = option(None, "floats of a row (default: 16)", group=GROUP)
     hidden: tuple[int, ...] = option(
@@ -209,6 +217,8 @@ def build(name: str, words: ClickWords, known: Schema | None = None) -> Graph:
     """
     generated = words.data in (None, WORD) and words.days is None
     settings: dict[str, Any] = {} if words.dropout is None else {"dropout": words.dropout}
+    if words.norm is not None:
+        settings["norm"] = NORMS[words.norm]()
     growing = (words.table_mib, words.table_share, words.admit_after, words.evict)
     if generated and any(option is not None for option in growing):
         raise ValueError(
@@ -251,6 +261,7 @@ def refuse(words: ClickWords, *, files: bool = False) -> None:
         "admit_after",
         "evict",
         "dropout",
+        "norm",
         "schema",
         "label",
         "target",
