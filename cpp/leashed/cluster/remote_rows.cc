@@ -37,7 +37,7 @@ void say_one(Conversation& conversation, std::size_t lane, const FrameHeader& he
 }  // namespace
 
 // One batch's rows: of each table those of one server after those of another.
-struct RemoteRows::RemoteBatch final : BatchRows, FoundRows {
+struct RemoteRows::RemoteBatch final : FoundRows {
   RemoteBatch(std::size_t tables, std::size_t features, std::size_t servers)
       : FoundRows(tables, features),
         parts(servers),
@@ -69,6 +69,12 @@ struct RemoteRows::RemoteBatch final : BatchRows, FoundRows {
   std::size_t under_way = 0;  // operations that use it
 
   bool there() const { return std::ranges::all_of(parts, &Part::there); }
+};
+
+// The batch that an engine's BatchRows stands for now: while the push of one is under way it stands
+// for another.
+struct RemoteRows::Held final : BatchRows {
+  std::unique_ptr<RemoteBatch> batch;
 };
 
 // What is to be said to a server, and answered.
@@ -117,6 +123,8 @@ struct alignas(kCacheLine) RemoteRows::Slot {
   Conversation conversation;
   std::vector<Lane> lanes;
   Combiner combiner;
+  // Of a push that may be under way, while the batch behind it is in hand; null: there was none.
+  std::unique_ptr<RemoteBatch> pushed_last;
   std::uint64_t tickets = 0, pushes = 0;  // so far
   // Of pushes from a number on, the examples of each; of the last ones there is no other after it.
   std::vector<std::pair<std::uint64_t, std::uint64_t>> sizes;
@@ -210,8 +218,23 @@ bool RemoteRows::missing(std::size_t slot, std::size_t server) const {
 }
 
 std::unique_ptr<BatchRows> RemoteRows::make_batch() const {
+  auto held = std::make_unique<Held>();
+  held->batch = make();
+  return held;
+}
+
+std::unique_ptr<RemoteRows::RemoteBatch> RemoteRows::make() const {
   return std::make_unique<RemoteBatch>(plan_.tables.size(), plan_.features_of_tables.size(),
                                        plan_.servers);
+}
+
+RemoteRows::RemoteBatch& RemoteRows::fresh(Slot& slot, Held& held) {
+  if (held.batch->under_way > 0) {
+    if (!slot.pushed_last) slot.pushed_last = make();
+    finish(slot, *slot.pushed_last);
+    held.batch.swap(slot.pushed_last);
+  }
+  return *held.batch;
 }
 
 void RemoteRows::follow(const std::atomic<bool>& stopped) { stopped_ = &stopped; }
@@ -355,8 +378,7 @@ void RemoteRows::fill_in(RemoteBatch& rows) {
 
 void RemoteRows::prefetch(std::size_t worker, const BatchView& batch, BatchRows& rows) {
   Slot& slot = *slots_[worker];
-  auto& remote = static_cast<RemoteBatch&>(rows);
-  finish(slot, remote);
+  RemoteBatch& remote = fresh(slot, static_cast<Held&>(rows));
   combine(slot, batch, remote);
   remote.asked = false;
   if (plan_.look_ahead > 0) look_up(slot, remote, true);
@@ -365,7 +387,7 @@ void RemoteRows::prefetch(std::size_t worker, const BatchView& batch, BatchRows&
 
 void RemoteRows::pull(std::size_t worker, BatchView& batch, BatchRows& rows) {
   Slot& slot = *slots_[worker];
-  auto& remote = static_cast<RemoteBatch&>(rows);
+  RemoteBatch& remote = *static_cast<Held&>(rows).batch;
   if (!remote.asked) look_up(slot, remote, true);
   const double begin = now();
   if (!wait(slot, {plan_.patience, 0}, [&remote] { return remote.there(); })) fill_in(remote);
@@ -379,7 +401,7 @@ void RemoteRows::pull(std::size_t worker, BatchView& batch, BatchRows& rows) {
 
 RowPublication RemoteRows::push(std::size_t worker, BatchRows& rows, const RowStep& /*step*/) {
   Slot& slot = *slots_[worker];
-  auto& remote = static_cast<RemoteBatch&>(rows);
+  RemoteBatch& remote = *static_cast<Held&>(rows).batch;
   const std::uint64_t number = ++slot.pushes;
   slot.pushed.fetch_add(1, kRelaxed);
   slot.note(number, remote.size);
@@ -396,7 +418,7 @@ RowPublication RemoteRows::push(std::size_t worker, BatchRows& rows, const RowSt
 
 void RemoteRows::drop(std::size_t worker, BatchRows& rows) {
   Slot& slot = *slots_[worker];
-  auto& remote = static_cast<RemoteBatch&>(rows);
+  RemoteBatch& remote = *static_cast<Held&>(rows).batch;
   if (!std::exchange(remote.asked, false)) return;
   let_go(slot, remote.ticket);
   step(slot);
@@ -434,7 +456,7 @@ RowPublication RemoteRows::leave(std::size_t worker) {
 void RemoteRows::read(std::size_t reader, BatchView& batch, BatchRows& rows,
                       const std::function<bool()>& keep_on) {
   Slot& slot = *slots_[plan_.workers + reader];
-  auto& remote = static_cast<RemoteBatch&>(rows);
+  RemoteBatch& remote = *static_cast<Held&>(rows).batch;
   finish(slot, remote);
   combine(slot, batch, remote);
   look_up(slot, remote, false);

@@ -97,6 +97,7 @@ class RemoteRows final : public RowStore {
 
  private:
   struct RemoteBatch;
+  struct Held;
   struct Operation;
   struct Lane;
   struct Slot;
@@ -124,6 +125,9 @@ class RemoteRows final : public RowStore {
   template <class Which>
   void abandon(Slot& slot, std::size_t server, const Which& which);
   void forget(Slot& slot, const RemoteBatch& rows, const std::string& why);
+  std::unique_ptr<RemoteBatch> make() const;
+  // Memory that nobody needs, for the next batch: one push may be under way meanwhile.
+  RemoteBatch& fresh(Slot& slot, Held& held);
   // Until nobody needs the batch's memory.
   void finish(Slot& slot, const RemoteBatch& rows);
   bool serves(std::size_t server) const { return !tables_of_[server].empty(); }
