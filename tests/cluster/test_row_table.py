@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import pytest
@@ -101,6 +102,28 @@ def test_the_report_and_its_page_have_the_table() -> None:
     text = page.render(report(), [])
     assert "<h2>Embedding servers</h2>" in text
     assert "44 bytes an example" in text
+
+
+def test_the_view_has_embedding_servers() -> None:
+    console = pytest.importorskip("rich.console", reason="NOT TESTED: rich is not installed")
+    from leashed.cluster.view import View  # noqa: PLC0415
+
+    shown = {}
+    for name, told in (
+        ("with", report(lost=4.0)),
+        ("without", fakes.report(4.0, "running", 1000.0)),
+    ):
+        stream = io.StringIO()
+        with View(console.Console(file=stream, force_terminal=True, width=120)) as view:
+            view(told)
+        shown[name] = stream.getvalue()
+    lines = {
+        tuple(one.split()) for one in shown["with"].splitlines()
+    }  # also as it was drawn before
+    (line,) = (one for one in lines if one[:2] == ("1", "1,000"))
+    assert line[-1] == "4"
+    assert "embedding server" in shown["with"]
+    assert "embedding server" not in shown["without"]
 
 
 def test_metrics_have_rows() -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
 
 import numpy as np
@@ -191,3 +194,89 @@ def test_what_does_not_go_is_refused_before_anything_starts(wrong, told, tmp_pat
     assert cli.main(["cluster", "up", *given(tmp_path), *wrong, "--run", str(run)]) == 2
     assert told in capsys.readouterr().err
     assert not run.exists()
+
+
+def _started(folder: Path, arguments: list[str]) -> subprocess.Popen[str]:
+    """``leashed cluster up``, of a terminal's job; once servers have rows."""
+    up = ["--trainers", "2", "--embedding-servers", "2", "--epochs", "100000", "--run", str(folder)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "leashed", "cluster", "up", *arguments, *up],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "FORCE_COLOR": "1"},  # by which the view is shown to a pipe too
+    )
+    deadline = time.monotonic() + PATIENCE
+    while not _snapshots(folder) or len(pids(folder)) < 6:
+        assert time.monotonic() < deadline
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+    return process
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("whom", ["the job", "the first process"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
+def test_an_interrupted_run_has_an_output(number, whom, tmp_path):
+    """Whose tables have all pushes, whoever has heard of the interruption first."""
+    folder = tmp_path / "run"
+    with _started(folder, [*given(tmp_path), "--sync", "easgd"]) as process:
+        if whom == "the job":
+            os.killpg(process.pid, number)
+        else:
+            process.send_signal(number)
+        out, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130, err
+    assert "leashed: interrupted" in err
+    assert "Traceback" not in err
+    assert pids(folder) == {}
+    assert not (folder / "key").exists()
+    report = json.loads((folder / "run.json").read_text())
+    assert report["state"] in {"failed", "incomplete"}
+    assert "test AUC" in out
+    assert auc(folder, report) > 0.6
+    assert report["rows_behind"] == {}
+    trainers, servers = (counted(report, role).values() for role in ("trainer", "embedding-ps"))
+    # (A trainer that ended at once may not know of its last ones, of each of its workers.)
+    settled = sum(each["row_settled"] for each in trainers)
+    assert sum(each["pushes"] for each in servers) >= settled > 0
+    assert sum(each["row_lost"] for each in trainers) == 0
+
+
+@pytest.mark.process
+def test_a_run_is_seen_while_it_goes_on(tmp_path, capsys):
+    """By its status, its metrics and its view: both kinds of servers, and no trouble."""
+    pytest.importorskip("rich", reason="NOT TESTED: rich is not installed")
+    pytest.importorskip(
+        "prometheus_client", reason="NOT TESTED: prometheus-client is not installed"
+    )
+    folder = tmp_path / "run"
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    seen = [*given(tmp_path), "--sync", "easgd", "--view", "--prometheus", str(port)]
+    with _started(folder, seen) as process:
+        address = f"http://127.0.0.1:{port}/metrics"
+        wanted = ('role="embedding-ps"} 2.0', 'role="sync-ps"} 1.0', 'role="trainer"} 2.0')
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            with urllib.request.urlopen(address) as answer:
+                text = answer.read().decode()
+            rows = re.findall(r'leashed_embedding_rows{embedding_server="(\d)"} ([\d.]+)', text)
+            pushes = re.findall(r'leashed_row_settled_total{trainer="\d"} ([\d.]+)', text)
+            moved = re.search(r'leashed_server_bytes_in_total{server="0"} [1-9]', text)
+            counts = all(f"leashed_members{{{each}" in text for each in wanted)
+            if counts and len(rows) == len(pushes) == 2 and min(map(float, pushes)) > 0 and moved:
+                break
+            assert time.monotonic() < deadline, text
+            time.sleep(0.1)
+        assert cli.main(["cluster", "status", str(folder)]) == 0
+        told = capsys.readouterr().out
+        assert told.startswith("running")
+        assert "not reached" not in told
+        assert "not there" not in told
+        time.sleep(0.5)  # for a report that the view shows
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130, err
+    assert "embedding server" in err

@@ -249,7 +249,7 @@ def conclude(
         if (there := reached.find(folder, plan, model, since)) is not None:
             others = f" but {_names(handed_in)}, gone before the end," if handed_in else ""
             what = f"{there.what}: no trainer{others} has handed in its parameters"
-            chosen = what, Replica(there.parameters, there.running)
+            chosen = what, Replica(keep(there.parameters, columns), there.running)
     if chosen is None and found:
         found = {k: each for k, each in found.items() if k not in gone} or found
         found = {

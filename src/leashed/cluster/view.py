@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from leashed.base.table import duration, mebibytes, number
+from leashed.cluster import row_table
 from leashed.cluster.history import present
 from leashed.cluster.measures import Counters, Measures, Pulse, counted
 
@@ -21,6 +22,15 @@ except ImportError as error:
 __all__ = ["View"]
 
 _HEADER = ("trainer", "examples", "EPS", "sync gap", "syncs/s", "out/s", "in/s", "staleness")
+_OF_SERVERS = (  # of the columns of row_table
+    "embedding server",
+    "rows",
+    "memory",
+    "looked up",
+    "pushes",
+    "staleness",
+    "lost",
+)
 
 
 class View:
@@ -79,4 +89,18 @@ def _drawn(
     ledger = report["ledger"]
     of = "" if ledger.get("total") is None else f" of {ledger['total']:,}"
     head = f"{duration(report['seconds'])}   {ledger['complete']:,}{of} batches   {members}"
-    return Group(Text(head), table)
+    return Group(Text(head), table, *_of_servers(report))
+
+
+def _of_servers(report: Mapping[str, Any]) -> list[Table]:
+    """Of embedding servers what changes while they serve; nothing in a run without."""
+    told = row_table.servers(report)
+    if not told.rows:
+        return []
+    table = Table(box=None, pad_edge=False)
+    for name in _OF_SERVERS:
+        table.add_column(name, justify="left" if name == _OF_SERVERS[0] else "right")
+    places = [told.header.index(name) for name in _OF_SERVERS]
+    for row in told.rows:
+        table.add_row(*(row[k] for k in places))
+    return [table]
