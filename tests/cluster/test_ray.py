@@ -101,6 +101,67 @@ def test_a_run_over_ray_survives_a_killed_trainer(tmp_path):
     assert report["keys"] == []
 
 
+TABLES = """
+import json, sys
+from pathlib import Path
+
+import ray
+
+import leashed.cluster.ray as rays
+from leashed.cluster import plan as plans
+
+folder, data, schema = sys.argv[1:]
+ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=2**27)
+text = [
+    "[cluster]", "trainers = 2", "embedding_ps = 2", "[sync]", "kind = 'easgd'", "[train]",
+    "model = 'dlrm'", f"data = {json.dumps(data)}", f"schema = {json.dumps(schema)}", "table_mib = 1.0",
+    "dim = 4", "rule = 'adagrad'", "lr = 0.05", "epochs = 4",
+]
+places, rays._PIECE = rays._places, 10_000
+
+
+def apart(actors, hosts, run):
+    "As if the second embedding server were on a machine of its own."
+    return places(actors, {**hosts, ("embedding-ps", 1): "elsewhere"}, run)
+
+
+rays._places = apart
+plan = plans.parse("\\n".join(text), Path(folder))
+report = rays.up(plan, options={role: {"num_cpus": 0.25} for role in plans.ROLES})
+print(json.dumps(report))
+ray.shutdown()
+"""
+
+
+@pytest.mark.process
+@pytest.mark.skipif(
+    importlib.util.find_spec("ray") is None or importlib.util.find_spec("msgspec") is None,
+    reason="NOTHING WAS TESTED OVER RAY: ray or msgspec is not installed",
+)
+def test_a_run_over_ray_has_embedding_servers(tmp_path):
+    """Each an actor; their rows are joined where the master is, the second's copied there."""
+    files = [str(path) for path in written.clicks(tmp_path, 3000)]
+    ended = subprocess.run(
+        [sys.executable, "-c", TABLES, str(tmp_path), *files],
+        env={**os.environ, "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=280,
+    )
+    assert ended.returncode == 0, ended.stderr
+    report = json.loads(ended.stdout.splitlines()[-1])
+    assert report["state"] == "ended"
+    assert report["ledger"]["complete"] == report["ledger"]["total"] > 0
+    assert report["rows_behind"] == {}
+    master = tmp_path / "run" / "master"
+    assert (master / "embedding-ps-1" / "manifest.json").exists()
+    assert not (master / "embedding-ps-0").exists()
+    trained = lsh.load(master / "output")
+    assert {table.statistics()["rows"] for table in trained.tables.values()} == {41, 61}
+    assert report["test_auc"] > 0.7
+
+
 def test_ray_is_asked_for_where_it_is_not(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     monkeypatch.delitem(sys.modules, "leashed.cluster.ray", raising=False)

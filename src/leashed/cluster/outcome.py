@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
@@ -187,13 +187,15 @@ def conclude(
     problem: Problem,
     restarts: Mapping[str, int],
     given_up: Mapping[str, str],
+    rows: Sequence[Path] | None = None,
 ) -> dict[str, Any]:
     """The report of a run that has ended, with what was run, its output model, restarts, who was given up
     and why, ELP, and its bytes beside the kernel's counts; written, beside the model, to the run's
     folder. Without a result of any trainer that was there at the end the model is what the run had
     reached (``reached``), if that is known. Of a model that reads tables these are joined of what the
     embedding servers have saved last, in this process's memory; pushes that one had told of and
-    has not saved are said to be missing.
+    has not saved are said to be missing. ``rows``: where each of them has saved, by default in the
+    run's folder.
 
     Raises:
         OSError: the folder cannot be written, or an embedding server has saved nothing: then there is
@@ -233,7 +235,8 @@ def conclude(
     if described := checkpoint.tables_of(model):
         servers = sum(role == "embedding-ps" for role, _ in plan.cluster.processes())
         try:
-            joined = row_files.joined(folder, described, servers, report["run"])
+            places = [row_files.folder_of(folder, k) for k in range(servers)]
+            joined = row_files.joined_of(rows or places, described, report["run"])
         except (OSError, ValueError):
             _write(folder, whole)
             raise

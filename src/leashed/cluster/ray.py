@@ -6,8 +6,9 @@ and starts it again when it dies.
     plan = leashed.cluster.plan.read("plan.toml")
     report = leashed.cluster.ray.up(plan, options={"trainer": {"num_cpus": 4}})
 
-Ray places the actors; it moves no parameters. Between it and the processes go texts and numbers
-alone: the plan, the run's key, addresses and reports. The key thus passes through Ray, which encrypts
+Ray places the actors; it moves no parameters while they train. Between it and the processes go texts
+and numbers alone: the plan, the run's key, addresses and reports. At the end, where embedding servers
+were on other machines than the master, it copies the files of their rows to the master's. The key thus passes through Ray, which encrypts
 its connections only where TLS is set up. (Who may use the Ray cluster can run any program on its
 machines, with or without that key.)
 """
@@ -25,7 +26,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from leashed.cluster import opening, outcome
+from leashed.cluster import opening, outcome, row_files
 from leashed.cluster import plan as plans
 from leashed.cluster.plan import ROLES, Plan
 from leashed.cluster.supervisor import INTERRUPTED, OVER, Supervisor, command, name_of
@@ -40,13 +41,16 @@ __all__ = ["up"]
 _LOOPBACK = "127.0.0.1"
 _KEY = 32  # bytes
 _LOOK = 0.05  # seconds between two looks of an actor at its process
+_LONGEST_SAVE = 600.0  # seconds in which an embedding server writes its rows at the end
+_PIECE = 1 << 26  # bytes of a file that go to another machine at once
 
 
 def up(plan: Plan, options: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, Any]:
     """Run a plan on the Ray cluster that this program is connected to.
 
     Each machine has the data at the same path. What a process writes lies on its machine, in a
-    folder of its own within ``plan.cluster.run``; the report and the output model in the master's.
+    folder of its own within ``plan.cluster.run``; the report and the output model, with tables that are
+    joined there, in the master's.
 
     Args:
         plan: ``cluster.master`` says at most a port; the host is the one where Ray puts the master.
@@ -105,7 +109,9 @@ def _run(plan: Plan, key: str, actors: Mapping[tuple[str, int], Any]) -> dict[st
     left, restarts, given_up, failed, ended = list(working), {}, {}, 0, False
     while left:
         # When the master has ended the others do so by themselves, or with their actors.
-        done, left = ray.wait(left, timeout=cluster.timeout if ended else None)
+        saving = any(working[each][0] == "embedding-ps" for each in left)
+        patience = _LONGEST_SAVE if saving else cluster.timeout
+        done, left = ray.wait(left, timeout=patience if ended else None)
         if not done:
             break
         role, index = working[done[0]]
@@ -122,8 +128,31 @@ def _run(plan: Plan, key: str, actors: Mapping[tuple[str, int], Any]) -> dict[st
         if status not in (0, INTERRUPTED):
             given_up[name] = how
     told = json.dumps([restarts, given_up])
-    report: dict[str, Any] = json.loads(ray.get(master.conclude.remote(told)))
+    places = _places(actors, hosts, run)
+    report: dict[str, Any] = json.loads(ray.get(master.conclude.remote(told, places)))
     return {**report, "folder": str(run / "master"), "host": hosts["master", 0]}
+
+
+def _places(
+    actors: Mapping[tuple[str, int], Any], hosts: Mapping[tuple[str, int], str], run: Path
+) -> list[str]:
+    """Where embedding servers' rows are on the master's machine, in their order; those of others are copied
+    there, from actor to actor.
+    """
+    master, found = actors["master", 0], []
+    for (role, index), actor in sorted(actors.items()):
+        if role != "embedding-ps":
+            continue
+        name = name_of(role, index)
+        home = run / name
+        if hosts[role, index] != hosts["master", 0]:
+            home = run / "master"
+            for file, size in ray.get(actor.rows.remote()):
+                for first in range(0, max(size, 1), _PIECE):
+                    piece = actor.piece.remote(file, first, _PIECE)
+                    ray.get(master.put.remote(name, file, first, piece))
+        found.append(str(row_files.folder_of(home, index)))
+    return found
 
 
 class _Process:
@@ -193,15 +222,39 @@ class _Process:
         name = name_of(self._role, self._index)
         return status, supervisor.counts()[name], supervisor.why(name)
 
-    def conclude(self, ends: str) -> str:
+    def rows(self) -> list[tuple[str, int]]:
+        """The files of an embedding server's rows, and their bytes."""
+        return [(path.name, path.stat().st_size) for path in self._rows().iterdir()]
+
+    def piece(self, file: str, first: int, count: int) -> bytes:
+        """Of one of them at most so many bytes from ``first`` on."""
+        with (self._rows() / file).open("rb") as opened:
+            opened.seek(first)
+            return opened.read(count)
+
+    def put(self, server: str, file: str, first: int, piece: bytes) -> None:
+        """Such bytes of a server on another machine, in their order; for the master."""
+        folder = self._plan.cluster.run / server
+        folder.mkdir(exist_ok=True)
+        with (folder / file).open("ab" if first else "wb") as opened:
+            opened.write(piece)
+
+    def _rows(self) -> Path:
+        return row_files.folder_of(self._plan.cluster.run, self._index)
+
+    def conclude(self, ends: str, rows: list[str]) -> str:
         """The report of a run that has ended, with its output model, as JSON; for the master.
 
         Args:
             ends: restarts, and who was given up and why, by process, as JSON.
+            rows: the folders of embedding servers' rows, in their order.
         """
         folder = self._plan.cluster.run
         report = outcome.read_report(folder)
         if report is None:
             raise ChildProcessError(f"the master has reported nothing: see {folder / 'master.log'}")
         problem = self._plan.train.problem()
-        return json.dumps(outcome.conclude(report, folder, self._plan, problem, *json.loads(ends)))
+        places = [Path(each) for each in rows]
+        restarts, given_up = json.loads(ends)
+        whole = outcome.conclude(report, folder, self._plan, problem, restarts, given_up, places)
+        return json.dumps(whole)
