@@ -10,16 +10,19 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster import namespaces
+from cluster import namespaces, written
 from cluster.test_joined_tables import clicks
 
 import leashed as lsh
-from leashed.cluster import opening, placing
+from leashed.cluster import opening, outcome, placing
+from leashed.cluster import plan as plans
+from leashed.cluster.measures import counted
 from leashed.cluster.supervisor import read_report
 
 TESTS = Path(__file__).parents[1]
@@ -222,3 +225,92 @@ def test_nodes_that_are_not_alike_are_refused(place: dict[str, int], told: str) 
     words = {"MASTER_ADDR": "there", **{name: str(value) for name, value in place.items()}}
     with pytest.raises(ValueError, match=told):
         placing.node(words, placing.find(words))
+
+
+PLAN = """
+[cluster]
+master = "{master}:28500"
+key = "key"
+trainers = 2
+embedding_ps = 2
+sync_ps = 1
+run = "run"
+grace = 20.0
+
+[sync]
+kind = "easgd"
+
+[train]
+model = "dlrm"
+data = "{data}"
+schema = "{schema}"
+table_mib = 1.0
+dim = 4
+rule = "adagrad"
+lr = 0.05
+epochs = {epochs}
+"""
+
+
+@pytest.mark.process
+@pytest.mark.skipif(namespaces.missing() is not None, reason=str(namespaces.missing()))
+@pytest.mark.parametrize("cut", [0.0, 1.0], ids=["all the time", "with the link down for a while"])
+def test_a_plan_by_hand_on_two_machines(cut: float, tmp_path: Path) -> None:
+    """Trainers on one, all servers on the other, of two namespaces with no loopback in common."""
+    data, schema = written.clicks(tmp_path, 3000)
+    text = PLAN.format(
+        master=namespaces.HERE, data=data, schema=schema, epochs=60.0 if cut else 4.0
+    )
+    (tmp_path / "plan.toml").write_text(text, encoding="utf-8")
+    opening.make_key(tmp_path / "key")
+    (tmp_path / "run").mkdir()
+    processes: list[subprocess.Popen[str]] = []
+    roles = [
+        ("master", 0),
+        ("sync-ps", 0),
+        *((k, i) for k in ("embedding-ps", "trainer") for i in (0, 1)),
+    ]
+    with namespaces.link() as link:
+        for role, index in roles:
+            words = [role, "--plan", str(tmp_path / "plan.toml"), "--index", str(index)]
+            program = [sys.executable, "-m", "leashed", "cluster", "role", *words]
+            where = link.far if role == "trainer" else link.near
+            processes.append(
+                subprocess.Popen(
+                    link.inside(where, program), env=environment(), text=True,
+                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                )
+            )  # fmt: skip
+        if cut:
+            _wait_for_pushes(tmp_path / "run", processes)
+            link.down()
+            time.sleep(cut)
+            link.up()
+        end(*processes)
+    report = read_report(tmp_path / "run")
+    assert report is not None
+    assert report["state"] == "ended"
+    assert report["ledger"]["complete"] == report["ledger"]["total"] > 0
+    trainers = counted(report, "trainer").values()
+    # Nothing was lost, and nothing came twice.
+    assert sum(each["row_lost"] for each in trainers) == 0
+    settled = sum(each["row_settled"] for each in trainers)
+    plan = plans.read(tmp_path / "plan.toml")
+    whole = outcome.conclude(report, tmp_path / "run", plan, plan.train.problem(), {}, {})
+    servers = counted(whole, "embedding-ps").values()
+    assert sum(each["pushes"] for each in servers) == settled
+    assert whole["test_auc"] > 0.6
+    assert lsh.load(tmp_path / "run" / "output").tables
+
+
+def _wait_for_pushes(folder: Path, processes: Sequence[subprocess.Popen[str]]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        report = read_report(folder)
+        if report is not None:
+            told = counted(report, "trainer").values()
+            if len(told) == 2 and all(each.get("row_pushes", 0.0) > 50 for each in told):
+                return
+        assert time.monotonic() < deadline
+        assert all(process.poll() is None for process in processes)
+        time.sleep(0.05)

@@ -175,6 +175,12 @@ REFUSED = (
         "take another discipline, or mode=Sync() on one machine",
     ),
     Refused(
+        "resume",
+        ("embedding servers",),
+        "a trainer's checkpoint has no rows, and servers begin with new ones",
+        "begin anew, or go on in one process from the run's output, which lsh.load reads",
+    ),
+    Refused(
         'threads="auto"',
         ("embedding servers",),
         "how many are fastest is tried with rows in this process",
