@@ -7,8 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import leashed as lsh
-from leashed.cluster.row_packing import SHARDS, placed
+from leashed.cluster.messages import Placed, Welcome
+from leashed.cluster.packing import FRAGMENT, Costs
+from leashed.cluster.row_costs import BY_BYTES
+from leashed.cluster.row_packing import SHARDS, placed, told
 from leashed.models import TableSpec
+from leashed.training.rows_read import RowsRead
 
 
 @st.composite
@@ -39,9 +43,53 @@ def test_each_row_is_at_one_server_that_has_its_shard(model, ids):
 def test_loads_add_up_and_are_within_greedy_assignments_bound(model):
     tables, features, servers = model
     found = placed(tables, features, servers)
-    bytes_of = sum((8 + 8 * table.dim) * features.count(t) for t, table in enumerate(tables))
+    bytes_of = sum(
+        (8 + 8 * table.dim) * min(features.count(t), table.rows or len(features))
+        for t, table in enumerate(tables)
+    )
     assert sum(found.loads) == pytest.approx(bytes_of)
     assert 1.0 - 1e-9 <= found.imbalance <= 2.0 + 1e-9
+
+
+def test_a_table_costs_what_its_rows_of_a_batch_do():
+    costs = Costs(1.0, 1.0 + 2.0 * (FRAGMENT - 1))  # 1 + 2 (dim - 1)
+    tables = [TableSpec("few", 3, rows=10), TableSpec("many", 3, rows=10**6), TableSpec("grows", 1)]
+    found = placed(tables, [0, 1, 1, 2], 1, costs, 512)
+    assert found.loads == (pytest.approx(5 * 10 + 5 * 2 * 512 + 1 * 512),)
+
+
+def test_tables_of_few_rows_do_not_count_as_much_as_others():
+    tables = [TableSpec(f"t{k}", 16, rows=10 if k < 4 else 10_000) for k in range(8)]
+    found = placed(tables, list(range(8)), 2, BY_BYTES, 512)
+    assert [len({*range(4, 8)} & {*found.numbers(s, 8)}) for s in range(2)] == [2, 2]
+    assert found.imbalance < 1.01
+
+
+@given(models(), st.floats(1e-9, 1e-6), st.floats(0, 1e-8), st.integers(1, 4096))
+def test_whatever_is_profiled_loads_are_within_the_bound(model, one, each, batch_size):
+    tables, features, _ = model
+    found = placed(*model, Costs(one, one + each * (FRAGMENT - 1)), batch_size)
+    batch = [
+        (one + each * (table.dim - 1))
+        * min(features.count(t) * batch_size, table.rows or features.count(t) * batch_size)
+        for t, table in enumerate(tables)
+    ]
+    assert sum(found.loads) == pytest.approx(sum(batch))
+    assert 1.0 - 1e-9 <= found.imbalance <= 2.0 + 1e-9
+
+
+def test_what_the_master_tells_decides():
+    tables = [
+        TableSpec("wide", 64, rows=100),
+        *(TableSpec(f"t{k}", 4, rows=1000) for k in range(8)),
+    ]
+    read = RowsRead(tables, range(9), lsh.Adagrad(0.1), lsh.staleness.none(), 0)
+    by_bytes = told(read, 2, Welcome("run", 1, 0.5, 5.0, {}))
+    assert _servers_of(by_bytes, 0, 2) == [0, 1]  # as much as 13 of the others
+    costs = {"embedding-ps": Placed(2, Costs(1e-6, 2e-6), 64)}
+    by_costs = told(read, 2, Welcome("run", 1, 0.5, 5.0, costs))
+    assert len(_servers_of(by_costs, 0, 2)) == 1
+    assert max(by_costs.loads) == pytest.approx(5 * 64e-6, rel=0.01)
 
 
 @given(models())

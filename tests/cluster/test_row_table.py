@@ -9,6 +9,8 @@ import pytest
 from cluster import fakes
 
 from leashed.cluster import page, row_table, table
+from leashed.cluster.packing import FRAGMENT
+from leashed.cluster.row_costs import BY_BYTES
 
 ASKED = {
     "row_least_bytes": 80e3, "row_lookups": 40.0, "row_rows": 900.0, "row_seconds": 0.3, "row_pushes": 40.0,
@@ -40,12 +42,31 @@ def test_a_row_per_embedding_server() -> None:
     told = row_table.servers(report(row_updates=0.0, lost=12.0))
     rows = [dict(zip(told.header, row, strict=True)) for row in told.rows]
     assert rows[0] == {
-        "embedding server": "0", "rows": "1,000", "memory": "1.00 MiB", "lookups": "80",
+        "embedding server": "0", "rows": "1,000", "load": "–", "memory": "1.00 MiB", "lookups": "80",
         "looked up": "950", "pushes": "80", "updates of rows": "800", "staleness": "0.500",
         "serving": "500 ms", "in": "2.00 MiB", "out": "1.00 MiB", "stall": "20.0 ms, 10.0 ms",
         "lost": "0", "lives": "1",
     }  # fmt: skip
     assert (rows[1]["staleness"], rows[1]["lost"]) == ("–", "12")
+
+
+def test_the_packing_is_told_beside_the_least_possible() -> None:
+    told = report()
+    servers = [{"tables": 3, "load": 1e-5}, {"tables": 2, "load": 2e-5}]
+    told["row_packing"] = {
+        "one": 4e-8, "whole": 4e-8 + 1e-9 * (FRAGMENT - 1), "servers": servers, "bound": 1.6e-5,
+        "imbalance": 1.25,
+    }  # fmt: skip
+    rows = [
+        dict(zip(row_table.servers(told).header, row, strict=True))
+        for row in row_table.servers(told).rows
+    ]
+    assert [row["load"] for row in rows] == ["10.0 µs", "20.0 µs"]
+    said = dict(row_table.facts(told))["packing of rows"]
+    assert said.startswith("the most loaded server has 1.250 times the least possible; a row costs")
+    told["row_packing"] |= {"one": BY_BYTES.one, "whole": BY_BYTES.whole}
+    assert dict(row_table.facts(told))["packing of rows"].endswith("possible, by bytes")
+    assert row_table.servers(told).rows[0][2] == "–"  # bytes are no seconds
 
 
 def test_counts_go_on_over_the_lives_of_a_server() -> None:

@@ -70,6 +70,12 @@ def test_models_of_clicks_are_trained(model, tmp_path, capsys):
     assert sum(each["row_pushes"] for each in trainers) == 150
     assert sum(each["row_settled"] for each in trainers) == 300
     assert sum(each["row_lost"] for each in trainers) == 0
+    packing = report["row_packing"]  # of tables that grow, of which both servers have a half
+    count = len(lsh.load(folder / "output").tables)
+    assert [each["tables"] for each in packing["servers"]] == [count, count]
+    assert packing["imbalance"] == pytest.approx(1.0)
+    began = json.loads((folder / "journal.jsonl").read_text().splitlines()[0])
+    assert began["row_costs"] == {"one": packing["one"], "whole": packing["whole"]}
     tables = lsh.load(folder / "output").tables
     # (Of the 60 and 40 ids, and of none.)
     assert {table.statistics()["rows"] for table in tables.values()} == {41, 61}

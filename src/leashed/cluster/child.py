@@ -18,6 +18,7 @@ from leashed.cluster.limits import raise_descriptors
 from leashed.cluster.member import master_address
 from leashed.cluster.messages import Account
 from leashed.cluster.opening import read_key
+from leashed.cluster.row_costs import RowTerms
 from leashed.cluster.row_files import folder_of
 from leashed.cluster.supervisor import OVER, name_of, tie
 from leashed.cluster.table_terms import TableTerms
@@ -44,6 +45,7 @@ def _main(role: str, folder: Path, index: int) -> int:
                 trainers=terms["trainers"],
                 sync_ps=terms["servers"],
                 embedding_ps=terms["embedding_servers"],
+                rows=terms["tables"] and RowTerms.of(TableTerms.of_json(terms["tables"]).read),
                 parameters=terms["dimension"],
                 fingerprint=terms["fingerprint"],
                 begun=_account(terms["resumed"]),

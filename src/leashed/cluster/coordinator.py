@@ -28,10 +28,12 @@ from leashed.cluster.messages import (
     Placed,
     Rejoin,
     Report,
+    Role,
     ToMaster,
     Welcome,
 )
 from leashed.cluster.packing import Costs
+from leashed.cluster.roles import ROLES
 from leashed.cluster.state import (
     Change,
     Completed,
@@ -52,6 +54,7 @@ from leashed.cluster.supervisor import name_of
 __all__ = ["Close", "Coordinator", "Output", "Send"]
 
 
+_NO_COSTS: Mapping[Role, Costs] = {}
 _COMPLETE = "all batches are complete"
 _NEVER = "{} never synchronised, and require_sync is set"
 
@@ -92,7 +95,7 @@ class Coordinator:
         run: its name.
         state: from the journal, or new.
         now: the time, in seconds since the run began; never goes back, also not over a restart.
-        costs: of exchanges with sync servers; None: there are none.
+        costs: of exchanges with servers, by their role. Default: none are known.
 
     Attributes:
         terms: the terms.
@@ -106,7 +109,12 @@ class Coordinator:
     """
 
     def __init__(
-        self, terms: Terms, run: str, state: State, now: float, costs: Costs | None = None
+        self,
+        terms: Terms,
+        run: str,
+        state: State,
+        now: float,
+        costs: Mapping[Role, Costs] = _NO_COSTS,
     ) -> None:
         self.terms = terms
         self.costs = costs
@@ -393,7 +401,10 @@ class Coordinator:
 
     def _welcome(self, connection: int, member: int) -> None:
         terms = self.terms
-        placed = {} if self.costs is None else {"sync-ps": Placed(terms.sync_ps, self.costs)}
+        placed: dict[str, Placed] = {
+            role: Placed(getattr(terms, ROLES[role].count), costs, terms.batch_size)
+            for role, costs in self.costs.items()
+        }
         self._send(connection, Welcome(self.run, member, terms.beat, terms.timeout, placed))
 
     def _report(self, connection: int, link: _Connection, report: Report, now: float) -> None:

@@ -22,6 +22,7 @@ from leashed.cluster import fingerprint
 from leashed.cluster.addressing import is_local, reached
 from leashed.cluster.member import Member, master_address
 from leashed.cluster.opening import Key, Listener
+from leashed.cluster.row_costs import RowTerms
 from leashed.cluster.row_files import RowFiles
 from leashed.cluster.server_tending import ROWS
 from leashed.cluster.serving import Made, accepting, cancelling, over
@@ -31,9 +32,10 @@ from leashed.training.problems.clicks import table_settings
 from leashed.training.rows_read import RowsRead
 
 if TYPE_CHECKING:
-    from leashed.cluster.plan import Plan
+    from leashed.cluster.plan import Plan, Train
+    from leashed.training.problems.problem import Problem
 
-__all__ = ["run", "serve"]
+__all__ = ["row_terms", "run", "serve"]
 
 _JOIN = 30.0  # seconds in which the master is expected to answer
 _LIFE = 62  # bits
@@ -49,18 +51,9 @@ def run(plan: Plan, index: int) -> None:
     """
     cluster, words = plan.cluster, plan.train
     problem = words.problem()
-    model = problem.model
-    assert isinstance(model, Graph)
-    how = words.how(problem)
     serve(
         TableTerms(
-            RowsRead(
-                model.tables,
-                model.native.features_of_tables,
-                how["rule"],
-                how["staleness"],
-                words.seed,
-            ),
+            _read(words, problem),
             cluster.embedding_ps,
             table_settings(words),
             cluster.embedding_ps if is_local(cluster.master) else 1,
@@ -77,7 +70,24 @@ def run(plan: Plan, index: int) -> None:
         job=cluster.name,
         snapshot_every=cluster.snapshot_every,
         loops=cluster.embedding_loops,
-        told=fingerprint.of_model(model),
+        told=fingerprint.of_model(problem.model),
+    )
+
+
+def row_terms(words: Train) -> RowTerms:
+    """What a run's master is to know of the tables of a training.
+
+    Raises:
+        OSError, ValueError: the data cannot be read.
+    """
+    return RowTerms.of(_read(words, words.problem()))
+
+
+def _read(words: Train, problem: Problem) -> RowsRead:
+    model, how = problem.model, words.how(problem)
+    assert isinstance(model, Graph)
+    return RowsRead(
+        model.tables, model.native.features_of_tables, how["rule"], how["staleness"], words.seed
     )
 
 
@@ -124,8 +134,6 @@ def serve(
         ValueError: the run is another, or a snapshot is damaged.
         OSError: the master cannot be reached (any more), or the folder not be written.
     """
-    placed = terms.placed()
-    tables = terms.parts(placed, index)
     read = terms.read
     made: Made = Future()
     heard: queue.SimpleQueue[object] = queue.SimpleQueue()
@@ -153,6 +161,8 @@ def serve(
         )
         with contextlib.closing(member):
             run_name = member.welcome.run
+            placed = terms.placed(member.welcome)
+            tables = terms.parts(placed, index)
             files = RowFiles(tables, folder, run_name, index, snapshot_every)
             files.restore()
             server = _core.RowServer(

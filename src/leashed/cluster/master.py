@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from leashed.cluster import packing, wire
+from leashed.cluster import packing, row_costs, row_packing, wire
 from leashed.cluster.coordinator import Close, Coordinator, Output, Send
 from leashed.cluster.journal import Journal, lines
 from leashed.cluster.member import ADDRESS
@@ -42,6 +42,7 @@ from leashed.cluster.state import (
     Terms,
 )
 from leashed.cluster.supervisor import REPORT, name_of
+from leashed.models import TableSpec
 
 __all__ = ["Master", "Terms", "run"]
 
@@ -187,12 +188,15 @@ class Master:
             began, state = self._journal.found or (None, State.of(terms))
             if began is None:
                 costs = packing.profile(transport) if terms.sync_ps else None
-                began = Began(secrets.token_hex(8), time.time(), terms, costs)
+                rows = None
+                if terms.embedding_ps and terms.rows is not None:
+                    rows = row_costs.profile(terms.rows.rule)
+                began = Began(secrets.token_hex(8), time.time(), terms, costs, rows)
                 self._journal.write(lines([began]))
             _check_same(folder, began.terms, terms, state)
             self._began = began
             self._zero = time.monotonic() - max(time.time() - began.at, _latest(state))
-            self._coordinator = Coordinator(terms, began.run, state, self._now(), began.costs)
+            self._coordinator = Coordinator(terms, began.run, state, self._now(), began.by_role())
             undo.pop_all()
         if self._journal.found is not None:
             ledger = state.ledger
@@ -529,7 +533,7 @@ def _ended(folder: Path, began: Began, state: State) -> Standing:
         standing: Standing = json.loads(path.read_text(encoding="utf-8"))
         if standing["state"] != "running":
             return standing
-    coordinator = Coordinator(began.terms, began.run, state, state.ended, began.costs)
+    coordinator = Coordinator(began.terms, began.run, state, state.ended, began.by_role())
     standing = _told(coordinator, state.ended, folder, address="", refused=0)
     _replace(path, json.dumps(standing, indent=1) + "\n")
     return standing
@@ -542,6 +546,7 @@ def _told(
     return {
         **coordinator.standing(now),
         **_packing(coordinator),
+        **_row_packing(coordinator),
         "terms": msgspec.to_builtins(coordinator.terms),
         "address": address,
         "refused": refused,
@@ -553,7 +558,7 @@ def _told(
 
 def _packing(coordinator: Coordinator) -> dict[str, Any]:
     """How the sync servers share the parameters; nothing where there are none."""
-    terms, costs = coordinator.terms, coordinator.costs
+    terms, costs = coordinator.terms, coordinator.costs.get("sync-ps")
     if costs is None or terms.parameters is None:
         return {}
     found = packing.packed(terms.parameters, terms.sync_ps, costs)
@@ -566,6 +571,29 @@ def _packing(coordinator: Coordinator) -> dict[str, Any]:
             "one": costs.one,
             "whole": costs.whole,
             "servers": servers,
+            "bound": found.bound,
+            "imbalance": found.imbalance,
+        }
+    }
+
+
+def _row_packing(coordinator: Coordinator) -> dict[str, Any]:
+    """How the embedding servers share the tables; nothing where there are none."""
+    terms, costs = coordinator.terms, coordinator.costs.get("embedding-ps")
+    if costs is None or terms.rows is None:
+        return {}
+    tables = [TableSpec(*one) for one in terms.rows.tables]
+    found = row_packing.placed(
+        tables, terms.rows.features, terms.embedding_ps, costs, terms.batch_size
+    )
+    return {
+        "row_packing": {
+            "one": costs.one,
+            "whole": costs.whole,
+            "servers": [
+                {"tables": len(found.numbers(server, len(tables))), "load": load}
+                for server, load in enumerate(found.loads)
+            ],
             "bound": found.bound,
             "imbalance": found.imbalance,
         }

@@ -180,10 +180,12 @@ class Placed(Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         servers: how many they are.
         costs: of what is exchanged with them, as profiled.
+        batch_size: of the run.
     """
 
     servers: int
     costs: Costs
+    batch_size: int = 1
 
 
 class Welcome(_Message, frozen=True):

@@ -6,7 +6,6 @@ import secrets
 
 from leashed import _core
 from leashed.base.machine import cores
-from leashed.cluster import row_packing
 from leashed.training.rows_read import RowsRead
 
 __all__ = ["remote_rows"]
@@ -18,6 +17,7 @@ _READERS = 64  # that evaluate, at most
 
 def remote_rows(
     read: RowsRead,
+    placement: _core.RowPlacement,
     trainer: int,
     workers: int,
     servers: int,
@@ -29,6 +29,7 @@ def remote_rows(
 
     Args:
         read: which.
+        placement: of their tables.
         trainer, workers: whose.
         servers: how many embedding servers there are.
         timeout: seconds of a server's silence after which its connection is given up.
@@ -38,7 +39,7 @@ def remote_rows(
     return _core.RemoteRows(
         tables=[(one.name, one.dim, one.rows or 0) for one in read.tables],
         features=list(read.features),
-        placement=row_packing.placed(read.tables, read.features, servers).placement,
+        placement=placement,
         servers=servers,
         workers=workers,
         readers=min(workers, cores(), _READERS),

@@ -123,6 +123,7 @@ def _play(role: str, plan: Plan, index: int, supervised: bool) -> int:
 
 def _master(plan: Plan, *, comes_back: bool) -> dict[str, Any]:
     from leashed.cluster import fingerprint, master  # noqa: PLC0415
+    from leashed.cluster.embedding_server import row_terms  # noqa: PLC0415
     from leashed.cluster.history import Recorder  # noqa: PLC0415
 
     cluster, train = plan.cluster, plan.train
@@ -134,6 +135,7 @@ def _master(plan: Plan, *, comes_back: bool) -> dict[str, Any]:
         trainers=cluster.trainers,
         sync_ps=cluster.sync_ps,
         embedding_ps=cluster.embedding_ps,
+        rows=row_terms(train) if cluster.embedding_ps else None,
         parameters=model.dimension,
         statistics=getattr(model, "statistics", 0),
         fingerprint={

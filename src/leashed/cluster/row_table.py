@@ -8,11 +8,14 @@ from typing import Any
 
 from leashed.base.table import MISSING, Table, duration, mebibytes, number
 from leashed.cluster.measures import Counters, Life, counted, lives, total
+from leashed.cluster.packing import Costs
+from leashed.cluster.row_costs import BY_BYTES
 
 __all__ = ["NOTE", "facts", "servers"]
 
 NOTE = (
-    "rows: that have a place now, of all of its tables. looked up, for training and not: each batch has "
+    "rows: that have a place now, of all of its tables. load: what rows of a batch cost it, as profiled, "
+    "were all of them different. looked up, for training and not: each batch has "
     "an id once. staleness: of updates of rows, in updates of the same row between its look-up and its "
     "update. serving: processor time. stall: seconds for which snapshots kept everybody waiting, and the "
     "longest. lost: pushes that had been applied and that a restart did not find in the last snapshot."
@@ -20,6 +23,7 @@ NOTE = (
 _HEADER = (
     "embedding server",
     "rows",
+    "load",
     "memory",
     "lookups",
     "looked up",
@@ -47,9 +51,9 @@ def servers(report: Mapping[str, Any]) -> Table:
     Args:
         report: as in run.json.
     """
-    processes = lives(report, "embedding-ps")
+    loads, processes = _loads(report), lives(report, "embedding-ps")
     rows = [
-        _server(index, each, processes[index])
+        _server(index, each, loads.get(index, math.nan), processes[index])
         for index, each in counted(report, "embedding-ps").items()
     ]
     return Table(list(_HEADER), rows)
@@ -80,10 +84,33 @@ def facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     if behind := report.get("rows_behind"):
         told = ", ".join(f"{count:,} of {name}" for name, count in behind.items())
         known.append(("not in the output", f"pushes since the last snapshot: {told}"))
+    if "row_packing" in report:
+        known.append(("packing of rows", _packing(report["row_packing"])))
     if (imbalance := _imbalance(here)) is not None and len(here) > 1:
         told = f"the busiest embedding server has served {number(imbalance)} times the mean"
         known.append(("balance of rows", told))
     return known
+
+
+def _loads(report: Mapping[str, Any]) -> dict[int, float]:
+    """Seconds, of each server of which they are known."""
+    packing = report.get("row_packing")
+    if packing is None or _costs(packing) == BY_BYTES:
+        return {}
+    return {index: server["load"] for index, server in enumerate(packing["servers"])}
+
+
+def _costs(packing: Mapping[str, Any]) -> Costs:
+    return Costs(packing["one"], packing["whole"])
+
+
+def _packing(packing: Mapping[str, Any]) -> str:
+    told = f"the most loaded server has {number(packing['imbalance'], 4)} times the least possible"
+    costs = _costs(packing)
+    if costs == BY_BYTES:
+        return f"{told}, by bytes"
+    dims = f"{duration(costs.of(1))} with one float, {duration(costs.of(64))} with 64"
+    return f"{told}; a row costs a server {dims}"
 
 
 def _bytes_an_example(asked: Counters) -> str | None:
@@ -107,7 +134,7 @@ def _imbalance(here: Mapping[int, Counters]) -> float | None:
     return max(seconds) / mean if mean > 0.0 else None
 
 
-def _server(index: int, counters: Counters, several: list[Life]) -> list[str]:
+def _server(index: int, counters: Counters, load: float, several: list[Life]) -> list[str]:
     def of(name: str) -> str:
         return f"{counters[name]:,.0f}" if name in counters else MISSING
 
@@ -122,6 +149,7 @@ def _server(index: int, counters: Counters, several: list[Life]) -> list[str]:
     return [
         str(index),
         of("rows"),
+        duration(load),
         bytes_of("row_bytes"),
         of("lookups"),
         of("looked_up"),

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from leashed import _core
 from leashed.base.closing import Closing
 from leashed.base.warning import warn
-from leashed.cluster import collectives, fingerprint, packing
+from leashed.cluster import collectives, fingerprint, packing, row_packing
 from leashed.cluster.account_tending import AccountTending, account_of, kept_of
 from leashed.cluster.addressing import everywhere, is_local, reached
 from leashed.cluster.connecting import Connecting
@@ -254,16 +254,6 @@ class Session(Closing):
         self.output: Output | None = None  # once it is closed
         self.native: _core.TrainerSync | None = None
         self.rows: _core.RemoteRows | None = None
-        if rows is not None:
-            self.rows = remote_rows(
-                rows,
-                cluster.index,
-                workers,
-                cluster.embedding_servers,
-                cluster.timeout,
-                cluster.patience,
-                cluster.look_ahead,
-            )
         self._cluster = cluster
         self._name = f"trainer-{cluster.index}"
         self._batch_size = batch_size
@@ -301,6 +291,17 @@ class Session(Closing):
             try:
                 welcome = self._member.welcome
                 placed = welcome.placed.get("sync-ps")
+                if rows is not None:
+                    self.rows = remote_rows(
+                        rows,
+                        row_packing.told(rows, cluster.embedding_servers, welcome).placement,
+                        cluster.index,
+                        workers,
+                        cluster.embedding_servers,
+                        cluster.timeout,
+                        cluster.patience,
+                        cluster.look_ahead,
+                    )
                 self.goes_on = left is not None and left.run == welcome.run
                 connecting = Connecting(
                     self._name, welcome.run, cluster.key, cluster.timeout, self._closing

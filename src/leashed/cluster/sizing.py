@@ -23,7 +23,7 @@ from leashed.base.options import option
 from leashed.models.tables import Table
 from leashed.rules import RULES
 
-__all__ = ["Costs", "Line", "Need", "Part", "Wanted", "measured", "needed"]
+__all__ = ["Costs", "Line", "Need", "Part", "Wanted", "line", "measured", "needed", "profiled"]
 
 _GIB = 2**30
 _MEASURED_BYTES = 2**28  # of rows, all tables together: more than caches hold
@@ -210,17 +210,17 @@ def measured(wanted: Wanted) -> Costs:
     for examples in (1, large):
         batches = max(2, min(_BATCHES, _IDS // (wanted.features * examples)))
         ids = _ids(rng, (batches, wanted.features, examples), each, wanted.skew)
-        found.append(_profiled(tables, ids * _SCATTER % np.uint64(here)))
+        found.append(profiled(tables, ids * _SCATTER % np.uint64(here)))
     small, whole = found
     rows = _distinct(rng, wanted, each)
-    asking = _line(small, whole, "asking")
+    asking = line(small, whole, "asking")
     return Costs(
         row_bytes=row_bytes,
         rows=rows,
-        serving=_line(small, whole, "serving"),
+        serving=line(small, whole, "serving"),
         asking=asking.of(rows, 1),
-        bytes_in=_line(small, whole, "bytes_in"),
-        bytes_out=_line(small, whole, "bytes_out"),
+        bytes_in=line(small, whole, "bytes_in"),
+        bytes_out=line(small, whole, "bytes_out"),
         measured_rows=here * wanted.features,
     )
 
@@ -253,7 +253,8 @@ def _distinct(rng: np.random.Generator, wanted: Wanted, rows: int) -> float:
     return wanted.features * float(different) / tables
 
 
-def _profiled(tables: Sequence[Table], ids: NDArray[np.uint64]) -> dict[str, float]:
+def profiled(tables: Sequence[Table], ids: NDArray[np.uint64]) -> dict[str, float]:
+    """What a batch's rows of some tables cost, uint64 ids [batches, tables, examples], over loopback."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         here = socket.create_connection(listening.getsockname())
         there, _ = listening.accept()
@@ -266,7 +267,7 @@ def _profiled(tables: Sequence[Table], ids: NDArray[np.uint64]) -> dict[str, flo
     return found
 
 
-def _line(small: dict[str, float], whole: dict[str, float], name: str) -> Part:
+def line(small: dict[str, float], whole: dict[str, float], name: str) -> Part:
     """Through what two batches have cost."""
     if (rows := whole["rows"] - small["rows"]) > 0.0:
         row = (whole[name] - small[name]) / rows

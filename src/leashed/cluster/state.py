@@ -18,6 +18,7 @@ from leashed.cluster.membership import Membership
 from leashed.cluster.messages import Account, Apart, Kept, Role
 from leashed.cluster.packing import Costs
 from leashed.cluster.roles import ROLES
+from leashed.cluster.row_costs import RowTerms
 
 __all__ = [
     "Began",
@@ -54,6 +55,7 @@ class Terms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         sync_ps: how many sync servers share the parameters. Default 0.
         embedding_ps: how many embedding servers hold the rows of tables. Default 0.
         begun: what is used when the run begins, which goes on from a checkpoint. None: nothing.
+        rows: of which tables; None: of none, or the master is to make nothing of it.
         parameters: the model's; results must have as many. None: unknown, any will do.
         statistics: running ones that the model normalises by, which follow the parameters in a result
             where a batch was averaged. Default 0.
@@ -78,6 +80,7 @@ class Terms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     trainers: int
     sync_ps: int = 0
     embedding_ps: int = 0
+    rows: RowTerms | None = None
     parameters: int | None = None
     statistics: int = 0
     fingerprint: dict[str, str] = {}
@@ -118,13 +121,19 @@ class _Entry(Struct, frozen=True, tag=str.lower):
 
 class Began(_Entry, frozen=True):
     """The first one: the run, the moment (seconds since 1970), the terms, and what exchanges with
-    sync servers cost, where there are some.
+    sync servers cost, and rows embedding servers, where there are some.
     """
 
     run: str
     at: float
     terms: Terms
     costs: Costs | None = None
+    row_costs: Costs | None = None
+
+    def by_role(self) -> dict[Role, Costs]:
+        """What servers cost, by their role."""
+        all_of: dict[Role, Costs | None] = {"sync-ps": self.costs, "embedding-ps": self.row_costs}
+        return {role: costs for role, costs in all_of.items() if costs is not None}
 
 
 class Joined(_Entry, frozen=True):

@@ -12,6 +12,7 @@ from typing import Any
 from leashed import staleness
 from leashed.base import choice
 from leashed.cluster import row_packing
+from leashed.cluster.messages import Welcome
 from leashed.models import TableSpec
 from leashed.models import tables as of_models
 from leashed.models.tables import Initial, Table, rule_of
@@ -41,9 +42,9 @@ class TableTerms:
     settings: Mapping[str, Any] = field(default_factory=dict)
     here: int = 1
 
-    def placed(self) -> row_packing.Placed:
-        """Where their rows are."""
-        return row_packing.placed(self.read.tables, self.read.features, self.servers)
+    def placed(self, welcome: Welcome) -> row_packing.Placed:
+        """Where their rows are, by what the run's master tells."""
+        return row_packing.told(self.read, self.servers, welcome)
 
     def parts(self, placed: row_packing.Placed, index: int) -> dict[str, Table]:
         """A server's parts of them, new, by name.
