@@ -10,6 +10,7 @@ import leashed as lsh
 from bench.papers.claim import End
 from bench.papers.shadowsync import CLAIMS
 from leashed.cluster.shadowsync.panels import VirtualFigure6, VirtualFigure8
+from leashed.cluster.shadowsync.served import VirtualServed
 from leashed.cluster.shadowsync.virtual import VirtualTable2, VirtualTable2b
 
 CLICKS = lsh.datasets.synthetic_clicks(600, seed=0, test=200, cardinalities=1000)
@@ -19,6 +20,7 @@ STUDIES = {
     "shadowsync-table2b": VirtualTable2b(threads=2, gaps=(2, 5), **SMALL),
     "shadowsync-figure6": VirtualFigure6(trainers=(2, 4), threads=2, **SMALL),
     "shadowsync-figure8": VirtualFigure8(trainers=(2,), threads=(1, 12, 24, 64), **SMALL),
+    "shadowsync-embedding-servers": VirtualServed(trainers=(2, 4), gaps=(2, 5), **SMALL),
 }
 
 
@@ -78,3 +80,53 @@ def test_table_2_b_comes_out_where_a_longer_gap_is_best_and_the_shadow_behind() 
     assert str(at.tell(of("shadowsync-table2b", longer))) == "comes out under α = 0.3"
     barely = {**AHEAD, (0.3, 10): [0.49, 0.51]}
     assert at.tell(of("shadowsync-table2b", barely)).end is End.REFUTED
+
+
+def test_over_sockets_it_comes_out_where_no_shadow_is_behind() -> None:
+    records = [
+        {"model": "dlrm", "arm": f"{arm}, 1 server", "seed": seed, "test_auc": auc + seed / 100}
+        for arm, auc in (("S-EASGD", 0.7), ("FR-EASGD-5", 0.69))
+        for seed in range(2)
+    ]
+    at = claim("Section 4, over sockets")
+    assert at.tell(records).end is End.COMES_OUT
+    for record in records[:2]:
+        record["test_auc"] -= 0.02
+    told = at.tell(records)
+    assert str(told) == "refuted by dlrm, 1 server"
+
+
+def test_table_3_compares_rises() -> None:
+    def run(gap: int | None, trainers: int, seed: int, loss: float):
+        setting = {"panel": "Table 3", "repeat": seed, "trainers": trainers, "gap": gap}
+        study = STUDIES["shadowsync-embedding-servers"]
+        names = (
+            "train_loss",
+            "eval_loss",
+            "eval_loss_mean",
+            "eval_loss_best",
+            "eps",
+            "gap",
+            "row_wait",
+        )
+        setting |= {"sync": "easgd", "seconds": None, "settings": {"alpha": 0.3}}
+        measured = dict.fromkeys(names, loss)
+        return {"setting": setting, "conditions": study.conditions(CLICKS), "measured": measured}
+
+    at = claim("Table 3, rows at servers")
+    rises = {None: 0.01, 5: 0.02, 30: 0.03}
+    for gap, end in ((None, End.REFUTED), (5, End.COMES_OUT_UNDER), (30, End.COMES_OUT)):
+        found = at.tell(
+            [
+                run(
+                    arm,
+                    n,
+                    seed,
+                    0.5 * (1 + (0.05 if arm is None and gap is None else rise) * (n == 4)),
+                )
+                for arm, rise in (rises if gap != 5 else {**rises, 5: 0.005}).items()
+                for n in (2, 4)
+                for seed in range(2)
+            ]
+        )
+        assert found.end is end, gap

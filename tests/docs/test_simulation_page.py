@@ -34,13 +34,14 @@ def test_its_commands_run(tmp_path: Path, monkeypatch, capsys) -> None:
         "bench shadowsync --virtual --table2": f"{TRAINERS} --repeats 1",
         "bench shadowsync --figure6": f"{CLICKS} --threads 2",
         "bench shadowsync --figure8": f"{CLICKS} --threads 1,2",
+        "bench shadowsync --embedding-servers": f"{CLICKS} --threads 1,2 --gaps 2",
         "bench shat": "--workers 2 --epochs 0.5 --repeats 1 --lr 0.001",
         "bench scaling": "--repeats 1 --threads 4 --cap 10 --costs 0.01,0.001,0.001",
         "bench staleness": "--workers 10,20 --updates 2000",
         "bench swap": "--days 1 --repeats 1",
         "report": "",
     }
-    assert len(commands) == 12
+    assert len(commands) == 13
     monkeypatch.setattr("leashed.cli.study.load_data", lambda _: DIGITS)
     for command in commands:
         (added,) = [words for name, words in smaller.items() if command.startswith(name)]

@@ -10,6 +10,7 @@ import pytest
 
 import leashed as lsh
 from leashed.cluster.shadowsync.panels import VirtualFigure6, VirtualFigure8
+from leashed.cluster.shadowsync.served import VirtualServed
 from leashed.cluster.shadowsync.virtual import (
     VirtualFigure5,
     VirtualSweep,
@@ -163,3 +164,29 @@ def test_bad_input_is_told() -> None:
         VirtualFigure8(saturated=0.0)
     with pytest.raises(ValueError, match="reading"):
         VirtualTable2(reading=-1.0)
+
+
+def test_rows_at_servers_are_played_with_the_papers_numbers_of_them() -> None:
+    panels = VirtualServed().panels()
+    asked = {
+        "Table 2(a)": (11, 12),
+        "Table 2(b)": (20, 29),
+        "Table 3": (20, 20),
+        "Figure 8": (5, 4),
+    }
+    for panel, (trainers, servers) in asked.items():
+        assert panels[panel].rows(trainers).count == servers
+    assert panels["Figures 6 and 7"].rows(15).count == 15
+    assert VirtualFigure6().rows(15) is None
+    study = VirtualServed(trainers=(2,), threads=(1,), gaps=(2,), repeats=1, **SMALL)
+    settings = study.settings()
+    assert len({study.words(setting) for setting in settings}) == len(settings) == 2 + 2 + 3 + 5 + 1
+    records = [study.run(setting, CLICKS) for setting in settings]
+    assert all(record["measured"]["row_bytes"] > 0 for record in records)
+    assert not left(study, CLICKS, records)
+    text = study.text(records)
+    for panel in panels:
+        assert f"{panel}, rows at servers" in text
+    assert VirtualServed.of(records).settings() == settings
+    with pytest.raises(ValueError, match="model must be dlrm"):
+        VirtualServed(model="mlp")

@@ -90,6 +90,9 @@ COMMANDS: dict[str, tuple[list[str], list[str], str]] = {
     "virtual-figure5": ([*FIGURE, *PLAYED], ["--lr", "1"], "lr"),
     "virtual-figure6": ([*CLICKS, "--figure6"], ["--eta", "0.5"], "eta"),
     "virtual-figure8": ([*CLICKS, "--figure8", "--threads", "1,2"], ["--lr", "1"], "lr"),
+    "virtual-served": (
+        [*CLICKS, "--embedding-servers", "--threads", "1,2", "--gaps", "2"], ["--lr", "1"], "lr"
+    ),
     "virtual-sweep": ([*SHADOWSYNC, "--sweep", *PASS, *GRID, *PLAYED], ["--lr", "1"], "lr"),
     "virtual-table2": (
         [*SHADOWSYNC, "--table2", *PASS, *PLAYED, "--model", "mlp"], ["--lr", "1"], "lr"

@@ -17,6 +17,7 @@ from leashed.cluster.shadowsync.panels import Panels, VirtualFigure6, VirtualFig
 from leashed.cluster.shadowsync.played import DLRM
 from leashed.cluster.shadowsync.quality import Sweep, Table2
 from leashed.cluster.shadowsync.scaling import Scaling
+from leashed.cluster.shadowsync.served import VirtualServed
 from leashed.cluster.shadowsync.timed import Timed
 from leashed.cluster.shadowsync.virtual import (
     VirtualFigure5,
@@ -42,6 +43,7 @@ AnyStudy = (
     | VirtualSweep
     | VirtualFigure6
     | VirtualFigure8
+    | VirtualServed
 )
 
 _STUDIES: dict[str, type[AnyStudy]] = {study.NAME: study for study in (Figure5, Table2, Sweep)}
@@ -52,6 +54,7 @@ _VIRTUAL: dict[str, type[AnyStudy]] = {
     "table2b": VirtualTable2b,
     "figure6": VirtualFigure6,
     "figure8": VirtualFigure8,
+    "embedding-servers": VirtualServed,
 }
 _SHORT = 400.0  # seconds, about, and what a run takes beside its examples
 _TESTED = 40_000  # clicks
@@ -113,6 +116,14 @@ def add(benchmarks: Commands) -> None:
         dest="study",
         help="Figure 8, in virtual time: losses and examples per second over the threads of a "
         f"trainer; {_takes(VirtualFigure8())}",
+    )
+    which.add_argument(
+        "--embedding-servers",
+        action="store_const",
+        const="embedding-servers",
+        dest="study",
+        help="Tables 2 and 3 and Figures 6 to 8, in virtual time, with the rows of the model's tables at "
+        f"embedding servers, as many as the paper has; {_takes(VirtualServed())}",
     )
     parser.add_argument(
         "--virtual",
@@ -237,7 +248,7 @@ def _study(options: argparse.Namespace) -> AnyStudy:
     virtual = options.virtual or options.study not in _STUDIES
     if options.full and not virtual:
         raise ValueError("--full goes with --virtual")
-    if options.full and options.study in ("sweep", "figure6", "figure8"):
+    if options.full and options.study in ("sweep", "figure6", "figure8", "embedding-servers"):
         raise ValueError(f"--full does not go with --{options.study}")
     kind: type[AnyStudy] = (_VIRTUAL if virtual else _STUDIES)[options.study]
     called = f"--{options.study}" if options.study not in ("table2", "figure5", "sweep") else ""

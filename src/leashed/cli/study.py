@@ -17,6 +17,7 @@ from leashed.cli.arguments import add_data, add_fields, given, load_data
 from leashed.cluster.shadowsync.figure5 import Figure5
 from leashed.cluster.shadowsync.panels import VirtualFigure6, VirtualFigure8
 from leashed.cluster.shadowsync.quality import Sweep, Table2
+from leashed.cluster.shadowsync.served import VirtualServed
 from leashed.cluster.shadowsync.virtual import (
     VirtualFigure5,
     VirtualSweep,
@@ -68,6 +69,7 @@ STUDIES: tuple[type[Study], ...] = (
     VirtualFigure5,
     VirtualFigure6,
     VirtualFigure8,
+    VirtualServed,
     VirtualSweep,
     VirtualTable2,
     VirtualTable2b,
@@ -77,7 +79,7 @@ STUDIES: tuple[type[Study], ...] = (
     shat.Asked,
     swap.Asked,
 )
-"""Of the fifteen, of which ShadowSync's is nine."""
+"""Of the fifteen, of which ShadowSync's is ten."""
 
 RUNS_LEFT = 3
 """The exit status where ``--minutes`` has left runs."""

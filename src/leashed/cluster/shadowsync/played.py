@@ -21,7 +21,8 @@ from leashed.disciplines import Hogwild
 from leashed.models.graphs import Graph
 from leashed.models.network import Model
 from leashed.rules import SGD, Adagrad
-from leashed.simulation.virtual_time import Cluster, Simulation, simulate
+from leashed.simulation.embedding import EmbeddingServers
+from leashed.simulation.virtual_time import Cluster, Simulation, TrainerCounts, simulate
 from leashed.stopping import Until
 from leashed.studies import recommender
 from leashed.studies.study import Record, unbroken
@@ -105,6 +106,10 @@ class Played(Timed):
             return recommender.MODELS[DLRM].graph()
         return models.mlp(data.features, [self.hidden], data.classes)
 
+    def rows(self, trainers: int) -> EmbeddingServers | None:  # noqa: ARG002 (of who has some)
+        """Embedding servers of so many trainers; None: rows are where they are used."""
+        return None
+
     @property
     def trained(self) -> str:
         """What is, and what a gradient takes, in words."""
@@ -145,7 +150,7 @@ class Played(Timed):
         played = simulate(
             model,
             data,
-            cluster=crew.trainers(trainers, servers=servers, **links),
+            cluster=crew.trainers(trainers, servers=servers, rows=self.rows(trainers), **links),
             sync=sync,
             until=Until(epochs=self.passes),
             discipline=Hogwild(),
@@ -175,6 +180,18 @@ def _told(
         "syncs": int(counts.syncs.sum()),
         "failed": 0,
         "staleness": result.staleness.mean(),
+        **_of_rows(counts, result.gradients),
+    }
+
+
+def _of_rows(counts: TrainerCounts, gradients: int) -> Record:
+    """Of embedding servers: seconds that a batch has waited for its rows, and its bytes."""
+    if not counts.row_bytes_out:
+        return {}
+    moved = counts.row_bytes_out + counts.row_bytes_in
+    return {
+        "row_wait": float(counts.row_seconds.sum()) / gradients,
+        "row_bytes": moved / gradients,
     }
 
 
