@@ -56,6 +56,12 @@ PARTS = {
         "cmake -S . -B build/dev -DLEASHED_TESTS=ON && cmake --build build/dev --target test_cluster && "
         "LEASHED_SCHEDULES=100000 build/dev/tests/cpp/test_cluster -tc='whenever and however*'",
     ),
+    "rows": Part(
+        30,
+        "cmake -S . -B build/dev -DLEASHED_TESTS=ON && cmake --build build/dev --target test_cluster && "
+        "LEASHED_SCHEDULES=100000 LEASHED_FUZZ=10000000 build/dev/tests/cpp/test_cluster "
+        "-tc='whatever is cut*,pushes whose*,an embedding server refuses*,*closes what answers*'",
+    ),
     "schedules": Part(30, "python tests/policies/compare.py --schedules 100000"),
     "levels": Part(15, "make test-levels-whole"),
     "aarch64": Part(60, "make test-aarch64-whole"),

@@ -523,6 +523,10 @@ bool RemoteRows::wait(Slot& slot, const Wait& how, const Done& done) {
       give_up(slot, now() - begin);
     }
     if (something) continue;
+    if (plan_.idle) {
+      plan_.idle();
+      continue;
+    }
     slot.waiting.clear();
     for (std::size_t s = 0; s < plan_.servers; ++s) {
       Lane& lane = slot.lanes[s];

@@ -16,6 +16,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -40,6 +41,8 @@ struct RemotePlan {
   double timeout;        // seconds of a server's silence after which its connection is given up
   double patience;       // seconds for which a server is waited for in all
   std::size_t look_ahead = 1;  // 0 or 1
+  // Called in place of waiting, by whoever has nothing to do but that; null: it waits.
+  std::function<void()> idle = nullptr;
 };
 
 class RemoteRows final : public RowStore {

@@ -1,0 +1,79 @@
+// Lookups and pushes of rows in one thread, in seeded orders (row_world.h).
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "cluster/row_world.h"
+
+using namespace leashed;
+
+namespace {
+
+// LEASHED_SCHEDULES: how many; a million by hand.
+std::size_t schedules(std::size_t few) {
+  const char* const asked = std::getenv("LEASHED_SCHEDULES");
+  return asked ? std::stoul(asked) : few;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "whatever is cut, started again or late, each push of rows is there once or told as lost") {
+  RowWorld::Happened all;
+  for (std::uint64_t seed = 0; seed < schedules(150); ++seed) {
+    CAPTURE(seed);
+    std::mt19937_64 random(seed);
+    RowWorld::Settings settings;
+    settings.servers = 1 + random() % 3;
+    settings.clients = 1 + random() % 3;
+    settings.look_ahead = random() % 2;
+    settings.batches = 3 + random() % 12;
+    settings.size = settings.servers + random() % 12;
+    settings.piece = random() % 2 ? 7 : 200;
+    settings.faults = random() % 12;
+    settings.expire = random() % 2;
+    settings.bad = random() % 2;
+    RowWorld world(settings, seed);
+    REQUIRE_NOTHROW(world.run());
+    world.check();
+    const RowWorld::Happened& one = world.happened;
+    all.cuts += one.cuts;
+    all.between += one.between;
+    all.restarts += one.restarts;
+    all.deaths += one.deaths;
+    all.pushes += one.pushes;
+    all.bad += one.bad;
+    all.lost += one.lost;
+    all.expired += one.expired;
+    all.again += one.again;
+    all.nested += one.nested;
+    all.refused += one.refused;
+  }
+  CAPTURE(all.refused);
+  for (const std::size_t n : {all.cuts, all.between, all.restarts, all.deaths, all.pushes, all.bad,
+                              all.lost, all.expired, all.again, all.nested}) {
+    CHECK(n > 0);
+  }
+}
+
+TEST_CASE("pushes whose connection is cut between their update and the answer are applied once") {
+  std::size_t cuts = 0;
+  const std::size_t wanted = std::max<std::size_t>(100, schedules(100));
+  for (std::uint64_t seed = 0; cuts < wanted; ++seed) {
+    CAPTURE(seed);
+    RowWorld world({.batches = 30,
+                    .faults = 0,
+                    .between = 0.5,
+                    .restarts = false,
+                    .deaths = false,
+                    .bad = false,
+                    .expire = false},
+                   seed);
+    REQUIRE_NOTHROW(world.run());
+    world.check();
+    CHECK(world.happened.again > 0);
+    CHECK(world.happened.lost == 0);
+    cuts += world.happened.between;
+  }
+}
