@@ -108,6 +108,43 @@ def test_where_no_peer_is_installed_their_goals_are_not_measured(
 
 
 @pytest.mark.usefixtures("words_only")
+def test_rows_at_servers_are_judged_turn_by_turn(results: figures.Results, tmp_path: Path) -> None:
+    def served(
+        work: str, eps: list[float], cpu: list[float], **of: list[float]
+    ) -> dict[str, object]:
+        rates = {"examples_per_second": eps, "cpu_us_per_example": cpu}
+        return {"figure": "served", "batch": 512, "work": work, **rates, **of}
+
+    def training(work: str, *eps: float) -> dict[str, object]:
+        return {"figure": "training", "batch": 512, "work": work, "eps": list(eps)}
+
+    results["sections"]["rows"] = {
+        "scale": 1.0,
+        "seconds": 1.0,
+        "load_before": 0.0,
+        "figures": [
+            served("raw", [2e6, 2e6], [0.3, 0.3]),
+            served("tcp", [8e5, 4e5], [1.2, 1.5], of_what_has_to_be_done=[0.9, 0.88]),
+            served("torch.distributed.rpc", [8e4, 4e4], [11.0, 11.0]),
+            training("one process", 100.0, 50.0),
+            training("tcp", 80.0, 40.0),
+            training("shm", 80.0, 40.0),
+        ],
+    }
+    text = page.page(results, tmp_path)
+    lines = [line for line in _goal_lines(text) if "server" in line and "rows" in line]
+    lines += [line for line in _goal_lines(text) if "embedding servers" in line]
+    told = {line.split(" | ")[0]: line for line in lines}
+    assert len(told) == len(lines) == 7
+    assert sum("not measured" in line for line in lines) == 2  # of batch 128
+    assert sum("| met |" in line for line in lines) == 4
+    (missed,) = [line for line in lines if "missed" in line]
+    assert "shared memory" in missed
+    assert "0.800" in missed
+    assert any("10.0" in line for line in lines)
+
+
+@pytest.mark.usefixtures("words_only")
 def test_dlrm_is_judged_by_its_ceiling_and_by_the_best_peer(
     results: figures.Results, tmp_path: Path
 ) -> None:
