@@ -55,6 +55,7 @@ class Life:
             placement,
             index,
             secrets.randbits(62),
+            loops=1 + index,
         )
         self.files.serve(self.server)
 
