@@ -35,6 +35,8 @@ def test_ports_that_are_given(tmp_path: Path) -> None:
     opening.make_key(tmp_path / "key")
     given = {"ports": 7000, "servers": 2, "rendezvous": "10.0.0.1", "key": tmp_path / "key"}
     assert [join(rank, tmp_path / "1", **given).port for rank in range(2)] == [7002, 7003]
+    also = join(1, tmp_path / "1", **given, embedding_servers=3)
+    assert also.port == 7006  # behind the sync servers' and the embedding servers'
     for ports, rendezvous, told in (
         (65_533, "127.0.0.1", "ports must be at most 65532, so that the 4 ports"),
         (0, "127.0.0.1", "ports must be at least 1"),
