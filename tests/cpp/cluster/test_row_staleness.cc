@@ -1,0 +1,148 @@
+// How stale updated rows are, by their versions, of workers that take turns.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <list>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "cluster/wires.h"
+#include "leashed/cluster/remote_rows.h"
+#include "leashed/cluster/row_service.h"
+
+using namespace leashed;
+
+namespace {
+
+constexpr std::size_t kIds = 2000, kSize = 64, kBatches = 1500;  // of all workers
+
+struct Spoken final : Outbox {
+  explicit Spoken(Connection& to) : connection(to) {}
+  void send(const FrameHeader& header, Connection::Parts parts) override {
+    connection.begin(header, parts);
+  }
+  Connection& connection;
+};
+
+// A server of one table, whose peers are answered when it is their turn.
+class OneServer {
+ public:
+  OneServer()
+      : service_({std::make_shared<Table>(Table::Settings{.name = "a",
+                                                          .dim = 2,
+                                                          .rows = kIds,
+                                                          .initial = {"zeros"},
+                                                          .rule = {"sgd", {{"lr", 0.1}}},
+                                                          .staleness = {"none"}})},
+                 {0}, placement(), 0, 1) {}
+  static RowPlacement placement() { return {{{false, 0}}, RowPlacement::evenly(1)}; }
+
+  void meet(RemoteRows& rows) {
+    const auto [theirs, here] = pair_of_sockets();
+    peers_.push_back(connected(here, kRowLimits, true, Transport::tcp, Role::accepts));
+    service_.come(peers_.size());
+    rows.adopt(0, 0, theirs, true, Transport::tcp, 0);
+  }
+  // Until there is nothing to be answered.
+  void serve() {
+    for (bool something = true; something;) {
+      something = false;
+      Peer peer = 0;
+      for (auto& connection : peers_) {
+        ++peer;
+        if (connection->sending() && !connection->flush()) continue;
+        const auto header =
+            connection->take([&](const FrameHeader& what) { return service_.place(peer, what); });
+        if (!header) continue;
+        Spoken spoken(*connection);
+        service_.frame(peer, *header, spoken);
+        if (connection->sending()) connection->flush();
+        something = true;
+      }
+    }
+  }
+
+ private:
+  RowService service_;
+  std::list<std::unique_ptr<Connection>> peers_;
+};
+
+struct Turns {
+  std::unique_ptr<RemoteRows> rows;
+  std::unique_ptr<BatchRows> of[2];
+  std::vector<std::uint64_t> ids[2];
+  IdColumn columns[2];
+  BatchView batches[2]{};
+  std::size_t filled = 0, pulled = 0;
+};
+
+}  // namespace
+
+TEST_CASE("rows are as stale as the batches under way, and how often a row is in two, make them") {
+  std::vector<double> weights(kIds);
+  for (std::size_t i = 0; i < kIds; ++i) weights[i] = std::pow(static_cast<double>(i + 1), -1.2);
+  const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  double squares = 0, all = 0;
+  for (const double weight : weights) {
+    const double there = 1 - std::pow(1 - weight / sum, kSize);  // in a batch
+    squares += there * there;
+    all += there;
+  }
+  for (const auto& [workers, look_ahead] :
+       {std::pair<std::size_t, std::size_t>{1, 0}, {1, 1}, {4, 0}, {4, 1}, {8, 1}}) {
+    CAPTURE(workers);
+    CAPTURE(look_ahead);
+    std::mt19937_64 random(workers + look_ahead);
+    std::discrete_distribution<std::uint64_t> zipf(weights.begin(), weights.end());
+    OneServer server;
+    std::vector<Turns> turns(workers);
+    RowPublication told;
+    const auto fill = [&](Turns& one) {
+      const std::size_t which = one.filled++ % 2;
+      one.ids[which].resize(kSize);
+      for (std::uint64_t& id : one.ids[which]) id = zipf(random);
+      one.columns[which] = {one.ids[which].data()};
+      one.batches[which] = {nullptr, {}, kSize};
+      one.batches[which].columns = {&one.columns[which], 1};
+      one.rows->prefetch(0, one.batches[which], *one.of[which]);
+      server.serve();
+    };
+    const auto pull = [&](Turns& one) {
+      one.rows->pull(0, one.batches[one.pulled % 2], *one.of[one.pulled % 2]);
+    };
+    for (std::size_t w = 0; w < workers; ++w) {
+      Turns& one = turns[w];
+      one.rows = std::make_unique<RemoteRows>(RemotePlan{{{"a", 2, kIds}},
+                                                         {0},
+                                                         OneServer::placement(),
+                                                         1,
+                                                         1,
+                                                         1,
+                                                         1000 * w,
+                                                         w + 1,
+                                                         1e6,
+                                                         1e6,
+                                                         look_ahead,
+                                                         [&server] { server.serve(); }});
+      for (auto& batch : one.of) batch = one.rows->make_batch();
+      server.meet(*one.rows);
+      for (std::size_t ahead = 0; ahead <= look_ahead; ++ahead) fill(one);
+      pull(one);
+    }
+    for (std::size_t n = 0; n < kBatches; ++n) {
+      Turns& one = turns[n % workers];
+      told.add(one.rows->push(0, *one.of[one.pulled % 2], {}));
+      ++one.pulled;
+      server.serve();
+      fill(one);
+      pull(one);
+    }
+    for (Turns& one : turns) told.add(one.rows->leave(0));
+    const double expected = squares / all * static_cast<double>(workers * (1 + look_ahead) - 1);
+    const double mean = static_cast<double>(told.staleness) / static_cast<double>(told.applied);
+    CHECK(mean == doctest::Approx(expected).epsilon(0.1));
+  }
+}
