@@ -69,7 +69,8 @@ CustomMix custom_of(const py::object& given) {
 SyncPlan plan_of(const PyChoice& machine, const std::string& pace,
                  std::vector<std::uint64_t> starts, std::vector<double> gaps, std::size_t dimension,
                  std::vector<std::uint32_t> owner, std::size_t servers, std::size_t parts,
-                 double timeout, const py::object& custom, const std::string& compression) {
+                 double timeout, const py::object& custom, const std::string& compression,
+                 bool goes_on, std::vector<float> states) {
   require_some(dimension, "dimension");
   require_some(parts, "parts");
   return {make_synchroniser(to_choice(machine)),
@@ -80,7 +81,9 @@ SyncPlan plan_of(const PyChoice& machine, const std::string& pace,
           parts,
           timeout,
           custom_of(custom),
-          codec_of(compression)};
+          codec_of(compression),
+          goes_on,
+          std::move(states)};
 }
 
 py::dict counters_of(TrainerSync& sync) {
@@ -121,6 +124,8 @@ void bind_cluster(py::module_& m) {
       .def("apart", &Leases::apart,
            "(ticket, first from the lease's first, count) of those used behind one that is not.")
       .def("left", &Leases::left, "Batches given and not claimed.")
+      .def_property_readonly("resting", &Leases::resting,
+                             "Workers that wait for batches, having done all of their steps.")
       .def("use", &Leases::use, py::arg("place"), "Training on the one claimed there is over.");
 
   py::class_<Pulse>(m, "Pulse", "Sends a connection's messages, and beats while nobody does.")
@@ -207,21 +212,41 @@ void bind_cluster(py::module_& m) {
   py::class_<TrainerSync, std::shared_ptr<TrainerSync>> sync(
       m, "TrainerSync", "A trainer's synchronisation with others.");
   bind_connections(sync);
-  sync.def(py::init([](const PyChoice& machine, const std::string& pace,
-                       std::vector<std::uint64_t> starts, std::vector<double> gaps,
-                       std::size_t dimension, std::vector<std::uint32_t> owner, std::size_t servers,
-                       std::size_t parts, double timeout, const py::object& custom,
-                       std::size_t workers, const std::string& compression) {
-             require_some(workers, "workers");
-             return make_trainer_sync(
-                 plan_of(machine, pace, std::move(starts), std::move(gaps), dimension,
-                         std::move(owner), servers, parts, timeout, custom, compression),
-                 workers);
-           }),
-           py::kw_only(), py::arg("machine"), py::arg("pace"), py::arg("starts"), py::arg("gaps"),
-           py::arg("dimension"), py::arg("owner"), py::arg("servers"), py::arg("parts"),
-           py::arg("timeout"), py::arg("custom"), py::arg("workers"),
-           py::arg("compression") = "none")
+  sync.def(
+          py::init([](const PyChoice& machine, const std::string& pace,
+                      std::vector<std::uint64_t> starts, std::vector<double> gaps,
+                      std::size_t dimension, std::vector<std::uint32_t> owner, std::size_t servers,
+                      std::size_t parts, double timeout, const py::object& custom,
+                      std::size_t workers, const std::string& compression, bool goes_on,
+                      const std::optional<FloatArray>& states) {
+            require_some(workers, "workers");
+            return make_trainer_sync(
+                plan_of(machine, pace, std::move(starts), std::move(gaps), dimension,
+                        std::move(owner), servers, parts, timeout, custom, compression, goes_on,
+                        states ? std::vector<float>(states->data(), states->data() + states->size())
+                               : std::vector<float>()),
+                workers);
+          }),
+          py::kw_only(), py::arg("machine"), py::arg("pace"), py::arg("starts"), py::arg("gaps"),
+          py::arg("dimension"), py::arg("owner"), py::arg("servers"), py::arg("parts"),
+          py::arg("timeout"), py::arg("custom"), py::arg("workers"),
+          py::arg("compression") = "none", py::arg("goes_on") = false,
+          py::arg("states").noconvert() = py::none(),
+          "goes_on: theta is as the servers know it, and stays as it is. states: of another, at "
+          "rest.")
+      .def("hold", &TrainerSync::hold, py::arg("holds"),
+           "While all workers wait: nothing is exchanged with servers, or is again.")
+      .def_property_readonly("at_rest", &TrainerSync::at_rest,
+                             "Of workers that all wait: whether nothing is under way.")
+      .def_property_readonly(
+          "states",
+          [](TrainerSync& sync) {
+            const std::span<const float> states = sync.states();
+            return py::array_t<float>(static_cast<py::ssize_t>(states.size()), states.data());
+          },
+          "Of one at rest, float32: what trainers that sum have together beside theta, w^global "
+          "and "
+          "its velocity, one behind the other.")
       .def(
           "form",
           [](TrainerSync& sync, std::uint64_t epoch, std::size_t rank, std::vector<bool> fresh,

@@ -48,6 +48,9 @@ void bind_remote_rows(py::module_& m) {
           "client: the first thread's number, behind which are as many others' as there are slots; "
           "life: a number that no other process ever has. timeout: seconds of silence after which "
           "a connection is given up; patience: those for which a server is waited for.")
+      .def_property_readonly("settled", &RemoteRows::settled,
+                             "Whether all workers wait for batches, and all that they have pushed "
+                             "is applied.")
       .def("counters", &counters_of_rows,
            "What was counted; kernel_in and kernel_out, where all went over TCP.");
 }

@@ -177,6 +177,13 @@ TrainCallbacks callbacks_of(const PyWatch& watch, bool& interrupted_in_callback)
       return Verdict{told.first, told.second};
     };
   }
+  if (watch.wanted) {
+    callbacks.wanted = [call, &wanted = *watch.wanted] {
+      const py::gil_scoped_acquire acquire;
+      bool found = false;
+      return call([&] { found = wanted().cast<bool>(); }) && found;
+    };
+  }
   if (watch.saving) {
     callbacks.saving = [call, &saving = *watch.saving] {
       const py::gil_scoped_acquire acquire;

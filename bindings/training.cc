@@ -64,7 +64,7 @@ void bind_training(py::module_& m) {
                        std::optional<py::function> progress, std::optional<py::function> checkpoint,
                        double checkpoint_every, std::uint64_t checkpoint_updates,
                        std::optional<py::function> saving, std::optional<py::function> judge,
-                       std::optional<py::function> keep) {
+                       std::optional<py::function> keep, std::optional<py::function> wanted) {
              return PyWatch{to_rules(until, std::move(milestones)),
                             evaluate_every,
                             std::move(progress),
@@ -73,13 +73,15 @@ void bind_training(py::module_& m) {
                             checkpoint_updates,
                             std::move(saving),
                             std::move(judge),
-                            std::move(keep)};
+                            std::move(keep),
+                            std::move(wanted)};
            }),
            py::kw_only(), py::arg("until"), py::arg("milestones") = std::vector<double>(),
            py::arg("evaluate_every") = kNever, py::arg("progress") = py::none(),
            py::arg("checkpoint") = py::none(), py::arg("checkpoint_every") = kNever,
            py::arg("checkpoint_updates") = 0, py::arg("saving") = py::none(),
-           py::arg("judge") = py::none(), py::arg("keep") = py::none());
+           py::arg("judge") = py::none(), py::arg("keep") = py::none(),
+           py::arg("wanted") = py::none());
 }
 
 }  // namespace leashed

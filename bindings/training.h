@@ -27,6 +27,7 @@ struct PyWatch {
   std::uint64_t checkpoint_updates;  // for which all workers wait; 0: for none
   std::optional<py::function> saving;
   std::optional<py::function> judge, keep;  // of passes; both or none
+  std::optional<py::function> wanted;
 };
 
 }  // namespace leashed

@@ -663,6 +663,11 @@ class Leases:
         """
         (ticket, batches used without a gap) of each lease of which that has changed.
         """
+    @property
+    def resting(self) -> int:
+        """
+        Workers that wait for batches, having done all of their steps.
+        """
 
 class Pulse:
     """
@@ -749,7 +754,12 @@ class TrainerSync:
         custom: typing.Any,
         workers: typing.SupportsInt | typing.SupportsIndex,
         compression: str = "none",
-    ) -> None: ...
+        goes_on: bool = False,
+        states: numpy.typing.NDArray[numpy.float32] | None = None,
+    ) -> None:
+        """
+        goes_on: theta is as the servers know it, and stays as it is. states: of another, at rest.
+        """
     def adopt(
         self,
         slot: typing.SupportsInt | typing.SupportsIndex,
@@ -789,9 +799,18 @@ class TrainerSync:
         """
         The same, of several members that sum with what is given: leashed.cluster.meeting has what it offers.
         """
+    def hold(self, holds: bool) -> None:
+        """
+        While all workers wait: nothing is exchanged with servers, or is again.
+        """
     def missing(self, servers: typing.SupportsInt | typing.SupportsIndex) -> list[tuple[int, int]]:
         """
         (slot, server) of the connections to be made.
+        """
+    @property
+    def at_rest(self) -> bool:
+        """
+        Of workers that all wait: whether nothing is under way.
         """
     @property
     def broken(self) -> int:
@@ -817,6 +836,11 @@ class TrainerSync:
     def slots(self) -> int:
         """
         Threads that need a connection with each server.
+        """
+    @property
+    def states(self) -> numpy.typing.NDArray[numpy.float32]:
+        """
+        Of one at rest, float32: what trainers that sum have together beside theta, w^global and its velocity, one behind the other.
         """
     @property
     def workers_ended(self) -> bool:
@@ -956,6 +980,11 @@ class RemoteRows:
     def missing(self, servers: typing.SupportsInt | typing.SupportsIndex) -> list[tuple[int, int]]:
         """
         (slot, server) of the connections to be made.
+        """
+    @property
+    def settled(self) -> bool:
+        """
+        Whether all workers wait for batches, and all that they have pushed is applied.
         """
     @property
     def slots(self) -> int:
@@ -1326,6 +1355,7 @@ class Watch:
         saving: collections.abc.Callable | None = None,
         judge: collections.abc.Callable | None = None,
         keep: collections.abc.Callable | None = None,
+        wanted: collections.abc.Callable | None = None,
     ) -> None: ...
 
 class Resumption:

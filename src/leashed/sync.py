@@ -21,6 +21,8 @@ from leashed.base import checks, words
 from leashed.base.choice import Choice
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from typing_extensions import Self
 
 __all__ = [  # noqa: RUF022  in the order of this file
@@ -351,6 +353,15 @@ class Session(Protocol):
 
     @property
     def rows(self) -> _core.RemoteRows | None: ...
+
+    @property
+    def wants(self) -> bool:
+        """Whether what is trained is to be saved now, for a checkpoint of the whole run."""
+        ...
+
+    def save(self, put: Callable[[Path, Position], None]) -> None:
+        """Has it saved by ``put``, which is given the file, and how far the run is."""
+        ...
 
     @property
     def goes_on(self) -> bool:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from cluster import written
+from cluster.test_up import pids
 
 pytest.importorskip("msgspec")
 
@@ -75,7 +76,38 @@ def test_on_one_machine(line: str, tmp_path: Path) -> None:
     if "--run" in line:
         folder = tmp_path / line.split("--run ", maxsplit=1)[1].split(maxsplit=1)[0]
         assert (folder / "run.json").exists()
-        assert (folder / "output.safetensors").exists()
+        assert any((folder / name).exists() for name in ("output.safetensors", "output"))
+
+
+@pytest.mark.process
+def test_a_run_that_is_killed_is_resumed(tmp_path: Path) -> None:
+    up, resume = block("sh", "cluster resume").splitlines()
+    # (Of so few data it would end before.)
+    line = up.replace("--checkpoint-every 30", "--checkpoint-every 0.5 --epochs 20")
+    process = subprocess.Popen(
+        ["bash", "-c", f"exec {line}"],
+        cwd=tmp_path,
+        env=surroundings(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    with process:
+        end = time.monotonic() + _MINUTES
+        while not list(tmp_path.glob("days/checkpoints/*/manifest.json")):
+            assert time.monotonic() < end
+            assert process.poll() is None
+            time.sleep(0.1)
+        process.kill()  # and its children, by that
+    while pids(tmp_path / "days"):
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    # (Twenty passes take long.)
+    plan = tmp_path / "days" / "plan.toml"
+    plan.write_text(plan.read_text().replace("epochs = 20.0", "epochs = 2.0"), encoding="utf-8")
+    printed = run(resume, tmp_path)
+    assert re.search(r"ledger +total [\d,]+, complete [\d,]+, outstanding 0, free 0", printed)
+    assert "resumed 0," not in printed
+    assert (tmp_path / "days" / "output" / "manifest.json").exists()
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ void Background::shadow(const Synchronised& training, Round& round) {
   try {
     for (bool done = false;;) {
       if (cancelled_.load(kRelaxed) || (ended_.load(kRelaxed) && ring().has_left())) return;
-      if (!done || !round.owes()) rest();
+      if (!done || !round.owes() || holds_.load(kRelaxed)) rest(round.owes() && !round.alone());
       const bool moved = moved_.exchange(false, kRelaxed);
       done = round.run(training.discipline, deadline(cancelled_), moved);
       if (!done || round.alone()) std::this_thread::sleep_for(kAlonePause);
@@ -53,14 +53,20 @@ void Background::shadow(const Synchronised& training, Round& round) {
   }
 }
 
-void Background::rest() {
+void Background::rest(bool owes) {
   const double end = now() + kRest;
-  for (;;) {
-    if (moved_.load(kRelaxed) || ended_.load(kRelaxed) || cancelled_.load(kRelaxed)) return;
+  const auto goes_on = [&] {
+    if (ended_.load(kRelaxed) || cancelled_.load(kRelaxed)) return true;
+    if (uses_servers() && holds_.load(kRelaxed)) return false;
+    if (moved_.load(kRelaxed)) return true;
     const auto called = uses_servers() ? std::nullopt : ring().called();
-    if (called.value_or(now() >= end) || (!uses_servers() && workers_ended())) return;
+    return called.value_or(now() >= end) || (!uses_servers() && workers_ended());
+  };
+  while (!goes_on()) {
+    rests_.store(uses_servers() ? holds_.load(kRelaxed) : !owes, std::memory_order_release);
     std::this_thread::sleep_for(kAlonePause);
   }
+  rests_.store(false, kRelaxed);
 }
 
 // What is under way when there is no more time is given up.

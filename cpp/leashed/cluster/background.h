@@ -25,11 +25,19 @@ class Background final : public TrainerSync {
   void resumed(std::size_t) override {}
   void leave(std::size_t) override;
   void end() override;
+  void hold(bool holds) override { holds_.store(holds, std::memory_order_relaxed); }
+  bool at_rest() override {
+    return !moved_.load(std::memory_order_relaxed) && rests_.load(std::memory_order_acquire);
+  }
+  std::span<const float> states() const override {
+    return round_ ? round_->states() : std::span<const float>();
+  }
 
  private:
   void shadow(const Synchronised& training, Round& round);
-  // Until this trainer's theta has moved, another waits for this one, or something is to be done.
-  void rest();
+  // Until this trainer's theta has moved, another waits for this one, or something is to be done;
+  // and for as long as it is on hold.
+  void rest(bool owes);
 
   // Workers that have not left; acquire and release, so that the last one comes after the others.
   std::atomic<std::size_t> workers_{0};
@@ -39,6 +47,9 @@ class Background final : public TrainerSync {
   // A worker has made a step since the last round. Relaxed: a step that a round sees late is the
   // next one's.
   std::atomic<bool> moved_{false};
+  std::atomic<bool> holds_{false};  // relaxed: hands nothing over
+  // Release by the thread, acquire in at_rest(): what it has done by then is there.
+  std::atomic<bool> rests_{false};
   std::mutex mutex_;
   std::condition_variable left_;
   bool has_left_ = false;       // the thread; under the lock

@@ -205,6 +205,11 @@ void Foreground::depart() {
   }
 }
 
+bool Foreground::at_rest() {
+  const std::lock_guard lock(mutex_);
+  return !in_round_.load(kRelaxed) && exchanging_ == 0;
+}
+
 void Foreground::end() {
   ring().want_to_leave();
   if (training_) {

@@ -28,6 +28,12 @@ class Foreground final : public TrainerSync {
   void join(std::size_t worker) override;
   void leave(std::size_t worker) override;
   void end() override;
+  // Workers exchange between their steps alone.
+  void hold(bool) override {}
+  bool at_rest() override;
+  std::span<const float> states() const override {
+    return rounds_.empty() ? std::span<const float>() : rounds_[0].states();
+  }
 
  private:
   // What a worker has done since a round; its own.

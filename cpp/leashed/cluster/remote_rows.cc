@@ -134,6 +134,8 @@ struct alignas(kCacheLine) RemoteRows::Slot {
   std::vector<std::size_t> waiting;
   // Relaxed: for whoever looks on.
   std::atomic<bool> left{false};
+  // Release by the worker, acquire by who looks on: all of its pushes are applied by then.
+  std::atomic<bool> quiet{true};
   std::atomic<std::uint64_t> lookups{0}, reads{0}, rows{0}, examples{0}, least_bytes{0}, pushed{0},
       settled{0}, not_finite{0}, expired{0}, lost{0}, lost_examples{0}, unsettled{0}, cuts{0},
       waited{0}, settling{0};
@@ -378,6 +380,7 @@ void RemoteRows::fill_in(RemoteBatch& rows) {
 
 void RemoteRows::prefetch(std::size_t worker, const BatchView& batch, BatchRows& rows) {
   Slot& slot = *slots_[worker];
+  slot.quiet.store(false, kRelaxed);
   RemoteBatch& remote = fresh(slot, static_cast<Held&>(rows));
   combine(slot, batch, remote);
   remote.asked = false;
@@ -414,6 +417,20 @@ RowPublication RemoteRows::push(std::size_t worker, BatchRows& rows, const RowSt
   }
   step(slot);
   return std::exchange(slot.publication, {});
+}
+
+void RemoteRows::settle(std::size_t worker) {
+  Slot& slot = *slots_[worker];
+  while (step(slot)) {
+  }
+  const bool quiet =
+      std::ranges::all_of(slot.lanes, [](const Lane& lane) { return lane.operations.empty(); });
+  slot.quiet.store(quiet, std::memory_order_release);
+}
+
+bool RemoteRows::settled() const {
+  return std::all_of(slots_.begin(), slots_.begin() + static_cast<std::ptrdiff_t>(plan_.workers),
+                     [](const auto& slot) { return slot->quiet.load(std::memory_order_acquire); });
 }
 
 void RemoteRows::drop(std::size_t worker, BatchRows& rows) {

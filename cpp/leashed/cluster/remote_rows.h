@@ -69,6 +69,10 @@ class RemoteRows final : public RowStore {
   void prefetch(std::size_t worker, const BatchView& batch, BatchRows& rows) override;
   void pull(std::size_t worker, BatchView& batch, BatchRows& rows) override;
   RowPublication push(std::size_t worker, BatchRows& rows, const RowStep& step) override;
+  void settle(std::size_t worker) override;
+  // Whether each worker has waited for a batch since its last step for so long that all servers
+  // have told what became of its pushes. Of any thread.
+  bool settled() const;
   void drop(std::size_t worker, BatchRows& rows) override;
   void reach(std::uint64_t /*updates*/) override {}  // servers count pushes
   RowPublication leave(std::size_t worker) override;

@@ -1,6 +1,7 @@
 #include "leashed/cluster/round.h"
 
 #include <algorithm>
+#include <string>
 
 #include "leashed/base/clock.h"
 #include "leashed/base/relaxed.h"
@@ -19,6 +20,16 @@ Round::Round(const Synchroniser& machine, Servers* servers, Peers* peers, const 
       counters_(counters),
       copy_(dimension),
       other_(peers ? dimension : 0) {}
+
+void Round::restore(std::span<const float> states) {
+  if (states.size() != shared_states(machine_) * dimension_) {
+    throw Error("the states that a synchronisation is to go on with are " +
+                std::to_string(states.size()) + " numbers, and not " +
+                std::to_string(shared_states(machine_) * dimension_));
+  }
+  begin_states(states);
+  std::copy(states.begin(), states.end(), states_.data());
+}
 
 void Round::begin(Discipline& discipline, std::uint64_t turn, const Deadline& deadline) {
   turn_ = turn;
@@ -170,7 +181,7 @@ void Round::begin_states(std::span<const float> theta) {
   states_ = AlignedArray<float>(std::max<std::size_t>(1, shared_states(machine_) * dimension_));
   if (shared_states(machine_) == 0) return;
   std::fill_n(states_.data(), shared_states(machine_) * dimension_, 0.0f);
-  std::copy(theta.begin(), theta.end(), states_.data());
+  std::copy_n(theta.begin(), dimension_, states_.data());
 }
 
 // All go on with the states of one of them, and who is new with its theta. What comes is taken only

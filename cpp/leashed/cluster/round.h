@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <span>
 
 #include "leashed/base/aligned.h"
 #include "leashed/cluster/partners.h"
@@ -47,6 +48,14 @@ class Round {
   // theta takes a share (alpha below 1), though that would bring them closer. Throws nothing but
   // what memory and `custom` throw.
   bool run(Discipline& discipline, const Deadline& deadline, bool moved = true);
+  // What trainers that sum have together beside theta, [k][dimension]: w^global and its velocity;
+  // empty: nothing yet.
+  std::span<const float> states() const {
+    return {states_.data(), states_ ? shared_states(machine_) * dimension_ : 0};
+  }
+  // Before anything else: they are as another had them. Throws Error where they are of another
+  // synchroniser, or of other parameters.
+  void restore(std::span<const float> states);
   // Whether there is a part that has been in no round since theta moved, or since one was lost.
   bool owes() const { return owed_ > 0; }
   // Whether the last was with the other trainers, and there were none.

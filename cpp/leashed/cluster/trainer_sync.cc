@@ -81,12 +81,10 @@ void TrainerSync::end_workers() {
 }
 
 Round TrainerSync::make_round(std::size_t slot) {
-  return {plan_.machine,
-          uses_servers() ? links_[slot].get() : nullptr,
-          uses_servers() ? nullptr : &ring_,
-          plan_.custom,
-          plan_.dimension,
-          counters_};
+  Round round(plan_.machine, uses_servers() ? links_[slot].get() : nullptr,
+              uses_servers() ? nullptr : &ring_, plan_.custom, plan_.dimension, counters_);
+  if (!plan_.states.empty()) round.restore(plan_.states);
+  return round;
 }
 
 Deadline TrainerSync::deadline(const std::atomic<bool>& cancelled) const {
@@ -124,6 +122,12 @@ void TrainerSync::take_over(const Synchronised& training, Round& round,
   };
   while (missing() && now() < until.at && go_on()) {
     std::this_thread::sleep_for(kPause);
+  }
+  if (plan_.goes_on) {
+    for (Standing& standing : standings_->fragments) {
+      standing.contact.store(Standing::Contact::made, std::memory_order_release);
+    }
+    return;
   }
   // Every part of the vector, whatever a round takes; whoever was waited for before, each has time.
   for (std::size_t part = 0; part < plan_.parts; ++part) {

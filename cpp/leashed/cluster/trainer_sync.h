@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "leashed/cluster/pace.h"
@@ -24,6 +25,10 @@ struct SyncPlan {
   double timeout;         // seconds that a round may last
   CustomMix custom = {};
   Codec codec = Codec::none;  // of what is sent
+  // Goes on where another was: theta is as the servers know it, and stays; and what trainers that
+  // sum have together beside it (Round::states), or nothing.
+  bool goes_on = false;
+  std::vector<float> states = {};
 };
 
 class TrainerSync : public Synchronisation {
@@ -41,6 +46,13 @@ class TrainerSync : public Synchronisation {
   ServerLinks& links(std::size_t slot) { return *links_.at(slot); }
   RingGroup& ring() { return ring_; }
   const RoundCounters& counters() const { return counters_; }
+  // Of workers that all wait for batches. On hold nothing is exchanged with servers; with the other
+  // trainers rounds go on until all has been in one that any of them has trained. At rest nothing
+  // is under way, nor begins unless another trainer begins it.
+  virtual void hold(bool holds) = 0;
+  virtual bool at_rest() = 0;
+  // Of who is at rest: Round::states.
+  virtual std::span<const float> states() const = 0;
   // Bytes to and from all that this synchronises with, as WireCount has them.
   Traffic traffic() const;
   std::optional<Traffic> kernel_traffic() const;

@@ -1,6 +1,8 @@
 #include "leashed/engine/feed.h"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "leashed/data/run_batches.h"
 #include "leashed/discipline/discipline.h"
@@ -30,8 +32,9 @@ class Numbers final : public Feed {
 // A place has the number that its lease says.
 class LeasedNumbers final : public Feed, public StepObserver {
  public:
-  LeasedNumbers(const Places& places, const BatchSource& batches, Leases& leases)
-      : Feed(places), batches_(batches), leases_(leases) {}
+  LeasedNumbers(const Places& places, const BatchSource& batches, Leases& leases,
+                std::size_t workers)
+      : Feed(places), batches_(batches), leases_(leases), rests_(workers) {}
 
   // Of a step that all take together whoever is there first asks for all.
   Given has(std::uint64_t place, std::uint64_t, double seconds) override {
@@ -46,10 +49,17 @@ class LeasedNumbers final : public Feed, public StepObserver {
     return given;
   }
   void used(const WorkerStep& step) override { leases_.use(step.place - first()); }
+  void waiting(std::size_t worker) override {
+    if (!std::exchange(rests_[worker], true)) leases_.rest(true);
+  }
+  void resumed(std::size_t worker) override {
+    if (std::exchange(rests_[worker], false)) leases_.rest(false);
+  }
 
  private:
   const BatchSource& batches_;
   Leases& leases_;
+  std::vector<char> rests_;  // by worker, its own
 };
 
 // Several at once, of which a run that begins or ends in their middle has fewer.
@@ -118,7 +128,8 @@ std::unique_ptr<Feed> make_feed(Training& training, Leases* leases, bool streame
   const Feed::Places places{training.from.batches,
                             training.discipline.lockstep() ? training.workers : 0, training.claim};
   if (leases) {
-    auto feed = std::make_unique<LeasedNumbers>(places, *training.batches, *leases);
+    auto feed =
+        std::make_unique<LeasedNumbers>(places, *training.batches, *leases, training.workers);
     training.observers.add(*feed);
     return feed;
   }

@@ -2,7 +2,9 @@
 // what has become of them.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <mutex>
@@ -44,6 +46,10 @@ class Leases {
   Claim take(double seconds, std::uint64_t& j, std::uint64_t& k);
   // Training on the j-th is over.
   void use(std::uint64_t j);
+  // A worker's, when it begins to wait for a batch, having done all of its steps, and when it has
+  // one; and how many wait.
+  void rest(bool rests) { resting_.fetch_add(rests ? 1 : -1, std::memory_order_acq_rel); }
+  int resting() const { return resting_.load(std::memory_order_acquire); }
 
  private:
   struct Span {
@@ -58,6 +64,9 @@ class Leases {
   std::uint64_t number(std::uint64_t j) const;
   Claim wait(std::uint64_t j, double seconds, std::unique_lock<std::mutex>& lock);
 
+  // Release by a worker that begins to wait, acquire by who asks: what the worker has done is
+  // there.
+  std::atomic<int> resting_{0};
   mutable std::mutex mutex_;
   std::condition_variable more_;
   // Under the lock.

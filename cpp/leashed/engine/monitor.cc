@@ -59,7 +59,7 @@ void Monitor::watch(Executor& executor) {
     if (run_.stop.stopped()) {
       executor.wait(kSlice);
     } else if (bool still = run_.pause && run_.pause->complete();
-               still || clock() >= next_checkpoint) {
+               still || clock() >= next_checkpoint || wanted()) {
       const bool passed = still && run_.pause->at_end();
       if (passed && evaluate(run_.workers)) weigh(true);
       if (!still || run_.pause->asked() || clock() >= next_checkpoint) {

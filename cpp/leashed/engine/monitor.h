@@ -35,6 +35,8 @@ class Monitor {
   // Hands on a checkpoint of the state now; false where it must be tried again.
   bool save();
 
+  // Whether a checkpoint is asked for from outside.
+  bool wanted() const { return callbacks_.wanted && callbacks_.wanted(); }
   // Signals and the clock; throws what the callback throws.
   void look();
   // An evaluation while workers run is not worth finishing once they are to stop; the final one is,

@@ -60,6 +60,7 @@ Feed::Given Worker::wait(const Ask& ask) {
   if (given != Feed::Given::waiting) return given;
   const double start = now();
   while (given == Feed::Given::waiting && !training_.stop.stopped()) {
+    if (training_.rows) training_.rows->settle(id_);
     training_.observers.waiting(id_);
     given = ask(kPatience);
   }

@@ -75,6 +75,8 @@ class RowStore {
   // Applies the rows' gradients, or has them applied: what has become of those of pushes since it
   // was told last, which is this one's where rows are of this process.
   virtual RowPublication push(std::size_t worker, BatchRows& rows, const RowStep& step) = 0;
+  // The worker waits for its next batch: what it has pushed goes on to where it is applied.
+  virtual void settle(std::size_t /*worker*/) {}
   // Lets the rows go without an update.
   virtual void drop(std::size_t worker, BatchRows& rows) = 0;
   // The run has come so far: whoever saves a table now finds it in its steps. Of any thread.

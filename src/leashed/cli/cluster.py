@@ -44,6 +44,10 @@ from leashed.training.progress import Line, bar
 if TYPE_CHECKING:
     from leashed.cli.arguments import Commands
 
+_OF_PROCESSES = (
+    *("journal.jsonl", "journal.new", REPORT, "history.jsonl", "master.address", "key"),
+    *("*.snapshot", "*.count", "*.kept", "*.f32", "embedding-ps-*/"),
+)
 _LOOK = 0.5  # seconds between two looks at the report
 _FILE = "plan.toml"
 _STATUSES = {"running": 0, "ended": 0, "incomplete": AGAIN, "interrupted": AGAIN, "failed": FAILED}
@@ -91,6 +95,7 @@ def add(commands: Commands) -> None:
                 "--plan", type=Path, metavar="FILE", help="default: plan.toml in the folder"
             )
     cluster_size.add(actions)
+    _add_resume(actions)
     clean = actions.add_parser(
         "clean",
         help="remove what killed runs have left",
@@ -253,6 +258,13 @@ def _add_up(actions: Commands) -> None:
         "any that are free)",
     )
     here.add_argument(
+        "--checkpoint-every",
+        type=float,
+        metavar="SECONDS",
+        help="between two checkpoints of the whole run, from which cluster resume goes on (default: "
+        "none are taken)",
+    )
+    here.add_argument(
         "--prometheus",
         type=_port,
         metavar="PORT|HOST:PORT",
@@ -277,6 +289,84 @@ def _add_up(actions: Commands) -> None:
         "--view", action="store_true", help="show all trainers while they train (needs rich)"
     )
     parser.set_defaults(command=_up, beside=lambda options: _beside(parser, options))
+
+
+def _add_resume(actions: Commands) -> None:
+    parser = actions.add_parser(
+        "resume",
+        help="go on with a run from its last checkpoint",
+        description="Go on with a run of cluster up that has not ended, from its last whole checkpoint "
+        "(up --checkpoint-every), in the same folder, with the same or other numbers of processes on "
+        "this machine. What was trained since then is trained anew. Exit status: as of up.",
+    )
+    parser.add_argument("folder", type=Path, metavar="RUN", help="the run's folder")
+    parser.add_argument("--trainers", type=int, help="default: as many as before")
+    parser.add_argument("--sync-ps", type=int, help="sync servers (default: as many as before)")
+    parser.add_argument(
+        "--embedding-servers",
+        type=int,
+        metavar="N",
+        help="servers that hold the rows of tables (default: as many as before)",
+    )
+    parser.add_argument(
+        "--run",
+        type=Path,
+        metavar="FOLDER",
+        help="go on in this one, which has no run (default: where the run was)",
+    )
+    parser.add_argument(
+        "--view", action="store_true", help="show all trainers while they train (needs rich)"
+    )
+    parser.set_defaults(command=_resume)
+
+
+def _resume(options: argparse.Namespace) -> int:
+    from leashed.cluster import journal  # noqa: PLC0415 (it needs the extra)
+    from leashed.cluster.checkpoints import Checkpoint, newest  # noqa: PLC0415
+
+    folder = options.folder.absolute()
+    if journal.held(folder / "journal.jsonl"):
+        raise ValueError(f"the run in {folder} goes on: end it before it is resumed")
+    report = outcome.read_report(folder)
+    if report is not None and report["state"] == "ended":
+        raise ValueError(
+            f"the run in {folder} has ended ({report['reason']}): nothing is left of it"
+        )
+    found = Checkpoint(newest(folder))
+    plan = plans.read(folder / _FILE)
+    counts = {"trainers": options.trainers, "sync_ps": options.sync_ps}
+    counts["embedding_ps"] = options.embedding_servers
+    given = {name: count for name, count in counts.items() if count is not None}
+    run = folder if options.run is None else options.run.absolute()
+    try:
+        plan = replace(plan, cluster=replace(plan.cluster, run=run, resume=found.folder, **given))
+    except (TypeError, ValueError) as error:
+        told = re.sub(r"cluster\.([a-z_]+)", _option, str(error))
+        raise type(error)(told.replace("--embedding-ps", "--embedding-servers")) from None
+    _check_extras(plan, view=options.view)
+    problem = plan.train.problem()
+    role.fitting(plan, problem)
+    found.check()
+    if run == folder:
+        _clear(folder)
+    elif (run / REPORT).exists():
+        raise FileExistsError(f"{run} has a run already: choose another folder")
+    run.mkdir(parents=True, exist_ok=True)
+    try:
+        return _train(plan, problem, view=options.view)
+    except ChildProcessError as error:
+        print(f"leashed: error: {error}", file=sys.stderr)
+        return AGAIN if isinstance(error, _IncompleteError) else FAILED
+
+
+def _clear(folder: Path) -> None:
+    """Removes what processes of a run have left for those in their place, but for checkpoints."""
+    for pattern in _OF_PROCESSES:
+        for path in folder.glob(pattern):
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
 
 
 def _beside(parser: argparse.ArgumentParser, options: argparse.Namespace) -> list[str]:
@@ -417,6 +507,7 @@ def _plan(options: argparse.Namespace) -> Plan:
             backend=options.backend,
             ports=options.ports,
             prometheus=options.prometheus,
+            checkpoint_every=options.checkpoint_every,
         ),
         words,
         Train(**train),

@@ -10,15 +10,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from leashed.cluster.cutting import Cutting
 from leashed.cluster.fingerprint import differing
 from leashed.cluster.ledger import Ledger
 from leashed.cluster.measures import counted
 from leashed.cluster.membership import Member
 from leashed.cluster.messages import (
     FINISHED,
+    OVER,
     Account,
     Beat,
     Bye,
+    Cut,
     Done,
     End,
     FromMaster,
@@ -29,6 +32,7 @@ from leashed.cluster.messages import (
     Rejoin,
     Report,
     Role,
+    Saved,
     ToMaster,
     Welcome,
 )
@@ -37,6 +41,8 @@ from leashed.cluster.roles import ROLES
 from leashed.cluster.state import (
     Change,
     Completed,
+    CutBegun,
+    CutEnded,
     Ended,
     EpochMade,
     Granted,
@@ -135,6 +141,9 @@ class Coordinator:
         self._enough = now  # when there were as many as there must be
         self._changes: list[Change] = []
         self._actions: list[Send | Close] = []
+        self._cutting = Cutting(terms.checkpoint_every, terms.grace, terms.patience, now)
+        if state.cuts.begun > state.cuts.ended and state.over is None:
+            self._record(CutEnded(state.cuts.begun, why="the master was started again"))
         state.membership.restarted(now)
 
     @property
@@ -263,6 +272,18 @@ class Coordinator:
         self.stop(f"{reason}{self._left()}", now)
 
     @property
+    def checkpoint(self) -> tuple[int, dict[str, list[Saved]]] | None:
+        """Of the cut that all have saved its number, and whose files are which; None: there is none."""
+        cutting = self._cutting
+        return (cutting.number, cutting.saved) if cutting.number and cutting.whole else None
+
+    def written(self, number: int, now: float, why: str = "") -> None:
+        """The manifest of that cut's checkpoint is there, or ``why`` it is not."""
+        if self.over is None and number == self._cutting.number:
+            self._end_cut(now, whole=not why, why=why)
+            self._settle(now)
+
+    @property
     def handing_in(self) -> bool:
         """Whether there are trainers that have left, and not said their last word."""
         return any(member.left for member in self.state.membership.members.values())
@@ -312,6 +333,12 @@ class Coordinator:
                         if past.role == "trainer" and not past.finished
                     )
                 ),
+            },
+            "checkpoints": {
+                "whole": state.cuts.whole,
+                "made": state.cuts.made,
+                "given_up": state.cuts.given_up,
+                "why": state.cuts.why,
             },
             "epoch": membership.epoch.number,
             "epochs_broken": membership.broken,
@@ -405,7 +432,8 @@ class Coordinator:
             role: Placed(getattr(terms, ROLES[role].count), costs, terms.batch_size)
             for role, costs in self.costs.items()
         }
-        self._send(connection, Welcome(self.run, member, terms.beat, terms.timeout, placed))
+        begins = self.state.ledger.tickets == 0
+        self._send(connection, Welcome(self.run, member, terms.beat, terms.timeout, placed, begins))
 
     def _report(self, connection: int, link: _Connection, report: Report, now: float) -> None:
         """Take in a member's standing, and answer what is out of date in it."""
@@ -431,6 +459,67 @@ class Coordinator:
             return
         if member.role == "trainer":
             self._trainer(connection, member, report, now)
+        self._cut(connection, member, report)
+
+    def _cut(self, connection: int, member: Member, report: Report) -> None:
+        self._cutting.told(member.id, report)
+        number, stage = report.cut
+        wanted = self._cutting.wanted(member.role)
+        if wanted == OVER and number:
+            self._send(connection, Cut(number, OVER, whole=self.state.cuts.whole))
+        elif wanted != OVER and (number != self._cutting.number or stage < wanted):
+            self._send(connection, self._word())
+
+    def _word(self) -> Cut:
+        account = self.state.ledger.account
+        return self._cutting.word((account.next, account.open), self.state.cuts.whole)
+
+    def _advance_cut(self, now: float) -> None:
+        """Begins a cut where one is due, and sees to the one under way."""
+        cutting, membership, cuts = self._cutting, self.state.membership, self.state.cuts
+        members = membership.members
+        if cutting.due(now) and self._may_cut():
+            self._record(CutBegun(cuts.begun + 1))
+            cutting.begin(cuts.begun, members, now)
+            self._tell_cut()
+        if cutting.number == 0:
+            return
+        if self._done is not None:
+            self._end_cut(now)
+        elif why := cutting.fails(members, now):
+            self._end_cut(now, why=why)
+        elif not cutting.whole and cutting.proceed(now):
+            self._tell_cut()
+
+    def _may_cut(self) -> bool:
+        """Whether all are there that there are to be, and batches are left."""
+        terms, membership = self.terms, self.state.membership
+        there = list(membership.members.values())
+        counts = {role.name: getattr(terms, role.count) for role in ROLES.values() if role.serves}
+        return (
+            membership.epoch.number > 0
+            and self._done is None
+            and not self._lost()
+            and all(member.connected and not member.left for member in there)
+            and any(member.role == "trainer" for member in there)
+            and all(sum(m.role == name for m in there) == n for name, n in counts.items())
+        )
+
+    def _end_cut(self, now: float, *, whole: bool = False, why: str = "") -> None:
+        number, told = self._cutting.number, self._cutting.wanted
+        whom = [m for m in self.state.membership.members.values() if told(m.role) != OVER]
+        self._record(CutEnded(number, whole, why))
+        self._cutting.end(now)
+        for member in whom:
+            if connection := self._of.get(member.id):
+                self._send(connection, Cut(number, OVER, whole=self.state.cuts.whole))
+
+    def _tell_cut(self) -> None:
+        """All who are to reach its stage."""
+        for member in self.state.membership.members.values():
+            connection = self._of.get(member.id)
+            if connection and self._cutting.wanted(member.role) != OVER:
+                self._send(connection, self._word())
 
     def _trainer(self, connection: int, member: Member, report: Report, now: float) -> None:
         membership = self.state.membership
@@ -486,9 +575,11 @@ class Coordinator:
         """What follows from what has happened: leases, news, the next epoch, the end."""
         ledger, membership = self.state.ledger, self.state.membership
         lost = self._lost()
+        self._advance_cut(now)
         for member, (want, asked) in list(self._waiting.items()):
             # Nobody begins before the others are there, or have had the time to come.
-            if ledger.free == 0 or membership.epoch.number == 0 or lost:
+            wait = lost or self._cutting.number > 0
+            if ledger.free == 0 or membership.epoch.number == 0 or wait:
                 break
             del self._waiting[member]
             batches = asked

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING
 
 from leashed import _core
 from leashed.base.machine import cores
-from leashed.cluster import fingerprint
+from leashed.cluster import checkpoints, fingerprint
 from leashed.cluster.addressing import is_local, reached
+from leashed.cluster.cut_tending import ServerCuts
 from leashed.cluster.member import Member, master_address
 from leashed.cluster.opening import Key, Listener
 from leashed.cluster.row_costs import RowTerms
@@ -71,6 +72,7 @@ def run(plan: Plan, index: int) -> None:
         snapshot_every=cluster.snapshot_every,
         loops=cluster.embedding_loops,
         told=fingerprint.of_model(problem.model),
+        resume=cluster.resume,
     )
 
 
@@ -108,6 +110,7 @@ def serve(
     snapshot_every: float = 1.0,
     loops: int | None = None,
     told: Mapping[str, str] | None = None,
+    resume: Path | None = None,
 ) -> None:
     """Hold the rows of server ``index`` until the run has ended.
 
@@ -129,6 +132,7 @@ def serve(
             that.
         loops: threads that serve. None: a fourth of this machine's processors, which its servers share.
         told: what else all of the run must have alike, as far as it is known.
+        resume: the checkpoint's folder that the run goes on from. Default: it begins.
 
     Raises:
         ValueError: the run is another, or a snapshot is damaged.
@@ -163,8 +167,10 @@ def serve(
             run_name = member.welcome.run
             placed = terms.placed(member.welcome)
             tables = terms.parts(placed, index)
-            files = RowFiles(tables, folder, run_name, index, snapshot_every)
+            begins = None if resume is None else checkpoints.Checkpoint(resume)
+            files = RowFiles(tables, folder, run_name, index, snapshot_every, begins)
             files.restore()
+            cuts = ServerCuts(member, folder, resume, files.cut)
             server = _core.RowServer(
                 [table.native for table in tables.values()],
                 placed.numbers(index, len(read.tables)),
@@ -177,7 +183,7 @@ def serve(
             made.set_result((run_name, server))
             due = time.monotonic() + patience
             try:
-                while not over(heard, member, run_name):
+                while not over(heard, member, run_name, cuts):
                     files.keep()
                     member.report({**server.counters(), **files.counters()})
                     if time.monotonic() >= due:  # what nobody has pushed since, nobody will

@@ -67,8 +67,8 @@ class LeaseTending:
         """There are no more batches."""
         self.leases.end(self._total or _ENDLESS)
 
-    def fetch(self) -> None:
-        """Asks for batches before they run out."""
+    def fetch(self, *, pauses: bool = False) -> None:
+        """Asks for batches before they run out. ``pauses``: the master gives nobody any for now."""
         now = time.monotonic()
         self.count()
         since, before = self._seen
@@ -80,6 +80,8 @@ class LeaseTending:
             ahead = -(-ahead // self._workers) * self._workers
             # What is left does not fill a step, and nobody gives more, who could have: the last
             # step is filled with batches from beyond.
+            if pauses and self._asked is not None:
+                self._asked = now
             asked = self._asked
             if self._given and asked and self._member.heard_at >= asked + _UNANSWERED:
                 self.all_given = True

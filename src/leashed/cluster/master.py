@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from leashed.cluster import packing, row_costs, row_packing, wire
+from leashed.cluster import checkpoints, packing, row_costs, row_packing, wire
 from leashed.cluster.coordinator import Close, Coordinator, Output, Send
 from leashed.cluster.journal import Journal, lines
 from leashed.cluster.member import ADDRESS
@@ -33,6 +33,7 @@ from leashed.cluster.roles import ROLES
 from leashed.cluster.state import (
     Began,
     Change,
+    CutEnded,
     Ended,
     EpochMade,
     Joined,
@@ -75,6 +76,7 @@ def run(
     transport: str = "auto",
     watch: Callable[[Standing], None] | None = None,
     comes_back: bool = True,
+    begun: Path | None = None,
 ) -> Standing:
     """Be the master of a run until it is over. Ctrl-C ends it, and its members are told. SIGTERM, as of a
     machine that is shut down, ends this master alone, and the run goes on with the next one in the
@@ -109,6 +111,7 @@ def run(
             transport=transport,
             watch=watch,
             journal=journal,
+            begun=begun,
         )
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, master.stop, "stopped by SIGINT")
@@ -139,6 +142,7 @@ class Master:
         transport: over which exchanges with sync servers are profiled, once in a run.
         watch: called with what goes into run.json, when it is written. It must not block.
         journal: that in the folder, where it is open already.
+        begun: the checkpoint's folder that the run goes on from, which stays.
 
     Raises:
         ValueError: an argument is wrong, the run in ``folder`` is over or had other terms, or its
@@ -157,10 +161,13 @@ class Master:
         transport: str = "auto",
         watch: Callable[[Standing], None] | None = None,
         journal: Journal | None = None,
+        begun: Path | None = None,
     ) -> None:
         terms.check()
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
+        self._begun = begun
+        self._putting: asyncio.Task[None] | None = None  # a checkpoint's manifest
         self._watch = watch
         self._results = _Results(folder, terms)
         self._connections = 0
@@ -172,6 +179,7 @@ class Master:
         self._outbox = Outbox()
         self._writer = ThreadPoolExecutor(1, "leashed-journal")
         self._writing: asyncio.Task[None] | None = None
+        self._manifests = ThreadPoolExecutor(1, "leashed-checkpoint")
         self._since = math.inf  # when the disk was given a group
         self._told_slow = False
         self._told_to_leave = self._handed_in = 0.0  # when; and when somebody was at it last
@@ -243,7 +251,10 @@ class Master:
             await asyncio.gather(*self._tasks, return_exceptions=True)
             if self._writing is not None:
                 await asyncio.wait([self._writing])
+            if self._putting is not None:
+                await asyncio.wait([self._putting])
             self._writer.shutdown()
+            self._manifests.shutdown()
             self._journal.close()
         if self._error:
             raise self._error
@@ -351,6 +362,38 @@ class Master:
                 self._writing = self._loop.create_task(self._write())
             elif self._coordinator.over is not None:
                 self._over.set()
+        if self._coordinator.checkpoint is not None and self._putting is None:
+            self._putting = self._loop.create_task(self._put_manifest())
+
+    async def _put_manifest(self) -> None:
+        """All have saved: the manifest makes it a checkpoint, and those before go."""
+        found, coordinator = self._coordinator.checkpoint, self._coordinator
+        if found is not None:
+            number, saved = found
+            account = coordinator.state.ledger.account
+            told = {
+                "run": coordinator.run,
+                "number": number,
+                "at": time.time(),
+                "total": coordinator.terms.total,
+                "batch_size": coordinator.terms.batch_size,
+                "next": account.next,
+                "open": account.open,
+                "fingerprint": coordinator.state.fingerprint,
+            }
+            folder, why = checkpoints.place(self._folder, number), ""
+            try:
+                write = partial(checkpoints.write, folder, told, saved)
+                await self._loop.run_in_executor(self._manifests, write)
+            except OSError as error:
+                why = f"its manifest cannot be written: {error}"
+            coordinator.written(number, self._now(), why)
+            if not why and coordinator.state.cuts.whole == number:
+                keep = [] if self._begun is None else [self._begun]
+                tidy = partial(checkpoints.tidy, self._folder, number, keep)
+                await self._loop.run_in_executor(self._manifests, tidy)
+        self._putting = None
+        self._carry_out()
 
     async def _write(self) -> None:
         """Have a group written, by another thread, and those that come meanwhile."""
@@ -521,6 +564,11 @@ def _say(change: Change, state: State) -> None:
             went,
             change.restored.used,
         )
+    elif isinstance(change, CutEnded):
+        if change.whole:
+            _log.info("checkpoint %d is whole", change.number)
+        elif change.why:
+            _log.warning("checkpoint %d is given up: %s", change.number, change.why)
     elif isinstance(change, Ended):
         _log.info("the run is over: %s", change.reason)
 

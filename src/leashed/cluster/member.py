@@ -33,6 +33,7 @@ from leashed.cluster.messages import (
     Gone,
     Kept,
     Role,
+    Saved,
     Servers,
     Welcome,
 )
@@ -266,6 +267,14 @@ class Member(Closing):
         """Tell what keeps this one from being in step with the others; empty: nothing."""
         with self._said():
             self._standing.trouble = trouble[:MOST_WORDS]
+
+    def cut(self, number: int, stage: int, saved: Iterable[Saved] = (), failed: str = "") -> None:
+        """Tell how far this one is in the cut of that number: the stage that it has reached, its files
+        once it has saved, or why it cannot.
+        """
+        with self._said():
+            self._standing.cut_reached(number, stage, saved, failed[:MOST_WORDS])
+        self._alarm()
 
     def keeps(self, kept: Kept | None) -> None:
         """Should this one have to join anew: of which account its parameters are then."""

@@ -18,10 +18,15 @@ __all__ = [
     "FINISHED",
     "MOST_SPANS",
     "MOST_WORDS",
+    "OVER",
+    "REST",
+    "SAVED",
+    "STILL",
     "Account",
     "Apart",
     "Beat",
     "Bye",
+    "Cut",
     "Done",
     "End",
     "Epoch",
@@ -34,6 +39,7 @@ __all__ = [
     "Rejoin",
     "Report",
     "Role",
+    "Saved",
     "Seat",
     "Servers",
     "ToMaster",
@@ -47,6 +53,9 @@ FINISHED = "finished"
 """The reason of a ``Bye`` that confirms a last word."""
 MOST_WORDS = 400
 """Letters of what a process tells in words."""
+
+OVER, REST, STILL, SAVED = range(4)
+"""Stages of a cut: there is none; workers rest; nothing that was trained is under way; all is saved."""
 
 Role = Annotated[str, Meta(pattern=rf"\A({'|'.join(ROLES)})\Z")]
 """The name of one of ``ROLES``."""
@@ -112,6 +121,20 @@ class Rejoin(_Message, frozen=True):
     id: Count
 
 
+class Saved(Struct, frozen=True, forbid_unknown_fields=True):
+    """A file of a checkpoint.
+
+    Attributes:
+        name: in the checkpoint's folder.
+        bytes: how many it has.
+        sha256: of these, in hexadecimal digits.
+    """
+
+    name: Annotated[str, Meta(pattern=r"\A[a-z0-9-]{1,40}(/[a-z0-9.-]{1,40}|[.a-z0-9-]{0,40})\Z")]
+    bytes: Count
+    sha256: Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+
+
 class Report(_Message, frozen=True):
     """All of a member's standing; also its heartbeat.
 
@@ -130,6 +153,10 @@ class Report(_Message, frozen=True):
         metrics: its counters.
         summary: its last word; None as long as it is not done.
         trouble: what keeps it from being in step with the others; empty: nothing that it knows of.
+        cut: the newest cut that it knows of, and the stage that it has reached; (0, 0) where that is
+            over.
+        saved: its files of that, once it has saved.
+        cut_failed: why it cannot; empty: it can.
     """
 
     epoch: Count = 0
@@ -146,6 +173,9 @@ class Report(_Message, frozen=True):
     metrics: Numbers = {}
     summary: Numbers | None = None
     trouble: Annotated[str, Meta(max_length=MOST_WORDS)] = ""
+    cut: tuple[Count, Annotated[int, Meta(ge=OVER, le=SAVED)]] = (0, OVER)
+    saved: Annotated[list[Saved], Meta(max_length=16)] = []
+    cut_failed: Annotated[str, Meta(max_length=MOST_WORDS)] = ""
 
 
 class Beat(_Message, frozen=True):
@@ -197,6 +227,7 @@ class Welcome(_Message, frozen=True):
         beat: seconds between two reports.
         timeout: seconds of silence after which a member counts as dead.
         placed: what servers hold, by role; all derive from it the same.
+        begins: nobody has trained yet.
     """
 
     run: str
@@ -204,6 +235,7 @@ class Welcome(_Message, frozen=True):
     beat: float
     timeout: float
     placed: dict[Role, Placed] = {}
+    begins: bool = False
 
 
 class Gone(_Message, frozen=True):
@@ -288,6 +320,24 @@ class Epoch(_Message, frozen=True):
     restored: int = 0
 
 
+class Cut(_Message, frozen=True):
+    """The run is brought to a cut, of which a checkpoint is.
+
+    Attributes:
+        number: of the cut; rises.
+        stage: that the member is to reach; ``OVER``: it is over.
+        next: number of the first batch that was never granted; where all are to save.
+        open: spans before it that are not used, (first, count), by number.
+        whole: the newest one of which there is a whole checkpoint; 0: none.
+    """
+
+    number: int
+    stage: int
+    next: int = 0
+    open: list[tuple[int, int]] = []
+    whole: int = 0
+
+
 class End(_Message, frozen=True):
     """All batches are complete.
 
@@ -308,4 +358,4 @@ class Bye(_Message, frozen=True):
     reason: str
 
 
-FromMaster = Account | Welcome | Gone | Lease | Done | Servers | Epoch | End | Bye | Beat
+FromMaster = Account | Cut | Welcome | Gone | Lease | Done | Servers | Epoch | End | Bye | Beat

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
 from leashed import _core
 from leashed.cluster import packing
 from leashed.sync import Synchroniser
@@ -25,6 +28,9 @@ def native(
     workers: int,
     timeout: float,
     costs: packing.Costs = packing.BY_LENGTH,
+    *,
+    goes_on: bool = False,
+    states: NDArray[np.float32] | None = None,
 ) -> _core.TrainerSync:
     """What synchronises a trainer's parameters, once it has its connections.
 
@@ -35,6 +41,8 @@ def native(
         workers: worker threads of the trainer.
         timeout: seconds for a round.
         costs: of exchanges with them, by which they share the fragments.
+        goes_on: the parameters are as the servers know them, and stay as they are when it begins.
+        states: what trainers that sum go on with together, float32, one behind the other.
 
     Raises:
         ValueError: there is no sync server where one is needed.
@@ -54,4 +62,6 @@ def native(
         custom=synchroniser.custom(),
         workers=workers,
         compression=synchroniser.compression,
+        goes_on=goes_on,
+        states=states,
     )

@@ -119,6 +119,10 @@ class Cluster:
             from which it goes on when it is started again. ``inf``: none are written.
         snapshot_every: seconds between two snapshots of a server, at least: what its restart
             loses. Nothing is written where nothing has changed, and for a tenth of the time at most.
+        checkpoint_every: seconds between two checkpoints of the whole run, of one moment each
+            (``checkpoints`` in ``run``), from which it can be resumed with other numbers of processes.
+            None: none are taken.
+        resume: the folder of such a one, from which the run goes on. None: it begins.
         ports: the first of the ports on which sync servers, embedding servers and trainers listen: sync
             server k on ``ports`` + k, embedding server k on ``ports`` + ``sync_ps`` + k, trainer k behind
             them all. None: each on any that is free.
@@ -149,6 +153,8 @@ class Cluster:
     patience: float = 300.0
     keep: float = 5.0
     snapshot_every: float = 1.0
+    checkpoint_every: float | None = None
+    resume: Path | None = None
     ports: int | None = None
     prometheus: int | str | None = None
 
@@ -182,12 +188,14 @@ class Cluster:
         if self.keep != math.inf:
             checks.real("cluster.keep", self.keep, 0.0)
         checks.real("cluster.snapshot_every", self.snapshot_every, 0.0)
+        if self.checkpoint_every is not None:
+            checks.real("cluster.checkpoint_every", self.checkpoint_every, 0.0)
         others = {"master": port}
         if (metrics := self.metrics_address) is not None:
             others["prometheus"] = checks.whole("cluster.prometheus", metrics[1], 1, 65_535)
         if self.ports is not None:
             opening.check_ports("cluster.ports", self.ports, len(self.processes()) - 1, others)
-        for name in ("run", "key"):
+        for name in ("run", "key", "resume"):
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, _path(f"cluster.{name}", value))
@@ -546,10 +554,12 @@ def parse(text: str, folder: Path) -> Plan:
     cluster = _filled(Cluster, "cluster", {"cluster": given})
     spelled.renew(tables.setdefault("train", {}), warn, "train.")
     train = _filled(Train, "train", tables)
-    key = None if cluster.key is None else folder / cluster.key
-    return Plan(
-        dataclasses.replace(cluster, run=folder / cluster.run, key=key), words, train.within(folder)
-    )
+    within = {
+        name: folder / path
+        for name in ("run", "key", "resume")
+        if (path := getattr(cluster, name)) is not None
+    }
+    return Plan(dataclasses.replace(cluster, **within), words, train.within(folder))
 
 
 def _renewed_sync(table: Mapping[str, Any]) -> dict[str, Any]:

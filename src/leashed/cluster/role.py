@@ -23,7 +23,7 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from leashed.cluster import plan as plans
 from leashed.cluster.ending import LINE, OverError, logged, status_of
@@ -32,7 +32,11 @@ from leashed.cluster.plan import Plan
 from leashed.cluster.roles import MASTER, ROLES
 from leashed.cluster.supervisor import INTERRUPTED, name_of, tie
 
-__all__ = ["add_arguments", "main", "run"]
+if TYPE_CHECKING:
+    from leashed.cluster.messages import Account
+    from leashed.training.problems.problem import Problem
+
+__all__ = ["add_arguments", "fitting", "main", "run"]
 
 _log = logging.getLogger("leashed.cluster.role")  # also as a program
 
@@ -121,14 +125,39 @@ def _play(role: str, plan: Plan, index: int, supervised: bool) -> int:
     return 0
 
 
+def fitting(plan: Plan, problem: Problem) -> tuple[dict[str, str], Account | None]:
+    """The fingerprint of a plan's run, and which of its batches are used when it begins, None: nothing.
+
+    Raises:
+        OSError, ValueError: the checkpoint from which it is to go on cannot be read, or is of another run.
+    """
+    from leashed.cluster import fingerprint  # noqa: PLC0415 (it needs the extra)
+    from leashed.cluster.checkpoints import Checkpoint  # noqa: PLC0415
+
+    cluster, train = plan.cluster, plan.train
+    model, data, _ = problem
+    words = {
+        **fingerprint.of_trainer(
+            model.dimension, plan.sync.synchroniser(), cluster.backend, (model, data, train.seed)
+        ),
+        **fingerprint.of_job(cluster.name),
+    }
+    if cluster.resume is None:
+        return words, None
+    checkpoint = Checkpoint(cluster.resume)
+    checkpoint.require({**words, **fingerprint.of_batches(train.batches(data), train.batch_size)})
+    return words, checkpoint.account
+
+
 def _master(plan: Plan, *, comes_back: bool) -> dict[str, Any]:
-    from leashed.cluster import fingerprint, master  # noqa: PLC0415
+    from leashed.cluster import master  # noqa: PLC0415
     from leashed.cluster.embedding_server import row_terms  # noqa: PLC0415
     from leashed.cluster.history import Recorder  # noqa: PLC0415
 
     cluster, train = plan.cluster, plan.train
-    model, data, _ = train.problem()
-    total = train.batches(data)
+    problem = train.problem()
+    total = train.batches(problem.train)
+    words, begun = fitting(plan, problem)
     terms = master.Terms(
         total=total,
         batch_size=train.batch_size,
@@ -136,23 +165,17 @@ def _master(plan: Plan, *, comes_back: bool) -> dict[str, Any]:
         sync_ps=cluster.sync_ps,
         embedding_ps=cluster.embedding_ps,
         rows=row_terms(train) if cluster.embedding_ps else None,
-        parameters=model.dimension,
-        statistics=getattr(model, "statistics", 0),
-        fingerprint={
-            **fingerprint.of_trainer(
-                model.dimension,
-                plan.sync.synchroniser(),
-                cluster.backend,
-                (model, data, train.seed),
-            ),
-            **fingerprint.of_job(cluster.name),
-        },
+        parameters=problem.model.dimension,
+        statistics=getattr(problem.model, "statistics", 0),
+        fingerprint=words,
         beat=cluster.beat,
         timeout=cluster.timeout,
         grace=cluster.grace,
         min_trainers=cluster.min_trainers,
         require_sync=cluster.require_sync,
         patience=cluster.patience,
+        begun=begun,
+        checkpoint_every=cluster.checkpoint_every,
     )
     host, port = cluster.address
     with contextlib.ExitStack() as stack:
@@ -177,6 +200,7 @@ def _master(plan: Plan, *, comes_back: bool) -> dict[str, Any]:
             transport=cluster.transport,
             watch=watch,
             comes_back=comes_back,
+            begun=cluster.resume,
         )
 
 

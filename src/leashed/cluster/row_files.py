@@ -14,7 +14,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from leashed.cluster import checkpoints
 from leashed.cluster.keeping import Keeping
+from leashed.cluster.messages import Saved
 from leashed.files import folders
 from leashed.models.tables import Described, Table
 
@@ -51,6 +53,7 @@ class RowFiles:
         run: the run's name.
         index: which server it is.
         every: seconds between two snapshots, at least; writing them takes a tenth of the time at most.
+        begins: the checkpoint that the run goes on from; None: it begins.
     """
 
     def __init__(
@@ -60,7 +63,9 @@ class RowFiles:
         run: str,
         index: int,
         every: float,
+        begins: checkpoints.Checkpoint | None = None,
     ) -> None:
+        self._begins = begins
         self._tables = tables
         self._folder = folder_of(folder, index)
         self._run = run
@@ -74,7 +79,7 @@ class RowFiles:
         self._of: tuple[RowServer, Keeping] | None = None
 
     def restore(self) -> int:
-        """Loads the rows of the snapshot, if there is one.
+        """Loads the rows of the snapshot, if there is one; else those that the run begins with.
 
         Returns:
             How many pushes they have.
@@ -94,6 +99,9 @@ class RowFiles:
             self._newest = self._restored = int(found.told["pushes"])
             self._applied = [tuple(each) for each in found.told["applied"]]
             _log.info("goes on from a snapshot with %d pushes", self._restored)
+        elif self._begins is not None:
+            folders.load_rows(self._begins.rows(), self._tables)
+            _log.info("goes on from the rows in %s", self._begins.folder)
         self._steps = {
             name: table.statistics()["steps"] - self._restored
             for name, table in self._tables.items()
@@ -122,6 +130,17 @@ class RowFiles:
         self._kept.end()
         if self._newest != _pushes(self._server):
             self._save()
+
+    def cut(self, folder: Path) -> list[Saved]:
+        """Its part of a checkpoint in that folder: nobody pushes now.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        if self._newest != _pushes(self._server):
+            self._save()
+        folders.link_rows(self._folder, folder / self._folder.name)
+        return checkpoints.saved_of(folder, f"{self._folder.name}/{folders.MANIFEST}")
 
     def counters(self) -> dict[str, float]:
         """What is reported of rows and files: ``rows`` and ``row_bytes`` now, ``row_updates`` and the

@@ -20,12 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leashed import _core
-from leashed.cluster import fingerprint, packing
+from leashed.cluster import checkpoints, fingerprint, packing
 from leashed.cluster.addressing import reached
+from leashed.cluster.cut_tending import ServerCuts
 from leashed.cluster.keeping import Counts as _Counts  # noqa: F401 (its old name)
 from leashed.cluster.keeping import Keeping, replacing
 from leashed.cluster.member import Member, master_address
-from leashed.cluster.messages import Welcome
+from leashed.cluster.messages import Saved, Welcome
 from leashed.cluster.opening import Key, Listener
 from leashed.cluster.server_tending import EXCHANGE
 from leashed.cluster.serving import Made, accepting, cancelling, over
@@ -60,6 +61,7 @@ def run(plan: Plan, index: int) -> None:
         transport=cluster.transport,
         job=cluster.name,
         snapshot_every=cluster.snapshot_every,
+        resume=cluster.resume,
     )
 
 
@@ -78,6 +80,7 @@ def serve(
     advertise: str | None = None,
     job: str = "",
     snapshot_every: float = 1.0,
+    resume: Path | None = None,
 ) -> None:
     """Hold the fragments of server ``index`` of ``servers`` until the run has ended.
 
@@ -96,6 +99,7 @@ def serve(
         job: as of ``Cluster``.
         snapshot_every: seconds between two snapshots, where writing one takes less than a tenth of
             that: a restart loses the exchanges of so long.
+        resume: the checkpoint's folder that the run goes on from. Default: it begins.
 
     Raises:
         ValueError: the run has another number of sync servers, or a snapshot is of another run.
@@ -130,6 +134,11 @@ def serve(
             path = folder / f"sync-ps-{index}.snapshot"
             run = member.welcome.run
             restored = _restore(server, path, run, sum(lengths), len(mine))
+            if restored == 0 and resume is not None:
+                _begin(server, checkpoints.Checkpoint(resume), dimension, mine)
+            cuts = ServerCuts(
+                member, folder, resume, lambda to: _cut(server, to, f"sync-ps-{index}", mine)
+            )
             kept = Keeping(
                 lambda: int(server.counters()["changes"]),
                 lambda: _save(server, path, run),
@@ -140,7 +149,7 @@ def serve(
             )
             made.set_result((run, server))
             try:
-                while not over(heard, member, run):
+                while not over(heard, member, run, cuts):
                     counted = _counters(server, len(mine))
                     kept.keep(int(counted["changes"]))
                     member.report({**counted, "restored": restored, **kept.counters()})
@@ -158,6 +167,31 @@ def _share(
     cut = packing.fragments(dimension)
     mine = packing.packed(dimension, servers, placed.costs).servers[index]
     return mine, [cut[k][1] - cut[k][0] for k in mine]
+
+
+def _begin(
+    server: _core.SyncServer,
+    begins: checkpoints.Checkpoint,
+    dimension: int,
+    mine: tuple[int, ...],
+) -> None:
+    """With what a checkpoint has of its fragments."""
+    if (found := begins.w_ps(dimension)) is None:
+        return
+    values, known = found
+    cut = packing.fragments(dimension)
+    part = np.concatenate([values[slice(*cut[k])] for k in mine]) if mine else values[:0]
+    server.restore(part, [bool(known[k]) for k in mine], 0)
+    _log.info("goes on from w^PS in %s", begins.folder)
+
+
+def _cut(server: _core.SyncServer, folder: Path, name: str, mine: tuple[int, ...]) -> list[Saved]:
+    """Its part of a checkpoint in that folder."""
+    values, present, _ = server.snapshot()
+    folder.mkdir(parents=True, exist_ok=True)
+    held = np.asarray(mine, "<u8"), np.asarray(present, np.bool_), np.asarray(values, "<f4")
+    checkpoints.put_array(folder / f"{name}.part", *held)
+    return checkpoints.saved_of(folder, f"{name}.part")
 
 
 def _counters(server: _core.SyncServer, fragments: int) -> dict[str, float]:

@@ -14,7 +14,7 @@ from typing import Protocol, TypeAlias
 
 from leashed.cluster.addressing import is_local, within
 from leashed.cluster.member import Lost, Member
-from leashed.cluster.messages import Bye, Welcome
+from leashed.cluster.messages import Bye, Cut, Welcome
 from leashed.cluster.opening import Peer
 
 __all__ = ["REPORT", "Made", "Serving", "accepting", "cancelling", "over"]
@@ -60,8 +60,11 @@ def cancelling(made: Made) -> Iterator[None]:
         made.cancel()
 
 
-def over(heard: queue.SimpleQueue[object], member: Member, run: str) -> bool:
-    """Whether the run has ended; waits for news until it is time to report.
+def over(
+    heard: queue.SimpleQueue[object], member: Member, run: str, cut: Callable[[Cut], None]
+) -> bool:
+    """Whether the run has ended; waits for news until it is time to report. ``cut`` is called with what
+    the master says of cuts.
 
     Raises:
         ConnectionError: the master is lost, or of another run.
@@ -74,6 +77,8 @@ def over(heard: queue.SimpleQueue[object], member: Member, run: str) -> bool:
             break
         if isinstance(event, Bye):
             return True
+        if isinstance(event, Cut):
+            cut(event)
         if isinstance(event, Welcome) and event.run != run:
             raise ConnectionError(f"its master's place is taken by that of run {event.run}")
         if isinstance(event, Lost):

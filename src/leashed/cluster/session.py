@@ -29,10 +29,12 @@ from leashed.base.warning import warn
 from leashed.cluster import collectives, fingerprint, packing, row_packing
 from leashed.cluster.account_tending import AccountTending, account_of, kept_of
 from leashed.cluster.addressing import everywhere, is_local, reached
+from leashed.cluster.checkpoints import Checkpoint
 from leashed.cluster.connecting import Connecting
+from leashed.cluster.cut_tending import TrainerCuts
 from leashed.cluster.lease_tending import LeaseTending
 from leashed.cluster.member import Lost, Member
-from leashed.cluster.messages import FINISHED, Bye, End, Epoch, Lease, Servers, Welcome
+from leashed.cluster.messages import FINISHED, Bye, Cut, End, Epoch, Lease, Servers, Welcome
 from leashed.cluster.native import check_servers, native
 from leashed.cluster.opening import Key, Listener
 from leashed.cluster.remote_rows import remote_rows
@@ -129,6 +131,8 @@ class Cluster:
         patience: seconds for which an embedding server is waited for.
         sync: how the parameters are kept in sync with those of the others, from ``leashed.sync``; None:
             not at all.
+        folder: the run's, for checkpoints of it; None: this trainer saves nothing.
+        begins: the checkpoint's folder that the run goes on from; None: it begins.
     """
 
     index: int
@@ -156,6 +160,8 @@ class Cluster:
     look_ahead: int = 1
     patience: float = 300.0
     sync: Synchroniser | None = None
+    folder: Path | None = None
+    begins: Path | None = None
 
     def session(
         self,
@@ -193,7 +199,7 @@ class Cluster:
         told = {
             **fingerprint.of_trainer(dimension, synchroniser, self.backend, trained),
             **fingerprint.of_batches(total, batch_size),
-            **fingerprint.of_begin(resumed is not None),
+            **fingerprint.of_begin(resumed is not None or self.begins is not None),
             **fingerprint.of_servers(
                 {"sync-ps": self.servers, "embedding-ps": self.embedding_servers}
             ),
@@ -331,6 +337,15 @@ class Session(Closing):
                     workers=workers,
                     timeout=cluster.timeout,
                 )
+                self._cuts = TrainerCuts(
+                    self._member,
+                    self._name,
+                    cluster.folder,
+                    cluster.begins,
+                    workers,
+                    self._leases.leases,
+                    self._counted,
+                )
                 self._troubles = Troubles(self._name, cluster.timeout, self._member.troubled)
                 if synchroniser is not None:
                     self.native = native(
@@ -340,6 +355,8 @@ class Session(Closing):
                         workers,
                         cluster.timeout,
                         placed.costs if placed else packing.BY_LENGTH,
+                        goes_on=cluster.begins is not None and welcome.begins,
+                        states=self._states(dimension),
                     )
                 self._thread = threading.Thread(
                     target=self._run, name="leashed-session", daemon=True
@@ -352,6 +369,13 @@ class Session(Closing):
         except BaseException:
             self._listener.close()
             raise
+
+    def _states(self, dimension: int) -> NDArray[np.float32] | None:
+        """What trainers that sum had together in the checkpoint that the run goes on from."""
+        begins = self._cluster.begins
+        if begins is None or not self._sums:
+            return None
+        return Checkpoint(begins).states(dimension)
 
     # The thread of the session.
 
@@ -377,7 +401,8 @@ class Session(Closing):
         if self.rows is not None:  # also for evaluations behind the end
             self._row_servers.tend(self.rows)
         if not self._left:
-            self._leases.fetch()
+            self._leases.fetch(pauses=self._cuts.under_way)
+            self._cuts.tend(native, self.rows)
             if native is not None:
                 self._tend(native)
         if time.monotonic() >= self._reported + _REPORT:
@@ -426,7 +451,10 @@ class Session(Closing):
                         self._begin_anew()
                     self._joined = event.run, event.id
                 elif isinstance(event, Lease):
+                    self._cuts.over(self.native)
                     self._leases.given(event)
+                elif isinstance(event, Cut):
+                    self._cuts.told(event, self.native)
                 elif isinstance(event, Servers):
                     self._servers.told(event.addresses["sync-ps"])
                     self._row_servers.told(event.addresses["embedding-ps"])
@@ -457,6 +485,19 @@ class Session(Closing):
         """Tells the master how far this trainer is."""
         self._reported = time.monotonic()
         self._member.report(self.metrics(), self._leases.used())
+
+    def _counted(self) -> None:
+        self._leases.count()
+        self.report()
+
+    @property
+    def wants(self) -> bool:
+        """Whether what is trained is to be saved now: workers rest, and the run is at a cut."""
+        return self._cuts.wants
+
+    def save(self, put: Callable[[Path, Position], None]) -> None:
+        """Saves it: ``put`` writes what is trained to a file, with how far the run is."""
+        self._cuts.save(put, self.native)
 
     def metrics(self) -> dict[str, float]:
         """What was counted so far, by name."""

@@ -9,9 +9,11 @@ import math
 from collections.abc import Iterable, Mapping
 
 from leashed.cluster.messages import (
+    OVER,
     Account,
     Apart,
     Bye,
+    Cut,
     Done,
     End,
     Epoch,
@@ -23,6 +25,7 @@ from leashed.cluster.messages import (
     Rejoin,
     Report,
     Role,
+    Saved,
     Servers,
     Welcome,
 )
@@ -30,7 +33,7 @@ from leashed.cluster.messages import (
 __all__ = ["News", "Standing"]
 
 # What is new to the member, of all that the master says (again).
-News = Welcome | Lease | Servers | Epoch | End | Bye
+News = Welcome | Cut | Lease | Servers | Epoch | End | Bye
 
 
 class Standing:
@@ -59,6 +62,9 @@ class Standing:
         kept: of which account its parameters are; None: of none.
         over: why it is to say nothing more; None: it is not.
         refused: why it is no member, as the master said last.
+        cut: the newest that it knows of and is not over, and the stage that it has reached.
+        saved: its files of that.
+        cut_failed: why it cannot save; empty: it can.
     """
 
     def __init__(
@@ -89,6 +95,10 @@ class Standing:
         self.trouble = ""
         self.over: str | None = None
         self.refused = ""
+        self.cut = (0, OVER)
+        self.saved: list[Saved] = []
+        self.cut_failed = ""
+        self._cut: Cut | None = None  # as it was told
         self._was = (0, "")  # the last id, and of which run
         self._settled = 0
         self._broken = 0
@@ -130,6 +140,9 @@ class Standing:
             self._metrics,
             self.summary,
             self.trouble,
+            self.cut,
+            self.saved,
+            self.cut_failed,
         )
 
     def hear(self, message: FromMaster) -> News | None:
@@ -157,6 +170,8 @@ class Standing:
                 if self._begins_anew(message):
                     self.account = None  # of parameters that it has no longer
                 return message
+        elif isinstance(message, Cut):
+            return self._told_of_cut(message)
         elif isinstance(message, Account):
             known, least = self.account, self.epoch.restored if self.epoch else 0
             if message.restored >= least and (
@@ -195,6 +210,22 @@ class Standing:
         """A round of an epoch has failed."""
         self._broken = max(self._broken, epoch)
 
+    def cut_reached(self, number: int, stage: int, saved: Iterable[Saved], failed: str) -> None:
+        """How far it is in that cut, unless there is another by now."""
+        if number == self.cut[0]:
+            self.cut, self.saved, self.cut_failed = (number, stage), list(saved), failed
+
+    def _told_of_cut(self, cut: Cut) -> Cut | None:
+        known = self._cut
+        if known is not None and (cut.number, cut.stage) == (known.number, known.stage):
+            return None
+        self._cut = cut
+        if cut.stage == OVER:
+            self.cut, self.saved, self.cut_failed = (0, OVER), [], ""
+        elif cut.number != self.cut[0]:
+            self.cut, self.saved, self.cut_failed = (cut.number, OVER), [], ""
+        return cut
+
     def _begins_anew(self, epoch: Epoch) -> bool:
         """With what others have: the run has gone back, or what is summed it takes from one of them. What
         a master from before has told may be more than that is of.
@@ -213,6 +244,7 @@ class Standing:
         # A new member: it is told everything anew. What it held as another is not its own any more;
         # it tells once what it has used of it, so that this is known.
         self.epoch, self.servers, self.ended = None, None, False
+        self.cut, self.saved, self.cut_failed, self._cut = (0, OVER), [], "", None
         self._settled = self._broken = 0
         if before[1] != welcome.run:
             self._used.clear()

@@ -24,6 +24,9 @@ __all__ = [
     "Began",
     "Change",
     "Completed",
+    "CutBegun",
+    "CutEnded",
+    "Cuts",
     "Ended",
     "Entry",
     "EpochMade",
@@ -73,6 +76,7 @@ class Terms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             at its own pace two rounds were due, or that at its end never was, makes the run fail.
             Default False.
         patience: how long the run waits for a trainer where none is left and batches are. Default 60.
+        checkpoint_every: between two checkpoints of the whole run. Default: none are taken.
     """
 
     total: int | None
@@ -92,6 +96,7 @@ class Terms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     patience: float = 60.0
     min_trainers: int = 1
     require_sync: bool = False
+    checkpoint_every: float | None = None
 
     def check(self) -> Terms:
         """These, if they are sound; TypeError or ValueError otherwise."""
@@ -107,6 +112,8 @@ class Terms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         for name in ("beat", "timeout", "grace", "patience"):
             checks.real(name, getattr(self, name), 0.0)
         checks.real("gather", self.gather, 0.0, allow=True)
+        if self.checkpoint_every is not None:
+            checks.real("checkpoint_every", self.checkpoint_every, 0.0)
         if self.timeout < 3 * self.beat:
             raise ValueError(
                 f"timeout must be at least three beats ({3 * self.beat:g} s), so that one late "
@@ -230,7 +237,55 @@ class Ended(_Entry, frozen=True):
     told: dict[int, tuple[dict[str, float], float]] = {}
 
 
-Change = Joined | Removed | LeftRing | Settled | Granted | Completed | Late | EpochMade | Ended
+class CutBegun(_Entry, frozen=True):
+    """The run is brought to a cut of that number."""
+
+    number: int
+
+
+class CutEnded(_Entry, frozen=True):
+    """It is over. ``whole``: there is a checkpoint of it; else ``why`` it was given up; neither: nothing
+    was left to be saved.
+    """
+
+    number: int
+    whole: bool = False
+    why: str = ""
+
+
+Change = (
+    CutBegun
+    | CutEnded
+    | Joined
+    | Removed
+    | LeftRing
+    | Settled
+    | Granted
+    | Completed
+    | Late
+    | EpochMade
+    | Ended
+)
+
+
+class Cuts(Struct):
+    """What cuts there were.
+
+    Attributes:
+        begun: number of the newest.
+        ended: of the newest that is over.
+        whole: of the newest of which there is a checkpoint; 0: none.
+        made: how many checkpoints there were.
+        given_up: how many cuts were given up.
+        why: the last of these was.
+    """
+
+    begun: int = 0
+    ended: int = 0
+    whole: int = 0
+    made: int = 0
+    given_up: int = 0
+    why: str = ""
 
 
 class State(Struct):
@@ -245,6 +300,7 @@ class State(Struct):
         over: why the run is over; None: it is not.
         ended: when it was.
         how: it is over, as far as it is.
+        cuts: what cuts there were.
     """
 
     ledger: Ledger
@@ -255,6 +311,7 @@ class State(Struct):
     over: str | None = None
     ended: float = 0.0
     how: How = "ended"
+    cuts: Cuts = field(default_factory=Cuts)
 
     @classmethod
     def of(cls, terms: Terms) -> State:
@@ -344,6 +401,17 @@ class State(Struct):
                 broken=entry.broken, begin=entry.begin, restored=ledger.restored
             )
             _same("epoch", made.number, entry.number)
+        elif isinstance(entry, CutBegun):
+            self.cuts.begun = entry.number
+        elif isinstance(entry, CutEnded):
+            cuts = self.cuts
+            cuts.ended = entry.number
+            if entry.whole:
+                cuts.whole = entry.number
+                cuts.made += 1
+            elif entry.why:
+                cuts.given_up += 1
+                cuts.why = entry.why
         elif isinstance(entry, Late):
             ledger.use(entry.member, entry.ticket, 0)
         else:

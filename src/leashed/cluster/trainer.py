@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from leashed.cluster import checkpoints
 from leashed.cluster.member import master_address
 from leashed.cluster.session import Cluster
 from leashed.files import resuming
@@ -33,6 +34,9 @@ def run(plan: Plan, index: int) -> str | None:
     kept = cluster.run / f"trainer-{index}.kept"
     keeps = math.isfinite(cluster.keep)
     problem = words.problem()
+    begins = None
+    if cluster.resume is not None and not kept.exists():
+        begins = resuming.From(checkpoints.Checkpoint(cluster.resume).trainer(index))
     result = train(
         problem.model,
         problem.train,
@@ -41,7 +45,7 @@ def run(plan: Plan, index: int) -> str | None:
         **words.how(problem),
         observe=Observe(**words.evaluations()),
         checkpoint=Checkpoint(kept, every=cluster.keep) if keeps else None,
-        resume=resuming.Left(kept),
+        resume=begins or resuming.Left(kept),
         cluster=Cluster(
             index=index,
             trainers=cluster.trainers,
@@ -59,6 +63,8 @@ def run(plan: Plan, index: int) -> str | None:
             timeout=cluster.timeout,
             grace=cluster.grace,
             sync=plan.sync.synchroniser(),
+            folder=cluster.run,
+            begins=cluster.resume,
         ),
     )
     if result.outcome == "crashed":

@@ -12,6 +12,7 @@ import errno
 import json
 import os
 import re
+import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,13 +23,19 @@ from leashed.base.warning import warn
 from leashed.models.tables import Initial, Part, Table, rule_of
 
 __all__ = [
+    "CLUSTER",
+    "MANIFEST",
     "Opened",
     "Rows",
     "is_one",
     "join_rows",
+    "link_rows",
+    "load_rows",
+    "manifest_of",
     "mark_exact",
     "opened",
     "prepare",
+    "put_manifest",
     "read",
     "write",
     "write_rows",
@@ -36,7 +43,11 @@ __all__ = [
 
 T = TypeVar("T")
 
-_MANIFEST = "manifest.json"
+MANIFEST = "manifest.json"
+CLUSTER = "leashed.cluster"
+"""The format of a cluster's checkpoint (``cluster.checkpoints``)."""
+
+_MANIFEST = MANIFEST
 _FORMAT = "leashed.tables"
 _ROWS = "leashed.rows"  # of what write_rows writes
 _VERSION, _WITH_CHANGES = 1, 2
@@ -52,6 +63,7 @@ _OURS = re.compile(
 )
 _KIND = {
     _FORMAT: "a model with tables",
+    CLUSTER: "a cluster's run",
     _ROWS: "the rows of an embedding server, and of no model with tables; load the run's output",
 }
 _UNFINISHED = re.compile(r"\.manifest\.json\.\d+\.\d+")
@@ -272,7 +284,8 @@ def _unchecked(path: str | os.PathLike[str]) -> Opened:
     folder = Path(path)
     if folder.is_file():
         raise ValueError(f"cannot load {folder}: it is a file; name the folder with the tables")
-    return Opened(folder, _manifest(folder))
+    manifest = _manifest(folder, _FORMAT, CLUSTER)
+    return (Opened if manifest["format"] == _FORMAT else _Joint)(folder, manifest)
 
 
 class Opened:
@@ -355,6 +368,23 @@ class Opened:
                 table.follow(_digests(told), table.track())
 
 
+class _Joint(Opened):
+    """A checkpoint of a cluster: the model is a trainer's, and the tables of all embedding servers."""
+
+    def __init__(self, folder: Path, manifest: dict[str, Any]) -> None:
+        self._rows = [Rows(folder / name) for name in manifest["rows"]]
+        tables = {name: _whole_of(of) for name, of in _by_table(self._rows).items()}
+        super().__init__(folder, {**manifest, "tables": tables})
+
+    def check(self) -> None:
+        """Nothing: each server's files were checked before."""
+
+    def load(self, tables: Mapping[str, Table], *, incremental: bool = False) -> None:
+        """As of others."""
+        del incremental  # (all rows are written anew)
+        load_rows(self._rows, tables)
+
+
 class Rows:
     """What ``write_rows`` has written, the newest generation.
 
@@ -418,17 +448,71 @@ def join_rows(several: Iterable[Rows]) -> dict[str, Table]:
             are not of one table.
     """
     found: dict[str, Table] = {}
+    for name, of in _by_table(several).items():
+        found[name] = _made(name, _whole_of(of))
+        found[name].load_parts([part for _, part in of])
+    return found
+
+
+def load_rows(several: Iterable[Rows], tables: Mapping[str, Table]) -> None:
+    """Put what these have together in place of the rows of those tables: of one that has some shards,
+    what is its own of them.
+
+    Raises:
+        ValueError: they have none of a table, or it is another one; else as ``join_rows``.
+    """
+    parts = _by_table(several)
+    if missing := [name for name in tables if name not in parts]:
+        raise ValueError(f"no embedding server has saved table {', '.join(missing)}")
+    for name, table in tables.items():
+        table.load_parts([part for _, part in parts[name]])
+
+
+def link_rows(folder: Path, to: Path) -> None:
+    """What ``write_rows`` has written last, once more in another folder, new: where the file system
+    allows the same files, which stay when the next ones are written. OSError where it cannot.
+    """
+    manifest = _manifest(folder, _ROWS)
+    to.mkdir(parents=True)
+    for told in _table_files(manifest):
+        try:
+            os.link(folder / told["file"], to / told["file"])
+        except OSError:
+            shutil.copyfile(folder / told["file"], to / told["file"])
+            atomic.flush(to / told["file"])
+    _put(to, manifest)
+
+
+def manifest_of(folder: Path, wanted: str) -> dict[str, Any]:
+    """What the manifest of a folder of that format says.
+
+    Raises:
+        FileNotFoundError: there is none.
+        ValueError: it is damaged, of a newer version, or of another format.
+    """
+    return _manifest(folder, wanted)
+
+
+def put_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Write one, with ``format``, and ``version`` 1, in place of what there is; it is on the disk then."""
+    _put(folder, manifest)
+
+
+def _by_table(several: Iterable[Rows]) -> dict[str, list[tuple[dict[str, Any], Part]]]:
     parts: dict[str, list[tuple[dict[str, Any], Part]]] = {}
     for one in several:
         for name, told in one._of.items():
             parts.setdefault(name, []).append((told, one._part(name)))
-    for name, of in parts.items():
-        rows = of[0][0]["rows"]
-        if rows.get("max_bytes"):
-            rows = {**rows, "max_bytes": sum(told["rows"]["max_bytes"] for told, _ in of)}
-        found[name] = _made(name, {**of[0][0], "rows": rows})
-        found[name].load_parts([part for _, part in of])
-    return found
+    return parts
+
+
+def _whole_of(parts: Sequence[tuple[dict[str, Any], Part]]) -> dict[str, Any]:
+    """What is told of the table that these are parts of."""
+    told, _ = parts[0]
+    rows = told["rows"]
+    if rows.get("max_bytes"):
+        rows = {**rows, "max_bytes": sum(of["rows"]["max_bytes"] for of, _ in parts)}
+    return {"rows": rows, "run": told["run"]}
 
 
 def _told(table: Table) -> dict[str, Any]:
@@ -570,7 +654,7 @@ def _put(folder: Path, manifest: Mapping[str, Any]) -> None:
     atomic.write(folder / _MANIFEST, [text.encode()])
 
 
-def _manifest(folder: Path, wanted: str = _FORMAT) -> dict[str, Any]:
+def _manifest(folder: Path, *wanted: str) -> dict[str, Any]:
     path = folder / _MANIFEST
     try:
         text = path.read_bytes()
@@ -580,7 +664,7 @@ def _manifest(folder: Path, wanted: str = _FORMAT) -> dict[str, Any]:
         ) from None
     try:
         found: dict[str, Any] = json.loads(text)
-        if found["format"] != wanted:
+        if found["format"] not in (wanted or (_FORMAT,)):
             raise ValueError(f"it is of {_KIND.get(found['format'], 'something else')}")
         if found["version"] not in (_VERSION, _WITH_CHANGES):
             raise ValueError(

@@ -53,6 +53,7 @@ __all__ = [
     "before",
     "begin",
     "contents",
+    "put",
     "resume",
     "statistics",
     "updates_in",
@@ -409,6 +410,19 @@ def contents(
     return tensors, {"run": json.dumps(run), **columns}
 
 
+def put(
+    model: AnyModel,
+    reached: _core.Resumption,
+    config: dict[str, Any],
+    path: Path,
+    position: Position,
+) -> None:
+    """Write a checkpoint of a run that is a part of another, which has come to that position; without
+    tables. ValueError as of ``contents``; OSError where it cannot be written.
+    """
+    model_file.write(path, model, *contents(model, reached, position, config))
+
+
 def _still_in(vectors: NDArray[np.float32]) -> int:
     """How many finite parameters have a state that is not, such as a sum of squares beyond float32's
     range: by it their steps are 0.
@@ -454,7 +468,7 @@ def begin(
     path = given.path if isinstance(given, From) else given
     other_data, any_files = isinstance(given, OtherData), isinstance(given, AnyFiles)
     try:
-        folder = folders.opened(path) if tables else None
+        folder = folders.opened(path) if tables or folders.is_one(path) else None
         # (Whatever is wrong, and is told, is the folder's.)
         file = path if folder is None else folder.model
         content = model_file.read(file)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -112,7 +113,8 @@ def run(asked: ThreadRequest) -> TrainResult:
             milestones=asked.until.milestones,
             evaluate_every=asked.observe.every or 0.0,
             progress=_interrupt if interrupted else stack.enter_context(asked.report(refusals)),
-            checkpoint=checkpointer,
+            checkpoint=checkpointer if session is None else _cutting(asked, session, checkpointer),
+            wanted=None if session is None else lambda: session.wants,
             checkpoint_every=math.inf if every is None else every,
             checkpoint_updates=(kept and kept.updates) or 0,
             saving=checkpointer.look if isinstance(checkpointer, resuming.Checkpointer) else None,
@@ -261,6 +263,22 @@ def _session(
             rows=rows,
         )
     )
+
+
+def _cutting(
+    asked: ThreadRequest,
+    session: Session,
+    checkpointer: resuming.Kept | resuming.Checkpointer | None,
+) -> Callable[[_core.Resumption], None]:
+    """What takes a state, also for a checkpoint of the whole run where one is wanted."""
+
+    def take(reached: _core.Resumption) -> None:
+        if session.wants:
+            session.save(partial(resuming.put, asked.model, reached, asked.told))
+        if checkpointer is not None:
+            checkpointer(reached)
+
+    return take
 
 
 def _recording(

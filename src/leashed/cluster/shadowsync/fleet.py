@@ -117,6 +117,14 @@ class _Seat(Closing):
         """No trainer is started again."""
         return False
 
+    @property
+    def wants(self) -> bool:
+        """There are no checkpoints of the run."""
+        return False
+
+    def save(self, put: object) -> None:
+        """Nobody wants it."""
+
     def session(
         self,
         dimension: int,  # noqa: ARG002

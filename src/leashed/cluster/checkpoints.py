@@ -1,0 +1,223 @@
+"""Checkpoints of a whole run, each of one cut, in folders of the run's: ``checkpoints/7`` is that of cut 7.
+
+Every member writes its own files there, and flushes them: a trainer its parameters with the rule's state,
+and what it shares with those with which it sums; a sync server its fragments of w^PS; an embedding server
+its rows. The master writes ``manifest.json`` last, which names them with their sizes and checksums: only
+then there is a checkpoint, and the one before goes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+from collections.abc import Collection, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from leashed.base import atomic
+from leashed.cluster import fingerprint, packing
+from leashed.cluster.messages import Account, Saved
+from leashed.cluster.roles import ROLES
+from leashed.files import folders
+
+__all__ = ["Checkpoint", "newest", "place", "put_array", "saved_of", "tidy", "write"]
+
+FOLDER = "checkpoints"
+_MAY_DIFFER = {
+    *fingerprint.of_begin(True),
+    *fingerprint.of_servers({name: 0 for name, role in ROLES.items() if role.serves}),
+    "batches",
+}
+_NUMBER = re.compile(r"[1-9]\d{0,15}")
+_BLOCK = 1 << 20
+
+
+def place(run: Path, number: int) -> Path:
+    """The folder of a cut's checkpoint in a run's folder."""
+    return run / FOLDER / str(number)
+
+
+def newest(run: Path) -> Path:
+    """The newest whole checkpoint in a run's folder.
+
+    Raises:
+        FileNotFoundError: there is none.
+    """
+    found = [n for n in _numbers(run) if (place(run, n) / folders.MANIFEST).is_file()]
+    if not found:
+        raise FileNotFoundError(
+            f"{run} has no whole checkpoint to go on from: its run writes them with --checkpoint-every, "
+            "in a plan checkpoint_every in [cluster]"
+        )
+    return place(run, max(found))
+
+
+def tidy(run: Path, number: int, keep: Collection[Path]) -> None:
+    """Removes the folders of cuts before that one but those."""
+    for each in _numbers(run):
+        if each < number and place(run, each) not in keep:
+            shutil.rmtree(place(run, each), ignore_errors=True)
+
+
+def put_array(path: Path, *arrays: NDArray[Any]) -> None:
+    """A file of arrays, one behind the other, that is on the disk."""
+    with atomic.opened(path) as file:
+        for each in arrays:
+            np.save(file, each, allow_pickle=False)
+
+
+def saved_of(folder: Path, *names: str) -> list[Saved]:
+    """What is told of files in it."""
+    return [Saved(name, (folder / name).stat().st_size, _digest(folder / name)) for name in names]
+
+
+def write(folder: Path, told: Mapping[str, Any], saved: Mapping[str, Sequence[Saved]]) -> None:
+    """The manifest, which makes a checkpoint whole: ``told`` of the run, and the files of all.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    files = [msgspec.to_builtins(each) for of in saved.values() for each in of]
+    for each in files:
+        each["file"] = each.pop("name")
+    first = f"trainer-{min(_indices(saved, 'trainer'))}.safetensors"
+    manifest = {
+        "format": folders.CLUSTER,
+        "version": 1,
+        "exact": True,
+        "members": sorted(saved),
+        "model": next(each for each in files if each["file"] == first),
+        "rows": [f"embedding-ps-{index}" for index in _indices(saved, "embedding-ps")],
+        "files": files,
+        **told,
+    }
+    folders.put_manifest(folder, manifest)
+
+
+class Checkpoint:
+    """A whole one, as it is read.
+
+    Args:
+        folder: of it.
+
+    Attributes:
+        folder: this.
+        told: of the run: ``run``, ``fingerprint``, ``total``, ``batch_size``, ``next`` and ``open`` of its
+            ledger.
+
+    Raises:
+        FileNotFoundError: there is none.
+        ValueError: its manifest is damaged, or of something else.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.told = folders.manifest_of(folder, folders.CLUSTER)
+        self._members: list[str] = self.told["members"]
+
+    @property
+    def trainers(self) -> list[int]:
+        """The numbers of those that have saved."""
+        return _indices(self._members, "trainer")
+
+    @property
+    def account(self) -> Account:
+        """Which of the run's batches are used."""
+        return Account(self.told["next"], [(first, count) for first, count in self.told["open"]])
+
+    def require(self, words: Mapping[str, str]) -> None:
+        """ValueError where a run with this fingerprint cannot go on from it. Numbers of processes, and of
+        batches in all, may be others.
+        """
+        was = {k: v for k, v in self.told["fingerprint"].items() if k not in _MAY_DIFFER}
+        if unlike := [name for name in was if words.get(name, was[name]) != was[name]]:
+            told = "; ".join(f"{name} was {was[name]} and is {words[name]}" for name in unlike)
+            raise ValueError(f"cannot go on from {self.folder}: {told}; give the same")
+
+    def check(self) -> None:
+        """That all files are what the manifest says.
+
+        Raises:
+            FileNotFoundError: one is missing.
+            ValueError: one is damaged.
+        """
+        for told in self.told["files"]:
+            path = self.folder / told["file"]
+            if not path.is_file():
+                raise FileNotFoundError(
+                    f"{path} is missing, which its checkpoint names; where its process ran on another "
+                    "machine, copy it here"
+                )
+            if path.stat().st_size != told["bytes"] or _digest(path) != told["sha256"]:
+                raise ValueError(f"{path} is damaged: it is not what its checkpoint says")
+        self.rows()
+
+    def trainer(self, index: int) -> Path:
+        """The file from which that trainer goes on: its own, or where there was none of that number
+        that of the first.
+        """
+        known = self.trainers
+        return self.folder / f"trainer-{index if index in known else known[0]}.safetensors"
+
+    def states(self, dimension: int) -> NDArray[np.float32] | None:
+        """What trainers that sum have together, w^global and its velocity, one behind the other."""
+        path = self.folder / f"trainer-{self.trainers[0]}.states"
+        if all(told["file"] != path.name for told in self.told["files"]):
+            return None
+        states: NDArray[np.float32] = np.load(path, allow_pickle=False)
+        if states.size % dimension:
+            raise ValueError(f"{path} is of other parameters than {dimension}")
+        return states
+
+    def w_ps(self, dimension: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]] | None:
+        """w^PS, of whatever number of sync servers, and of each fragment whether they have it; None: the
+        run had none.
+        """
+        servers = _indices(self._members, "sync-ps")
+        if not servers:
+            return None
+        cut = packing.fragments(dimension)
+        values, known = np.zeros(dimension, np.float32), np.zeros(len(cut), np.bool_)
+        for index in servers:
+            path = self.folder / f"sync-ps-{index}.part"
+            with path.open("rb") as file:
+                mine, present, held = (np.load(file, allow_pickle=False) for _ in range(3))
+            at = 0
+            for fragment, there in zip(mine, present, strict=True):
+                first, end = cut[int(fragment)]
+                values[first:end] = held[at : at + end - first]
+                known[fragment] = there
+                at += end - first
+            if at != len(held):
+                raise ValueError(f"{path} is of other parameters than {dimension}")
+        return values, known
+
+    def rows(self) -> list[folders.Rows]:
+        """What the embedding servers have saved, in their order."""
+        return [folders.Rows(self.folder / name) for name in self.told["rows"]]
+
+
+def _numbers(run: Path) -> list[int]:
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        return [int(p.name) for p in (run / FOLDER).iterdir() if _NUMBER.fullmatch(p.name)]
+    return []
+
+
+def _indices(names: Collection[str], role: str) -> list[int]:
+    parts = [name.rpartition("-") for name in names]
+    return sorted(int(index) for of, _, index in parts if of == role)
+
+
+def _digest(path: Path) -> str:
+    digest = sha256()
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()

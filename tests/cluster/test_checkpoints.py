@@ -1,0 +1,239 @@
+"""Checkpoints of a whole run at one cut, and runs that go on from them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cluster.test_up import PATIENCE, pids
+from cluster.test_up_tables import check, given
+
+import leashed as lsh
+from leashed import cli
+from leashed.cluster import checkpoints
+from leashed.cluster import plan as plans
+from leashed.cluster.checkpoints import Checkpoint, newest
+
+ALONE = ("--trainers", "1", "--look-ahead", "0", "--sync", "none", "--discipline", "sequential")
+
+
+@contextlib.contextmanager
+def running(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A run with checkpoints, which is killed at the end, all of it."""
+    command = [sys.executable, "-m", "leashed", "cluster", "up", *arguments]
+    process = subprocess.Popen(
+        [*command, "--checkpoint-every", "0.3", "--run", str(folder)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+            deadline = time.monotonic() + PATIENCE
+            while there := pids(folder):
+                for pid in there.values():
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                assert time.monotonic() < deadline
+            process.communicate()
+
+
+def made(folder: Path, process: subprocess.Popen[str], count: int = 1) -> dict:
+    """What is told of checkpoints, once there are so many more."""
+    deadline = time.monotonic() + PATIENCE
+    first = None
+    while True:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        with contextlib.suppress(FileNotFoundError):
+            told = json.loads((folder / "run.json").read_text())["checkpoints"]
+            first = told["made"] if first is None else first
+            if told["made"] >= first + count:
+                return told
+        time.sleep(0.02)
+
+
+def killed(folder: Path, *arguments: str) -> Path:
+    """The newest checkpoint of a run that was killed, all of it."""
+    with running(folder, *arguments) as process:
+        made(folder, process)
+    return newest(folder)
+
+
+def alike(one: lsh.Trained, other: lsh.Trained) -> None:
+    np.testing.assert_array_equal(one.parameters, other.parameters)
+    assert one.tables.keys() == other.tables.keys()
+    for name, table in one.tables.items():
+        ids = np.sort(table.ids())
+        np.testing.assert_array_equal(np.sort(other.tables[name].ids()), ids)
+        np.testing.assert_array_equal(other.tables[name].lookup(ids), table.lookup(ids))
+
+
+@pytest.mark.process
+def test_one_trainer_goes_on_to_the_bits_of_a_run_that_was_not_killed(tmp_path):
+    """Over two servers, then three, then one."""
+    told = [*ALONE, *given(tmp_path), "--epochs", "60"]
+    up = ["cluster", "up", "--embedding-servers", "2", *told]
+    assert cli.main([*up, "--run", str(tmp_path / "whole")]) == 0
+    folder = tmp_path / "run"
+    killed(folder, "--embedding-servers", "2", *told)
+    used = Checkpoint(newest(folder)).account.used
+    assert 0 < used < 2250
+    three = tmp_path / "three"
+    shutil.copytree(folder, three)
+    assert cli.main(["cluster", "resume", str(three), "--embedding-servers", "3"]) == 0
+    report = check(three)
+    assert report["ledger"]["resumed"] == used
+    alike(lsh.load(tmp_path / "whole" / "output"), lsh.load(three / "output"))
+    assert cli.main(["cluster", "resume", str(folder), "--embedding-servers", "1"]) == 0
+    check(folder)
+    alike(lsh.load(tmp_path / "whole" / "output"), lsh.load(folder / "output"))
+
+
+@pytest.mark.process
+def test_a_checkpoint_is_read_and_trained_on_in_one_process(tmp_path):
+    told = [*ALONE, *given(tmp_path), "--epochs", "60"]
+    folder = tmp_path / "run"
+    found = killed(folder, "--embedding-servers", "2", *told)
+    loaded = lsh.load(found)
+    problem = plans.read(folder / "plan.toml").train.problem()
+    assert loaded.evaluate(problem.test).loss < 1
+    assert set(loaded.tables) == {one.name for one in problem.model.tables}
+    up = ["cluster", "up", "--embedding-servers", "2", *told, "--run", str(tmp_path / "whole")]
+    assert cli.main(up) == 0
+    tables = lsh.models.tables.of(
+        problem.model.tables, rule=lsh.Adagrad(0.05), seed=0, max_bytes=2**20
+    )
+    alone = lsh.train(
+        problem.model,
+        problem.train,
+        init=lsh.Init("glorot", tables=tables),
+        rule=lsh.Adagrad(0.05),
+        discipline=lsh.Sequential(),
+        batch_size=64,
+        until=lsh.until(epochs=60),
+        resume=found,
+    )
+    whole = lsh.load(tmp_path / "whole" / "output")
+    np.testing.assert_array_equal(alone.parameters, whole.parameters)
+    for name, table in alone.tables.items():
+        ids = np.sort(table.ids())
+        np.testing.assert_array_equal(whole.tables[name].lookup(ids), table.lookup(ids))
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("sync", "more"),
+    [("easgd", ["--sync-ps", "2"]), ("bmuf:momentum=0.5", [])],
+)
+def test_trainers_may_be_more_or_fewer(sync, more, tmp_path):
+    folder = tmp_path / "run"
+    told = ["--sync", sync, *given(tmp_path), "--epochs", "100"]
+    found = killed(folder, "--trainers", "2", "--embedding-servers", "2", *more, *told)
+    assert Checkpoint(found).trainers == [0, 1]
+    three = tmp_path / "three"
+    shutil.copytree(folder, three)
+    other = ["--trainers", "3", "--embedding-servers", "1"]
+    if more:
+        other += ["--sync-ps", "1"]
+    assert cli.main(["cluster", "resume", str(three), *other]) == 0
+    assert check(three)["train_loss"] < 0.5
+    assert cli.main(["cluster", "resume", str(folder), "--trainers", "1"]) == 0
+    assert check(folder)["train_loss"] < 0.5
+
+
+@pytest.mark.process
+def test_without_its_manifest_the_older_one_is_taken(tmp_path):
+    folder = tmp_path / "run"
+    told = [*ALONE, *given(tmp_path), "--epochs", "60"]
+    found = killed(folder, "--embedding-servers", "1", *told)
+    later = found.parent / str(int(found.name) + 1)
+    shutil.rmtree(later, ignore_errors=True)
+    shutil.copytree(found, later)
+    (later / "manifest.json").unlink()
+    assert newest(folder) == found
+    assert cli.main(["cluster", "resume", str(folder)]) == 0
+    assert check(folder)["ledger"]["resumed"] == Checkpoint(found).account.used
+    # It stays, since the run has begun with it.
+    assert found.is_dir()
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("name", ["trainer-1", "embedding-ps-0", "master-0"])
+def test_a_cut_that_somebody_does_not_live_to_see_is_given_up(name, tmp_path):
+    """It is stopped, so that the cut is under way when it is killed; the next one is whole."""
+    folder = tmp_path / "run"
+    up = ["--trainers", "2", "--embedding-servers", "2", "--epochs", "3000", *given(tmp_path)]
+    with running(folder, *up) as process:
+        made(folder, process)
+        victim = pids(folder)[name]
+        os.kill(victim, signal.SIGSTOP)
+        time.sleep(1.0)
+        os.kill(victim, signal.SIGKILL)
+        told = made(folder, process, 2)
+    assert Checkpoint(newest(folder)).account.used > 0
+    if name != "master-0":
+        assert told["given_up"] >= 1
+        assert name in told["why"]
+
+
+@pytest.mark.process
+def test_what_does_not_fit_is_refused_by_name(tmp_path, capsys):
+    folder = tmp_path / "run"
+    assert cli.main(["cluster", "resume", str(folder)]) == 2
+    assert "has no whole checkpoint" in capsys.readouterr().err
+    told = [*ALONE, *given(tmp_path), "--epochs", "60"]
+    found = killed(folder, "--embedding-servers", "1", *told)
+    text = (folder / "plan.toml").read_text()
+    capsys.readouterr()
+    for was, now, name in (
+        ("dim = 4", "dim = 8", "tables"),
+        ("batch_size = 64", "batch_size = 32", "batch_size was 64 and is 32"),
+        ("seed = 0", "seed = 1", "seed was 0 and is 1"),
+    ):
+        assert was in text
+        (folder / "plan.toml").write_text(text.replace(was, now))
+        assert cli.main(["cluster", "resume", str(folder)]) == 2
+        assert name in capsys.readouterr().err
+    (folder / "plan.toml").write_text(text)
+    path = found / "trainer-0.safetensors"
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    assert cli.main(["cluster", "resume", str(folder)]) == 2
+    assert "trainer-0.safetensors is damaged" in capsys.readouterr().err
+    assert (folder / "journal.jsonl").exists()  # nothing has been touched
+
+
+def test_w_ps_is_of_any_number_of_servers(tmp_path):
+    """Of the fragments that each has told to be its own."""
+    dimension = 200_000
+    cut = checkpoints.packing.fragments(dimension)
+    wanted = np.arange(dimension, dtype=np.float32)
+    folder = tmp_path / "1"
+    folder.mkdir()
+    saved = {}
+    (folder / "trainer-0.safetensors").write_bytes(b"x")
+    saved["trainer-0"] = checkpoints.saved_of(folder, "trainer-0.safetensors")
+    for index, mine in enumerate((range(0, len(cut), 2), range(1, len(cut), 2))):
+        values = np.concatenate([wanted[slice(*cut[k])] for k in mine])
+        present = np.array([k != 0 for k in mine])
+        path = folder / f"sync-ps-{index}.part"
+        checkpoints.put_array(path, np.asarray(mine, "<u8"), present, values)
+        saved[f"sync-ps-{index}"] = checkpoints.saved_of(folder, path.name)
+    checkpoints.write(folder, {"next": 5, "open": [], "fingerprint": {}}, saved)
+    values, known = Checkpoint(folder).w_ps(dimension)
+    np.testing.assert_array_equal(values, wanted)
+    assert known.tolist() == [k != 0 for k in range(len(cut))]
