@@ -19,8 +19,8 @@ from cluster.test_up import PATIENCE, pids
 from cluster.test_up_tables import check, given
 
 import leashed as lsh
-from leashed import cli
-from leashed.cluster import checkpoints
+from leashed import _core, cli
+from leashed.cluster import checkpoints, server
 from leashed.cluster import plan as plans
 from leashed.cluster.checkpoints import Checkpoint, newest
 
@@ -29,10 +29,10 @@ ALONE = ("--trainers", "1", "--look-ahead", "0", "--sync", "none", "--discipline
 
 @contextlib.contextmanager
 def running(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """A run with checkpoints, which is killed at the end, all of it."""
-    command = [sys.executable, "-m", "leashed", "cluster", "up", *arguments]
+    """A run with checkpoints, or that goes on, which is killed at the end, all of it."""
+    every = [] if arguments[0] == "resume" else ["up", "--checkpoint-every", "0.3"]
     process = subprocess.Popen(
-        [*command, "--checkpoint-every", "0.3", "--run", str(folder)],
+        [sys.executable, "-m", "leashed", "cluster", *every, *arguments, "--run", str(folder)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -97,6 +97,7 @@ def test_one_trainer_goes_on_to_the_bits_of_a_run_that_was_not_killed(tmp_path):
     assert cli.main(["cluster", "resume", str(three), "--embedding-servers", "3"]) == 0
     report = check(three)
     assert report["ledger"]["resumed"] == used
+    assert Checkpoint(newest(three)).account.used > used  # its own follow on that
     alike(lsh.load(tmp_path / "whole" / "output"), lsh.load(three / "output"))
     assert cli.main(["cluster", "resume", str(folder), "--embedding-servers", "1"]) == 0
     check(folder)
@@ -233,7 +234,40 @@ def test_w_ps_is_of_any_number_of_servers(tmp_path):
         path = folder / f"sync-ps-{index}.part"
         checkpoints.put_array(path, np.asarray(mine, "<u8"), present, values)
         saved[f"sync-ps-{index}"] = checkpoints.saved_of(folder, path.name)
-    checkpoints.write(folder, {"next": 5, "open": [], "fingerprint": {}}, saved)
+    checkpoints.write(folder, {"number": 1, "next": 5, "open": [], "fingerprint": {}}, saved)
     values, known = Checkpoint(folder).w_ps(dimension)
     np.testing.assert_array_equal(values, wanted)
     assert known.tolist() == [k != 0 for k in range(len(cut))]
+
+
+@pytest.mark.parametrize("servers", [1, 3])
+def test_servers_go_on_with_w_ps_as_it_was(tmp_path, servers):
+    """Of two, and one fragment that nobody had yet."""
+    dimension = 200_000
+    cut = checkpoints.packing.fragments(dimension)
+    wanted = np.random.default_rng(0).normal(size=dimension).astype(np.float32)
+
+    def saved(name: str, count: int, begins: Checkpoint | None) -> Checkpoint:
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "trainer-0.safetensors").write_bytes(b"x")
+        files = {"trainer-0": checkpoints.saved_of(folder, "trainer-0.safetensors")}
+        for index in range(count):
+            mine = tuple(range(index, len(cut), count))
+            lengths = [cut[k][1] - cut[k][0] for k in mine]
+            held = _core.SyncServer(list(zip(mine, lengths, strict=True)))
+            if begins is None:
+                values = np.concatenate([wanted[slice(*cut[k])] for k in mine])
+                held.restore(values, [k != 1 for k in mine], 7)
+            else:
+                server._begin(held, begins, dimension, mine)
+            files[f"sync-ps-{index}"] = server._cut(held, folder, f"sync-ps-{index}", mine)
+        checkpoints.write(folder, {"number": 1, "next": 5, "open": [], "fingerprint": {}}, files)
+        return Checkpoint(folder)
+
+    before = saved("1", 2, None).w_ps(dimension)
+    after = saved("2", servers, Checkpoint(tmp_path / "1")).w_ps(dimension)
+    known = before[1]
+    assert known.tolist() == after[1].tolist() == [k != 1 for k in range(len(cut))]
+    for k in np.flatnonzero(known):
+        np.testing.assert_array_equal(after[0][slice(*cut[k])], wanted[slice(*cut[k])])

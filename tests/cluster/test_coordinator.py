@@ -12,8 +12,13 @@ from leashed.cluster.coordinator import Close, Coordinator, Output, Send
 from leashed.cluster.master import _say
 from leashed.cluster.measures import counted, lives
 from leashed.cluster.messages import (
+    OVER,
+    REST,
+    SAVED,
+    STILL,
     Beat,
     Bye,
+    Cut,
     FromMaster,
     Gone,
     Join,
@@ -21,6 +26,7 @@ from leashed.cluster.messages import (
     Lease,
     Rejoin,
     Report,
+    Saved,
     ToMaster,
     Welcome,
 )
@@ -693,3 +699,116 @@ def test_who_comes_while_the_first_batches_are_trained_does_not_have_them() -> N
     talk.wait(17, 2)
     ledger = talk.master.state.ledger
     assert (ledger.restored, ledger.complete, ledger.lost) == (1, 0, lease.count)
+
+
+class Cuts(Talk):
+    """Of a run of two trainers and a sync server that is brought to a cut every 10 s."""
+
+    def __init__(self) -> None:
+        super().__init__(total=1000, sync_ps=1, checkpoint_every=10.0, grace=5.0, timeout=1000.0)
+        self.ids = [self.join(1, 0), self.join(2, 1)]
+        self.say(3, Join("sync-ps", 0, "127.0.0.1:1"))
+        self.wait(1.0)
+        (lease,) = [m for m in self.say(1, Report(epoch=1, want=1, batches=4)) if type(m) is Lease]
+        self.lease = lease
+
+    def until(self, now: float) -> dict[int, list[Cut]]:
+        """What is said of cuts."""
+        self.now = now
+        self.master.tick(now)
+        return self.cuts()
+
+    def cuts(self) -> dict[int, list[Cut]]:
+        found: dict[int, list[Cut]] = {}
+        for action in self.master.take().actions:
+            if isinstance(action, Send) and isinstance(action.message, Cut):
+                found.setdefault(action.connection, []).append(action.message)
+        return found
+
+    def reach(self, connection: int, stage: int, number: int = 1, **told: Any) -> dict:
+        self.master.heard(connection, Report(epoch=1, cut=(number, stage), **told), self.now)
+        return self.cuts()
+
+    @property
+    def told(self) -> dict[str, Any]:
+        return self.master.standing(self.now)["checkpoints"]
+
+
+_FILES = [Saved("trainer-0.safetensors", 3, "0" * 64)]
+
+
+def test_a_cut_comes_when_all_rest_and_nothing_is_under_way() -> None:
+    talk = Cuts()
+    assert talk.until(9.0) == {}
+    assert talk.until(10.5) == {k: [Cut(1, REST, 4, [(0, 4)])] for k in (1, 2)}
+    # Nobody gets batches, and who has some uses them.
+    said = talk.say(2, Report(epoch=1, want=1, batches=4, cut=(1, REST)))
+    assert not any(isinstance(each, Lease) for each in said)
+    told = talk.reach(1, REST, used=[(talk.lease.ticket, 4)])
+    assert told == {k: [Cut(1, STILL, 4)] for k in (1, 2)}
+    assert talk.reach(2, STILL) == {}
+    assert talk.reach(1, STILL) == {k: [Cut(1, SAVED, 4)] for k in (1, 2, 3)}
+    talk.reach(1, SAVED, saved=_FILES)
+    talk.reach(3, SAVED)
+    assert talk.master.checkpoint is None
+    talk.reach(2, SAVED)
+    number, saved = talk.master.checkpoint
+    assert (number, saved["trainer-0"], sorted(saved)) == (
+        1, _FILES, ["sync-ps-0", "trainer-0", "trainer-1"],
+    )  # fmt: skip
+    talk.master.written(1, talk.now)
+    actions = [a.message for a in talk.master.take().actions]
+    assert sum(isinstance(each, Cut) and each.stage == OVER for each in actions) == 3
+    # What was wanted meanwhile is given.
+    assert any(isinstance(each, Lease) for each in actions)
+    assert talk.told == {"whole": 1, "made": 1, "given_up": 0, "why": ""}
+
+
+@pytest.mark.parametrize(
+    ("what", "why"),
+    [
+        ("gone", "trainer-1 is gone"),
+        ("come", "trainer-2 has come"),
+        ("failed", "trainer-0 has saved nothing: no space left"),
+        ("late", "trainer-0, trainer-1: not at rest in 5 s"),
+        ("manifest", "its manifest cannot be written"),
+    ],
+)
+def test_a_cut_that_cannot_become_whole_is_given_up(what: str, why: str) -> None:
+    talk = Cuts()
+    talk.until(10.5)
+    if what == "gone":
+        talk.master.closed(2, talk.now)
+    elif what == "come":
+        talk.master.opened(4, talk.now)
+        talk.master.heard(4, Join("trainer", 2, ""), talk.now)
+    elif what == "failed":
+        talk.reach(1, STILL, cut_failed="no space left")
+    elif what == "late":
+        talk.until(16.0)
+    else:
+        talk.master.written(1, talk.now, why)
+    assert talk.told == {"whole": 0, "made": 0, "given_up": 1, "why": why}
+    # Training goes on, and the next one comes when it is due.
+    assert any(type(each) is Lease for each in talk.say(1, Report(epoch=1, want=2, batches=4)))
+    if what != "gone":
+        assert talk.until(27.0)[1][0].number == 2
+
+
+def test_a_master_that_is_started_again_gives_the_cut_up() -> None:
+    talk = Cuts()
+    talk.until(10.5)
+    state = msgspec.json.decode(msgspec.json.encode(talk.master.state), type=State)
+    again = Coordinator(talk.master.terms, "run", state, 11.0)
+    told = again.standing(11.0)["checkpoints"]
+    assert (told["given_up"], told["why"]) == (1, "the master was started again")
+    assert state.cuts.begun == 1
+
+
+def test_what_is_told_of_an_older_cut_counts_for_nothing() -> None:
+    talk = Cuts()
+    talk.until(10.5)
+    talk.until(16.0)
+    assert talk.until(27.0)[2][0].number == 2
+    assert talk.reach(1, SAVED, 1) == {1: [Cut(2, REST, 4, [(0, 4)])]}
+    assert talk.reach(2, REST, 2) == {}

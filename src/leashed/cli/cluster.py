@@ -322,7 +322,7 @@ def _add_resume(actions: Commands) -> None:
 
 def _resume(options: argparse.Namespace) -> int:
     from leashed.cluster import journal  # noqa: PLC0415 (it needs the extra)
-    from leashed.cluster.checkpoints import Checkpoint, newest  # noqa: PLC0415
+    from leashed.cluster.checkpoints import Checkpoint, newest, tidy  # noqa: PLC0415
 
     folder = options.folder.absolute()
     if journal.held(folder / "journal.jsonl"):
@@ -349,6 +349,7 @@ def _resume(options: argparse.Namespace) -> int:
     found.check()
     if run == folder:
         _clear(folder)
+        tidy(folder, None, [found.folder])
     elif (run / REPORT).exists():
         raise FileExistsError(f"{run} has a run already: choose another folder")
     run.mkdir(parents=True, exist_ok=True)

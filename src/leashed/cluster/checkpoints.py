@@ -58,10 +58,10 @@ def newest(run: Path) -> Path:
     return place(run, max(found))
 
 
-def tidy(run: Path, number: int, keep: Collection[Path]) -> None:
-    """Removes the folders of cuts before that one but those."""
+def tidy(run: Path, number: int | None, keep: Collection[Path]) -> None:
+    """Removes the folders of cuts before that one, None: of all, but those."""
     for each in _numbers(run):
-        if each < number and place(run, each) not in keep:
+        if (number is None or each < number) and place(run, each) not in keep:
             shutil.rmtree(place(run, each), ignore_errors=True)
 
 
@@ -126,6 +126,11 @@ class Checkpoint:
     def trainers(self) -> list[int]:
         """The numbers of those that have saved."""
         return _indices(self._members, "trainer")
+
+    @property
+    def number(self) -> int:
+        """The cut's."""
+        return int(self.told["number"])
 
     @property
     def account(self) -> Account:

@@ -78,12 +78,17 @@ class Cutting:
 
     def proceed(self, now: float) -> bool:
         """Where all have reached its stage the next one begins; whether it has, or all have saved."""
-        whom = self._members if self.stage == SAVED else self._trainers
-        if any(self._reached.get(each, OVER) < self.stage for each in whom):
+        if self._late:
             return False
         if self.stage < SAVED:
             self.stage, self._since = {REST: STILL, STILL: SAVED}[self.stage], now
         return True
+
+    @property
+    def _late(self) -> list[int]:
+        """Who is to reach the stage and has not."""
+        whom = self._members if self.stage == SAVED else self._trainers
+        return [each for each in whom if self._reached.get(each, OVER) < self.stage]
 
     @property
     def whole(self) -> bool:
@@ -107,11 +112,11 @@ class Cutting:
         for member in members.values():
             if member.id not in self._members:
                 return f"{member.name} has come"
-        late = [n for e, n in self._members.items() if self._reached.get(e, OVER) < self.stage]
+        late = [self._members[each] for each in self._late]
         most = self._patience if self.stage == SAVED else self._grace
         if late and now - self._since > most:
-            what = "saved" if self.stage == SAVED else "come to rest"
-            return f"{', '.join(late)} has not {what} in {most:g} s"
+            what = "saved" if self.stage == SAVED else "at rest"
+            return f"{', '.join(late)}: not {what} in {most:g} s"
         return None
 
     def word(self, account: tuple[int, list[tuple[int, int]]], whole: int) -> Cut:

@@ -33,7 +33,7 @@ from leashed.cluster.roles import MASTER, ROLES
 from leashed.cluster.supervisor import INTERRUPTED, name_of, tie
 
 if TYPE_CHECKING:
-    from leashed.cluster.messages import Account
+    from leashed.cluster.checkpoints import Checkpoint
     from leashed.training.problems.problem import Problem
 
 __all__ = ["add_arguments", "fitting", "main", "run"]
@@ -125,8 +125,8 @@ def _play(role: str, plan: Plan, index: int, supervised: bool) -> int:
     return 0
 
 
-def fitting(plan: Plan, problem: Problem) -> tuple[dict[str, str], Account | None]:
-    """The fingerprint of a plan's run, and which of its batches are used when it begins, None: nothing.
+def fitting(plan: Plan, problem: Problem) -> tuple[dict[str, str], Checkpoint | None]:
+    """The fingerprint of a plan's run, and the checkpoint from which it goes on; None: it begins.
 
     Raises:
         OSError, ValueError: the checkpoint from which it is to go on cannot be read, or is of another run.
@@ -146,7 +146,7 @@ def fitting(plan: Plan, problem: Problem) -> tuple[dict[str, str], Account | Non
         return words, None
     checkpoint = Checkpoint(cluster.resume)
     checkpoint.require({**words, **fingerprint.of_batches(train.batches(data), train.batch_size)})
-    return words, checkpoint.account
+    return words, checkpoint
 
 
 def _master(plan: Plan, *, comes_back: bool) -> dict[str, Any]:
@@ -174,7 +174,8 @@ def _master(plan: Plan, *, comes_back: bool) -> dict[str, Any]:
         min_trainers=cluster.min_trainers,
         require_sync=cluster.require_sync,
         patience=cluster.patience,
-        begun=begun,
+        begun=None if begun is None else begun.account,
+        cut=0 if begun is None else begun.number,
         checkpoint_every=cluster.checkpoint_every,
     )
     host, port = cluster.address

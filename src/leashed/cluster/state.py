@@ -77,6 +77,7 @@ class Terms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             Default False.
         patience: how long the run waits for a trainer where none is left and batches are. Default 60.
         checkpoint_every: between two checkpoints of the whole run. Default: none are taken.
+        cut: number of that from which the run goes on, before those of its own. Default 0.
     """
 
     total: int | None
@@ -97,6 +98,7 @@ class Terms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     min_trainers: int = 1
     require_sync: bool = False
     checkpoint_every: float | None = None
+    cut: int = 0
 
     def check(self) -> Terms:
         """These, if they are sound; TypeError or ValueError otherwise."""
@@ -274,7 +276,8 @@ class Cuts(Struct):
     Attributes:
         begun: number of the newest.
         ended: of the newest that is over.
-        whole: of the newest of which there is a checkpoint; 0: none.
+        whole: of the newest of which there is a checkpoint, if only that with which the run has begun;
+            0: none.
         made: how many checkpoints there were.
         given_up: how many cuts were given up.
         why: the last of these was.
@@ -325,7 +328,7 @@ class State(Struct):
             **fingerprint.of_servers(counts),
             **terms.fingerprint,
         }
-        return cls(ledger, membership, known)
+        return cls(ledger, membership, known, cuts=Cuts(terms.cut, terms.cut, terms.cut))
 
     def apply(self, entry: Change) -> None:
         """What the entry says has happened. ValueError where it cannot have, after the others."""

@@ -469,10 +469,12 @@ def load_rows(several: Iterable[Rows], tables: Mapping[str, Table]) -> None:
 
 
 def link_rows(folder: Path, to: Path) -> None:
-    """What ``write_rows`` has written last, once more in another folder, new: where the file system
-    allows the same files, which stay when the next ones are written. OSError where it cannot.
+    """What ``write_rows`` has written last, once more in another folder, in place of what is there: where
+    the file system allows the same files, which stay when the next ones are written. OSError where
+    it cannot.
     """
     manifest = _manifest(folder, _ROWS)
+    shutil.rmtree(to, ignore_errors=True)
     to.mkdir(parents=True)
     for told in _table_files(manifest):
         try:
