@@ -652,6 +652,28 @@ TEST_CASE("block momentum and Nesterov's go on from what the blocks before have 
   }
 }
 
+TEST_CASE("what trainers had together is gone on with by others in their place, bit for bit") {
+  const Algorithm block{true, 1, 0.5, 0.5, true};
+  Whole whole(2, block, {{0.0f, 1.0f}, {4.0f, 7.0f}});
+  whole.run();
+  const Vector theta = whole.members[0]->replica.theta();
+  const std::span<const float> held = whole.members[0]->round.states();
+  const Vector states(held.begin(), held.end());
+  REQUIRE(states.size() == 4);
+  CHECK(states[2] != 0);  // the velocity
+  Whole others(2, block, {theta, theta});
+  for (auto& m : others.members) m->round.restore(states);
+  const auto next = [&theta](Whole& of) {
+    of.members[0]->replica.set({theta[0] + 2, theta[1] - 3});
+    of.members[1]->replica.set({theta[0] + 6, theta[1]});
+    of.run();
+    return of.members[1]->replica.theta();
+  };
+  CHECK(next(whole) == next(others));
+  const Vector less(3);
+  CHECK_THROWS_AS(others.members[0]->round.restore(less), Error);
+}
+
 TEST_CASE("a round that is lost to one is owed by it, though nobody has trained here") {
   Whole whole(2, {false, 1, 1, 0, false}, {{0.0f}, {4.0f}});
   whole.ring->sum_fails[0] = true;
