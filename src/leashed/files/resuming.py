@@ -40,6 +40,7 @@ __all__ = [
     "FULL_SIZE",
     "NUMBERS",
     "AnyFiles",
+    "AtCut",
     "Before",
     "Begun",
     "Checkpointer",
@@ -155,6 +156,10 @@ class Left(From):
     """That a process of a cluster's run may have left for the one after it: gone on from where it is
     there and of the same run.
     """
+
+
+class AtCut(From):
+    """A trainer's file of a checkpoint of its whole run, whose rows of tables servers begin with."""
 
 
 Resume: TypeAlias = "str | os.PathLike[str] | Kept | From"

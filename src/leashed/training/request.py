@@ -441,7 +441,7 @@ def of(
             "cluster": cluster,
             **abilities.of_cluster(cluster),
             'threads="auto"': auto,
-            "resume": None if isinstance(resume, resuming.Left) else resume,
+            "resume": None if isinstance(resume, (resuming.Left, resuming.AtCut)) else resume,
             "checkpoint.every": checkpoint and checkpoint.every,
             "checkpoint.updates": checkpoint and checkpoint.updates,
             "checkpoint.incremental": checkpoint and checkpoint.incremental,
