@@ -81,8 +81,8 @@ class Claim:
         claim: what the paper says, at most ``WORDS`` words.
         trial: arms, seeds, measure, the model taken, which settings are ours and what counts as
             coming out, at most ``WORDS`` words.
-        tell: of the records, in the order of their file, what came out; of no records where
-            there is no file to be.
+        tell: of the records, in the order of their file, what came out, or None where they have no
+            run of its trial; of no records where there is no file to be.
         command: what makes the results, such as ``"leashed bench shat"``.
         results: the name of their file in ``bench/experiments/<machine>``, without
             ``.jsonl.gz``; None: the claim needs none, being settled by arithmetic or counting.
@@ -95,7 +95,7 @@ class Claim:
     at: str
     claim: str
     trial: str
-    tell: Callable[[Sequence[Any]], Told]
+    tell: Callable[[Sequence[Any]], Told | None]
     command: str = ""
     results: str | None = None
     parse: Callable[[str], Any] = Study.parsed

@@ -130,3 +130,10 @@ def test_table_3_compares_rises() -> None:
             ]
         )
         assert found.end is end, gap
+
+
+def test_a_panel_without_runs_is_not_judged(records) -> None:
+    at, name = claim("Figure 8, rows at servers"), "shadowsync-embedding-servers"
+    others = [one for one in records[name] if one["setting"]["panel"] != VirtualServed.FIGURE_8]
+    assert others
+    assert at.tell(others) is None
