@@ -118,6 +118,7 @@ class RowWorld {
 
  private:
   static constexpr std::size_t kDim = 2;
+  static constexpr std::size_t kMostWaits = 30'000;  // of one schedule
 
   struct Server {
     std::shared_ptr<Table> table;
@@ -297,6 +298,10 @@ class RowWorld {
 
   // A trainer has nothing to do but wait.
   void idle() {
+    if (++waited_ > kMostWaits) {
+      stood_ = true;
+      throw Standstill();
+    }
     for (int i = 0; i < 3; ++i) {
       if (act()) {
         still_ = 0;
@@ -471,7 +476,7 @@ class RowWorld {
   std::vector<std::uint64_t> next_;  // by server: an id that no push has had
   std::uint64_t boots_ = 0, lives_ = 0;
   Peer peers_ = 0;
-  std::size_t faults_ = 0, still_ = 0;
+  std::size_t faults_ = 0, still_ = 0, waited_ = 0;
   bool stood_ = false;
 };
 
