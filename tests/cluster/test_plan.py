@@ -50,6 +50,7 @@ def drawn(draw):
         trainers=st.integers(1, 64),
         sync_ps=st.integers(1, 8),
         embedding_loops=st.none() | st.integers(1, 256),
+        embedding_mib=st.none() | st.floats(1.0, 1e6),
         look_ahead=st.integers(0, 1),
         run=paths,
         key=st.none() | paths,
@@ -273,6 +274,7 @@ def test_data_and_network(digits):
         ("[cluster]\nembedding_ps = 1", "cluster.embedding_ps must be 0 with train.model mlp"),
         ("[cluster]\nembedding_ps = -1", "cluster.embedding_ps must be at least 0"),
         ("[cluster]\nembedding_loops = 0", "cluster.embedding_loops must be at least 1"),
+        ("[cluster]\nembedding_mib = 0", "cluster.embedding_mib must be greater than 0"),
         ("[cluster]\nlook_ahead = 2", "cluster.look_ahead must be at most 1"),
         (
             f"{_DLRM}threads = 'auto'",

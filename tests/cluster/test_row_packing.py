@@ -92,6 +92,39 @@ def test_what_the_master_tells_decides():
     assert max(by_costs.loads) == pytest.approx(5 * 64e-6, rel=0.01)
 
 
+@given(models(), st.floats(1.0, 4.0))
+def test_no_server_has_more_than_it_has_room_for(model, more):
+    tables, _, servers = model
+    row = [8 * table.dim for table in tables]
+    # (Of a spread table's 256 shards one server may have one more than another.)
+    needed = sum(each * (table.rows or 0) for each, table in zip(row, tables, strict=True))
+    room = max(1.0, more * needed / servers)
+    found = placed(*model, row_bytes=row, room=room)
+    for server in range(servers):
+        taken = 0.0
+        for t, table in enumerate(tables):
+            owners = _servers_of(found, t, servers)
+            taken += (server in owners) * row[t] * (table.rows or 0) / len(owners)
+        assert taken <= room * (1 + 1e-9)
+
+
+def test_memory_decides_where_costs_would_not():
+    tables = [
+        TableSpec("large", 4, rows=1000),
+        *(TableSpec(f"t{k}", 4, rows=500) for k in range(4)),
+    ]
+    row = [16] * 5
+    whole = placed(tables, list(range(5)), 2, batch_size=64)
+    assert all(len(_servers_of(whole, t, 2)) == 1 for t in range(5))
+    tight = placed(tables, list(range(5)), 2, batch_size=64, row_bytes=row, room=24_000)
+    large = _servers_of(tight, 0, 2)
+    assert [len(tight.numbers(server, 5)) for server in large] == [2]  # and one of the others
+    spread = placed([tables[0], tables[1]], [0, 1], 2, row_bytes=row[:2], room=12_000)
+    assert _servers_of(spread, 0, 2) == [0, 1]
+    with pytest.raises(ValueError, match="no room on 2 embedding servers of"):
+        placed(tables, list(range(5)), 2, row_bytes=row, room=23_000)
+
+
 @given(models())
 def test_all_processes_find_the_same(model):
     tables, _, servers = model

@@ -86,6 +86,20 @@ def test_models_of_clicks_are_trained(model, tmp_path, capsys):
 
 
 @pytest.mark.process
+def test_servers_get_no_more_of_tables_than_they_have_room_for(tmp_path, capsys):
+    up = ["cluster", "up", "--trainers", "1", "--embedding-servers", "2", "--data", "clicks"]
+    up += ["--model", "dlrm", "--rows", "2000", "--dim", "4", "--rule", "adagrad", "--sync", "none"]
+    run = tmp_path / "run"
+    assert cli.main([*up, "--run", str(run), "--embedding-mib", "0.01"]) == 2
+    assert "no room on 2 embedding servers of 0.0100 MiB each" in capsys.readouterr().err
+    assert not run.exists()
+    assert cli.main([*up, "--run", str(run), "--embedding-mib", "60"]) == 0
+    report = check(run)
+    assert [each["tables"] for each in report["row_packing"]["servers"]] == [13, 13]
+    assert report["terms"]["rows"]["room"] == 60 * 2**20
+
+
+@pytest.mark.process
 @pytest.mark.parametrize(
     "how",
     [

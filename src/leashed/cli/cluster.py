@@ -21,6 +21,7 @@ from leashed.cli import cluster_size
 from leashed.cli.arguments import add_fields, given
 from leashed.cluster import collectives, opening, outcome, role
 from leashed.cluster import plan as plans
+from leashed.cluster.embedding_server import row_terms
 from leashed.cluster.ending import LINE
 from leashed.cluster.plan import Cluster, Plan, Sync, Train
 from leashed.cluster.roles import ROLES
@@ -214,6 +215,13 @@ def _add_up(actions: Commands) -> None:
         "shared by all servers)",
     )
     here.add_argument(
+        "--embedding-mib",
+        type=float,
+        metavar="MIB",
+        help="memory of each of them for tables that do not grow, which are placed so that they fit "
+        "(default: as much as they need)",
+    )
+    here.add_argument(
         "--look-ahead",
         type=int,
         default=1,
@@ -387,6 +395,8 @@ def _up(options: argparse.Namespace) -> int:
         plan = _plan(options) if options.plan is None else plans.read(options.plan)
         _check_extras(plan, view=options.view)
         problem = plan.train.problem()
+        if plan.cluster.embedding_ps:
+            row_terms(plan, problem)
     except (TypeError, ValueError) as error:
         if options.plan is not None:
             raise
@@ -503,6 +513,7 @@ def _plan(options: argparse.Namespace) -> Plan:
             sync_ps=plans.servers_of(words) if options.sync_ps is None else options.sync_ps,
             embedding_ps=options.embedding_servers,
             embedding_loops=options.embedding_loops,
+            embedding_mib=options.embedding_mib,
             look_ahead=options.look_ahead,
             transport=options.transport,
             backend=options.backend,

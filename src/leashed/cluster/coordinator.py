@@ -429,7 +429,12 @@ class Coordinator:
     def _welcome(self, connection: int, member: int) -> None:
         terms = self.terms
         placed: dict[str, Placed] = {
-            role: Placed(getattr(terms, ROLES[role].count), costs, terms.batch_size)
+            role: Placed(
+                getattr(terms, ROLES[role].count),
+                costs,
+                terms.batch_size,
+                terms.rows.room if role == "embedding-ps" and terms.rows else None,
+            )
             for role, costs in self.costs.items()
         }
         begins = self.state.ledger.tickets == 0

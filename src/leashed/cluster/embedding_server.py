@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from leashed import _core
 from leashed.base.machine import cores
-from leashed.cluster import checkpoints, fingerprint
+from leashed.cluster import checkpoints, fingerprint, row_packing
 from leashed.cluster.addressing import is_local, reached
 from leashed.cluster.cut_tending import ServerCuts
 from leashed.cluster.member import Member, master_address
@@ -40,6 +40,7 @@ __all__ = ["row_terms", "run", "serve"]
 
 _JOIN = 30.0  # seconds in which the master is expected to answer
 _LIFE = 62  # bits
+_MIB = 2**20
 _FEEDS = 4  # processors of a machine, of which one serves rows
 
 
@@ -76,13 +77,20 @@ def run(plan: Plan, index: int) -> None:
     )
 
 
-def row_terms(words: Train) -> RowTerms:
+def row_terms(plan: Plan, problem: Problem) -> RowTerms:
     """What a run's master is to know of the tables of a training.
 
+    Args:
+        plan: with embedding servers.
+        problem: that of its training.
+
     Raises:
-        OSError, ValueError: the data cannot be read.
+        ValueError: the servers have no room for the tables.
     """
-    return RowTerms.of(_read(words, words.problem()))
+    room = plan.cluster.embedding_mib
+    found = RowTerms.of(_read(plan.train, problem), None if room is None else room * _MIB)
+    row_packing.check(found, plan.cluster.embedding_ps)
+    return found
 
 
 def _read(words: Train, problem: Problem) -> RowsRead:

@@ -632,7 +632,13 @@ def _row_packing(coordinator: Coordinator) -> dict[str, Any]:
         return {}
     tables = [TableSpec(*one) for one in terms.rows.tables]
     found = row_packing.placed(
-        tables, terms.rows.features, terms.embedding_ps, costs, terms.batch_size
+        tables,
+        terms.rows.features,
+        terms.embedding_ps,
+        costs,
+        terms.batch_size,
+        row_bytes=terms.rows.row_bytes,
+        room=terms.rows.room,
     )
     return {
         "row_packing": {

@@ -211,11 +211,13 @@ class Placed(Struct, frozen=True, forbid_unknown_fields=True):
         servers: how many they are.
         costs: of what is exchanged with them, as profiled.
         batch_size: of the run.
+        room: bytes that each of them has for what it holds; None: as many as are needed.
     """
 
     servers: int
     costs: Costs
     batch_size: int = 1
+    room: float | None = None
 
 
 class Welcome(_Message, frozen=True):

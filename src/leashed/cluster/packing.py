@@ -26,6 +26,7 @@ __all__ = [
     "BY_LENGTH",
     "FRAGMENT",
     "Costs",
+    "NoRoomError",
     "Packing",
     "fragments",
     "owners",
@@ -36,6 +37,10 @@ __all__ = [
 
 FRAGMENT: int = _core.FRAGMENT
 """Floats of a fragment."""
+
+
+class NoRoomError(ValueError):
+    """No server has room for a part."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +173,7 @@ def _assigned(
         while least and taken[least[0][1]] + size > room[least[0][1]]:
             full.append(heapq.heappop(least))
         if not least:
-            raise ValueError(
+            raise NoRoomError(
                 f"no server has room for part {number}, or a piece of it, of size {size:g}: of "
                 f"{math.fsum(room):g} in all {math.fsum(taken):g} are taken; give more servers, more "
                 "room, or more pieces"

@@ -93,6 +93,8 @@ class Cluster:
         embedding_loops: threads with which an embedding server serves, each those of some trainers'
             threads. None: a fourth of its machine's processors, which all servers there share, and 1 at
             least.
+        embedding_mib: MiB of an embedding server's memory for tables that do not grow, which are placed
+            so that they fit. None: as much as they need.
         look_ahead: whether rows of the next batch are asked for while one is computed (1), without that
             one's updates, or not (0).
         run: the folder of what the run writes: logs, journal, report, models.
@@ -138,6 +140,7 @@ class Cluster:
     sync_ps: int = 1
     embedding_ps: int = 0
     embedding_loops: int | None = None
+    embedding_mib: float | None = None
     look_ahead: int = 1
     run: Path = Path("run")
     key: Path | None = None
@@ -169,6 +172,8 @@ class Cluster:
             checks.whole(f"cluster.{role.count}", count, role.least, _MOST_PROCESSES)
         if self.embedding_loops is not None:
             checks.whole("cluster.embedding_loops", self.embedding_loops, 1, _MOST_LOOPS)
+        if self.embedding_mib is not None:
+            checks.real("cluster.embedding_mib", self.embedding_mib, 0.0)
         checks.whole("cluster.look_ahead", self.look_ahead, 0, 1)
         _choice("cluster.transport", self.transport, _TRANSPORTS)
         collectives.check_launcher("cluster.backend", self.backend)

@@ -164,7 +164,7 @@ def _master(plan: Plan, *, comes_back: bool) -> dict[str, Any]:
         trainers=cluster.trainers,
         sync_ps=cluster.sync_ps,
         embedding_ps=cluster.embedding_ps,
-        rows=row_terms(train) if cluster.embedding_ps else None,
+        rows=row_terms(plan, problem) if cluster.embedding_ps else None,
         parameters=problem.model.dimension,
         statistics=getattr(problem.model, "statistics", 0),
         fingerprint=words,

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from leashed.cluster import sizing
 from leashed.cluster.packing import FRAGMENT, Costs
-from leashed.models.tables import Table, rule_of
+from leashed.models.tables import Table, bytes_per_row, rule_of
 from leashed.training.rows_read import RowsRead
 
 __all__ = ["BY_BYTES", "RowTerms", "profile"]
@@ -38,18 +38,24 @@ class RowTerms(Struct, frozen=True, forbid_unknown_fields=True):
         tables: of each its name, floats of a row, and rows; None: it grows.
         features: of each feature of ids the number of its table.
         rule: by which rows are updated, as JSON.
+        row_bytes: of each table the memory that a row takes.
+        room: bytes that a server has for tables that do not grow; None: as many as they need.
     """
 
     tables: list[tuple[str, int, int | None]]
     features: list[int]
     rule: str
+    row_bytes: list[int]
+    room: float | None = None
 
     @classmethod
-    def of(cls, read: RowsRead) -> RowTerms:
-        """Of what a training reads."""
+    def of(cls, read: RowsRead, room: float | None = None) -> RowTerms:
+        """Of what a training reads, and so much memory of a server."""
         rule: Any = read.rule.config()
         tables = [(one.name, one.dim, one.rows) for one in read.tables]
-        return cls(tables, list(read.features), json.dumps(rule, sort_keys=True))
+        row_bytes = [bytes_per_row(one.dim, read.rule, read.staleness) for one in read.tables]
+        told = json.dumps(rule, sort_keys=True)
+        return cls(tables, list(read.features), told, row_bytes, room)
 
 
 def profile(rule: str) -> Costs:

@@ -3,31 +3,36 @@
 A table is whole on one server, the dearest first on the server with the least so far (``packing.pack``),
 where a row costs what was profiled (``row_costs``), and a batch asks for as many of a table as it has
 entries of it, or as there are; of those that cost the same the largest first. One that is more than
-a server's share, or grows, and so may become that, is spread over all of them by its ids' shards. All
+a server's share, or than its memory has room for, or grows, and so may become that, is spread over all
+of them by its ids' shards. All
 processes of a run derive the same from the model, the number of servers, and what its master tells.
 """
 
 from __future__ import annotations
 
 import collections
+import contextlib
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from leashed import _core
 from leashed.base import checks
+from leashed.base.table import mebibytes
 from leashed.cluster import packing
 from leashed.cluster.messages import Welcome
-from leashed.cluster.row_costs import BY_BYTES
+from leashed.cluster.row_costs import BY_BYTES, RowTerms
 from leashed.models import TableSpec
+from leashed.models import tables as of_models
 from leashed.models.tables import SHARDS
 from leashed.training.rows_read import RowsRead
 
-__all__ = ["MOST_SERVERS", "SHARDS", "Placed", "placed", "told"]
+__all__ = ["MOST_SERVERS", "SHARDS", "Placed", "check", "placed", "told"]
 
 MOST_SERVERS = 4096
 
 _SPREAD = -1
+_NONE = 1e-9  # bytes
 _AS_MUCH = 1e-6  # far less than by what one float more costs
 
 
@@ -60,6 +65,9 @@ def placed(
     servers: int,
     costs: packing.Costs = BY_BYTES,
     batch_size: int = 1,
+    *,
+    row_bytes: Sequence[int] | None = None,
+    room: float | None = None,
 ) -> Placed:
     """Where the rows of a model's tables are.
 
@@ -69,9 +77,12 @@ def placed(
         servers: how many there are.
         costs: of a row, by the number of its floats.
         batch_size: examples of a batch.
+        row_bytes: of each table the memory that a row takes; with ``room``.
+        room: bytes that a server has for tables that do not grow. Default: as many as they need.
 
     Raises:
-        TypeError, ValueError: ``servers`` is no whole number from 1, or there is no table.
+        TypeError, ValueError: ``servers`` is no whole number from 1, there is no table, or all servers
+            together have no room for them.
     """
     servers = checks.whole("servers", servers, 1, MOST_SERVERS)
     if not tables:
@@ -81,24 +92,29 @@ def placed(
         costs.of(one.dim) * min(batch_size * max(1, read[t]), one.rows or math.inf)
         for t, one in enumerate(tables)
     ]
-    sizes = [None if one.rows is None else one.rows * one.dim for one in tables]
-    share = sum(batch) / servers
-    largest = sum(size for size in sizes if size is not None) / servers
-    spread = [
-        servers > 1 and (size is None or cost > share or size > largest)
-        for cost, size in zip(batch, sizes, strict=True)
-    ]
-    loads = [sum(c for c, s in zip(batch, spread, strict=True) if s) / servers] * servers
-    owner = [_SPREAD if each else 0 for each in spread]
-    if whole := [t for t, each in enumerate(spread) if not each]:
-        found = packing.pack([_with_size(batch[t], sizes[t]) for t in whole], servers)
-        for server, mine in enumerate(found.servers):
-            for k in mine:
-                owner[whole[k]] = server
-                loads[server] += batch[whole[k]]
+    floats = [one.rows * one.dim for one in tables if one.rows is not None]
+    sizes = [0.0] * len(tables)
+    if room is not None and row_bytes is not None:
+        sizes = [float((one.rows or 0) * n) for one, n in zip(tables, row_bytes, strict=True)]
+        _check_room(math.fsum(sizes), servers, room)
+    share, largest = math.fsum(batch) / servers, sum(floats) / servers
+    spread = {
+        t
+        for t, one in enumerate(tables)
+        if servers > 1 and (one.rows is None or batch[t] > share or one.rows * one.dim > largest)
+    }
+    held = _assigned(tables, batch, sizes, spread, servers, math.inf if room is None else room)
+    owner, loads = [_SPREAD] * len(tables), [0.0] * servers
+    for server, mine in enumerate(held):
+        for t in mine:
+            owner[t] = server
+        loads[server] = math.fsum(batch[t] for t in mine)
+    apart = math.fsum(c for c, server in zip(batch, owner, strict=True) if server == _SPREAD)
+    loads = [load + apart / servers for load in loads]
     told = [(one.rows is None, server) for one, server in zip(tables, owner, strict=True)]
     shards = [shard % servers for shard in range(SHARDS)]
-    bound = max(share, max((batch[t] for t in whole), default=0.0))
+    whole = [c for c, server in zip(batch, owner, strict=True) if server != _SPREAD]
+    bound = max(share, *whole) if whole else share
     return Placed(_core.RowPlacement(told, shards), tuple(loads), bound)
 
 
@@ -111,11 +127,67 @@ def told(read: RowsRead, servers: int, welcome: Welcome) -> Placed:
     found = welcome.placed.get("embedding-ps")
     if found is None:
         return placed(read.tables, read.features, servers)
-    return placed(read.tables, read.features, servers, found.costs, found.batch_size)
+    return placed(
+        read.tables,
+        read.features,
+        servers,
+        found.costs,
+        found.batch_size,
+        row_bytes=[of_models.bytes_per_row(t.dim, read.rule, read.staleness) for t in read.tables],
+        room=found.room,
+    )
 
 
-def _with_size(cost: float, size: int | None) -> float:
+def check(terms: RowTerms, servers: int) -> None:
+    """That so many servers have room for a run's tables.
+
+    Raises:
+        ValueError: they have not.
+    """
+    if terms.room is not None:
+        rows = [
+            (one[2] or 0) * each for one, each in zip(terms.tables, terms.row_bytes, strict=True)
+        ]
+        _check_room(math.fsum(rows), servers, terms.room)
+
+
+def _check_room(needed: float, servers: int, room: float) -> None:
+    if needed > servers * room:
+        raise ValueError(
+            f"tables of {mebibytes(needed)} have no room on {servers:,} embedding servers of "
+            f"{mebibytes(room)} each; give more servers, or each more memory (--embedding-mib, embedding_mib in a plan)"
+        )
+
+
+def _assigned(
+    tables: Sequence[TableSpec],
+    batch: Sequence[float],
+    sizes: Sequence[float],
+    spread: set[int],
+    servers: int,
+    room: float,
+) -> tuple[tuple[int, ...], ...]:
+    """Of each server the tables that it has whole. Where these do not fit, the largest of them is spread,
+    too.
+    """
+    spread = set(spread)
+    while whole := [t for t in range(len(tables)) if t not in spread]:
+        left = room - math.fsum(sizes[t] for t in spread) / servers
+        costs = [_with_size(batch[t], (tables[t].rows or 0) * tables[t].dim) for t in whole]
+        with contextlib.suppress(packing.NoRoomError):
+            found = packing.pack(
+                costs,
+                servers,
+                sizes=[sizes[t] for t in whole],
+                room=None if left == math.inf else [max(left, _NONE)] * servers,
+            )
+            return tuple(tuple(whole[k] for k in mine) for mine in found.servers)
+        spread.add(max(whole, key=sizes.__getitem__))
+    return ((),) * servers
+
+
+def _with_size(cost: float, size: int) -> float:
     """A cost by which the larger of two tables that cost the same comes first: so the large ones of
     many that are alike are shared out as well.
     """
-    return cost * (1.0 + _AS_MUCH * math.log1p(size or 0))
+    return cost * (1.0 + _AS_MUCH * math.log1p(size))

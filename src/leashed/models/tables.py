@@ -280,7 +280,7 @@ class Table:
             None if shards is None or all(_check_shards(shards)) else _check_shards(shards)
         )
         if self.rows is not None:
-            row = _bytes_per_row(self.dim, self.rule, self.staleness, versions)
+            row = bytes_per_row(self.dim, self.rule, self.staleness, versions)
             here = _rows_of(self.rows, self.shards)
             _require_memory(f"table {name} of {here:,} rows of {row:,} bytes", here * row)
         self._has_told = False  # of ids that update() has refused
@@ -331,7 +331,7 @@ class Table:
         """A new one whose rows are alike, of 16 MiB or 256 rows at most: to try something on. Where
         it has fewer rows than this one they go, those first that were updated longest ago.
         """
-        row = _bytes_per_row(self.dim, self.rule, self.staleness, self.versions)
+        row = bytes_per_row(self.dim, self.rule, self.staleness, self.versions)
         most = max(_SMALL, _SMALL_ROWS * row)
         size: dict[str, Any] = {"rows": self.rows, "versions": self.versions}
         if self.rows is None or self.rows * row > most:
@@ -756,7 +756,7 @@ def of(
     ]
     told = f"{len(fixed)} tables of {sum(rows for rows, _ in fixed):,} rows in all"
     _require_memory(
-        told, sum(rows * _bytes_per_row(dim, rule, staleness, versions) for rows, dim in fixed)
+        told, sum(rows * bytes_per_row(dim, rule, staleness, versions) for rows, dim in fixed)
     )
     found = {}
     for number, one in numbered.items():
@@ -793,7 +793,7 @@ def _sizes(
 ) -> dict[str, int]:
     """The most bytes of each table that grows, by name."""
     row = {
-        one.name: _bytes_per_row(one.dim, rule, staleness, versions)
+        one.name: bytes_per_row(one.dim, rule, staleness, versions)
         for one in described
         if one.rows is None
     }
@@ -916,7 +916,8 @@ def refusals_of(tables: Mapping[str, Table]) -> Refusals:
     return around if around is not None and around.are_of(tables) else Refusals(tables)
 
 
-def _bytes_per_row(dim: int, rule: Rule, staleness: Policy, versions: bool) -> int:
+def bytes_per_row(dim: int, rule: Rule, staleness: Policy, versions: bool = True) -> int:
+    """Of memory, with what the rule keeps of a row."""
     return _core.Table.bytes_per_row(
         dim=dim, rule=rule.choice(), staleness=staleness.choice(), versions=versions
     )
