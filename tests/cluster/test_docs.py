@@ -16,6 +16,8 @@ import pytest
 from cluster import written
 from cluster.test_up import pids
 
+from leashed.datasets import synthetic_click_lines
+
 pytest.importorskip("msgspec")
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cluster.md").read_text(encoding="utf-8")
@@ -60,7 +62,12 @@ def needed(program: str) -> None:
 
 @pytest.mark.process
 @pytest.mark.parametrize(
-    "line", [line for line in LINES if line.startswith(("leashed cluster up", "leashed elp"))]
+    "line",
+    [
+        line
+        for line in LINES
+        if line.startswith(("leashed cluster up", "leashed elp")) and "--days" not in line
+    ],
 )
 def test_on_one_machine(line: str, tmp_path: Path) -> None:
     if "gloo" in line:
@@ -77,6 +84,17 @@ def test_on_one_machine(line: str, tmp_path: Path) -> None:
         folder = tmp_path / line.split("--run ", maxsplit=1)[1].split(maxsplit=1)[0]
         assert (folder / "run.json").exists()
         assert any((folder / name).exists() for name in ("output.safetensors", "output"))
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("line", [line for line in LINES if "--days" in line])
+def test_day_after_day(line: str, tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    for day in (1, 2):
+        lines = synthetic_click_lines(500, 0, day=day, cardinalities=100)
+        (tmp_path / "logs" / f"day-{day}.tsv").write_bytes(b"".join(lines))
+    printed = run(line, tmp_path)
+    assert re.search(r"^day-1.tsv +500 .*\nday-2.tsv +500 ", printed, re.MULTILINE)
 
 
 @pytest.mark.process

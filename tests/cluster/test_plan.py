@@ -266,7 +266,7 @@ def test_data_and_network(digits):
         ("[cluster]\ntrainer = 2", "cluster.trainer is unknown; it may have master, trainers"),
         ("[train]\nmode = 'gba'", "cluster is not for runs with a mode, since"),
         ("[train]\nstream = true", "cluster is not for streams, since"),
-        ("[train]\ndays = ['a']", "cluster is not for streams, since"),
+        ("[train]\ndays = ['a']", "train.days must be a list of files, of models of clicks"),
         (
             "[train]\nmodel = 'dlrm'",
             "cluster.embedding_ps must be at least 1 with train.model dlrm",

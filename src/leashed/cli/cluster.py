@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -394,6 +394,8 @@ def _up(options: argparse.Namespace) -> int:
     try:
         plan = _plan(options) if options.plan is None else plans.read(options.plan)
         _check_extras(plan, view=options.view)
+        if plan.train.days is not None:
+            return _days(plan, options)
         problem = plan.train.problem()
         if plan.cluster.embedding_ps:
             row_terms(plan, problem)
@@ -408,6 +410,40 @@ def _up(options: argparse.Namespace) -> int:
             status = _train(plan, problem, view=options.view)
             options.keep |= status == INTERRUPTED and outcome.place(folder, problem.model).exists()
             return status
+    except ChildProcessError as error:
+        print(f"leashed: error: {error}", file=sys.stderr)
+        return AGAIN if isinstance(error, _IncompleteError) else FAILED
+
+
+def _days(plan: Plan, options: argparse.Namespace) -> int:
+    """Day after day, each of which ``leashed cluster up`` would train alone."""
+    from leashed.cli import cluster_days  # noqa: PLC0415 (it needs the extra)
+    from leashed.cluster import journal  # noqa: PLC0415
+    from leashed.cluster.checkpoints import FOLDER, Checkpoint, newest  # noqa: PLC0415
+
+    if options.plan is None and options.run is None:
+        raise ValueError("--days takes --run FOLDER, where the state lies between days")
+
+    def day(of_day: Plan, problem: Problem) -> int:
+        folder = of_day.cluster.run
+        if journal.held(folder / "journal.jsonl"):
+            raise ValueError(f"the run in {folder} goes on: end it before it is begun again")
+        with suppress(FileNotFoundError):
+            found = Checkpoint(newest(folder))
+            if not found.complete:
+                found.check()
+                of_day = replace(of_day, cluster=replace(of_day.cluster, resume=found.folder))
+        role.fitting(of_day, problem)
+        _clear(folder)
+        if of_day.cluster.resume is None or folder not in of_day.cluster.resume.parents:
+            shutil.rmtree(folder / FOLDER, ignore_errors=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        return _train(of_day, problem, view=options.view)
+
+    folder = plan.cluster.run if options.run is None else options.run.absolute()
+    plan = replace(plan, cluster=replace(plan.cluster, run=folder))
+    try:
+        return cluster_days.train(plan, day)
     except ChildProcessError as error:
         print(f"leashed: error: {error}", file=sys.stderr)
         return AGAIN if isinstance(error, _IncompleteError) else FAILED
@@ -503,6 +539,10 @@ def _plan(options: argparse.Namespace) -> Plan:
     """The plan that the arguments describe."""
     words = Sync(options.sync, options.when, options.compression)
     train = given(options, Train)
+    if (days := train.get("days")) is not None:
+        if "data" in train:
+            raise ValueError("--data does not go with --days: --days names the files")
+        train["days"] = tuple(str(Path(path).absolute()) for path in days)
     paths = {name: train[name] for name in plans.PATHS if name in train}
     train |= {
         name: str(Path(path).absolute()) for name, path in paths.items() if path not in plans.WORDS

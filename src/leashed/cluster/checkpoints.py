@@ -24,7 +24,7 @@ from leashed.base import atomic
 from leashed.cluster import fingerprint, packing
 from leashed.cluster.messages import Account, Saved
 from leashed.cluster.roles import ROLES
-from leashed.files import folders
+from leashed.files import folders, resuming
 
 __all__ = ["Checkpoint", "newest", "place", "put_array", "saved_of", "tidy", "write"]
 
@@ -137,11 +137,22 @@ class Checkpoint:
         """Which of the run's batches are used."""
         return Account(self.told["next"], [(first, count) for first, count in self.told["open"]])
 
+    @property
+    def begun(self) -> Account:
+        """Which batches of a run that goes on from it are used when that begins."""
+        return Account() if self.complete else self.account
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of the run's batches are used: who goes on does so with other data."""
+        return bool(self.told["next"] == self.told["total"] and not self.told["open"])
+
     def require(self, words: Mapping[str, str]) -> None:
         """ValueError where a run with this fingerprint cannot go on from it. Numbers of processes, and of
-        batches in all, may be others.
+        batches in all, may be others, and where it is complete the data.
         """
-        was = {k: v for k, v in self.told["fingerprint"].items() if k not in _MAY_DIFFER}
+        others = _MAY_DIFFER | {"data"} if self.complete else _MAY_DIFFER
+        was = {k: v for k, v in self.told["fingerprint"].items() if k not in others}
         if unlike := [name for name in was if words.get(name, was[name]) != was[name]]:
             told = "; ".join(f"{name} was {was[name]} and is {words[name]}" for name in unlike)
             raise ValueError(f"cannot go on from {self.folder}: {told}; give the same")
@@ -164,12 +175,13 @@ class Checkpoint:
                 raise ValueError(f"{path} is damaged: it is not what its checkpoint says")
         self.rows()
 
-    def trainer(self, index: int) -> Path:
-        """The file from which that trainer goes on: its own, or where there was none of that number
-        that of the first.
+    def trainer(self, index: int) -> resuming.AtCut:
+        """What that trainer goes on from: its own file, or where there was none of that number that of
+        the first.
         """
         known = self.trainers
-        return self.folder / f"trainer-{index if index in known else known[0]}.safetensors"
+        path = self.folder / f"trainer-{index if index in known else known[0]}.safetensors"
+        return (resuming.AtEnd if self.complete else resuming.AtCut)(path)
 
     def states(self, dimension: int) -> NDArray[np.float32] | None:
         """What trainers that sum have together, w^global and its velocity, one behind the other."""

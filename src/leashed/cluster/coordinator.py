@@ -142,6 +142,8 @@ class Coordinator:
         self._changes: list[Change] = []
         self._actions: list[Send | Close] = []
         self._cutting = Cutting(terms.checkpoint_every, terms.grace, terms.patience, now)
+        # Until when the end waits for a checkpoint of all batches; None: some are left.
+        self._cut_last: float | None = None
         if state.cuts.begun > state.cuts.ended and state.over is None:
             self._record(CutEnded(state.cuts.begun, why="the master was started again"))
         state.membership.restarted(now)
@@ -480,10 +482,14 @@ class Coordinator:
         return self._cutting.word((account.next, account.open), self.state.cuts.whole)
 
     def _advance_cut(self, now: float) -> None:
-        """Begins a cut where one is due, and sees to the one under way."""
+        """Begins a cut where one is due, as it is when all batches are complete, and sees to the one
+        under way.
+        """
         cutting, membership, cuts = self._cutting, self.state.membership, self.state.cuts
         members = membership.members
-        if cutting.due(now) and self._may_cut():
+        if self._cut_last is None and self.state.ledger.done:
+            self._cut_last = now + (self.terms.grace if cutting.asked else 0.0)
+        if (cutting.due(now) or self._waits_for_cut(now)) and self._may_cut():
             self._record(CutBegun(cuts.begun + 1))
             cutting.begin(cuts.begun, members, now)
             self._tell_cut()
@@ -496,13 +502,22 @@ class Coordinator:
         elif not cutting.whole and cutting.proceed(now):
             self._tell_cut()
 
+    def _waits_for_cut(self, now: float) -> bool:
+        """Whether all batches are complete, and a checkpoint of them is still to come: as long as it is
+        under way, and for ``grace`` until all are there who are to save.
+        """
+        if self._cut_last is None or self._done is not None:
+            return False
+        return self._cutting.number > 0 or now < self._cut_last
+
     def _may_cut(self) -> bool:
-        """Whether all are there that there are to be, and batches are left."""
+        """Whether all are there that there are to be, and train."""
         terms, membership = self.terms, self.state.membership
         there = list(membership.members.values())
         counts = {role.name: getattr(terms, role.count) for role in ROLES.values() if role.serves}
         return (
             membership.epoch.number > 0
+            and self._cutting.number == 0
             and self._done is None
             and not self._lost()
             and all(member.connected and not member.left for member in there)
@@ -515,6 +530,8 @@ class Coordinator:
         whom = [m for m in self.state.membership.members.values() if told(m.role) != OVER]
         self._record(CutEnded(number, whole, why))
         self._cutting.end(now)
+        if whole and self.state.ledger.done:
+            self._cut_last = now
         for member in whom:
             if connection := self._of.get(member.id):
                 self._send(connection, Cut(number, OVER, whole=self.state.cuts.whole))
@@ -593,8 +610,8 @@ class Coordinator:
             self._record(Granted(ledger.tickets + 1, member, batches, want))
             self._lease(self._of[member], ledger.tickets)
         if lost:
-            self._done = None
-        elif ledger.done and self._done is None:
+            self._done = self._cut_last = None
+        elif ledger.done and self._done is None and not self._waits_for_cut(now):
             self._done = now
             self._tell_trainers(End(_COMPLETE))
         if membership.servers_number != self._told_servers:

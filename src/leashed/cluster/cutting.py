@@ -45,7 +45,12 @@ class Cutting:
 
     def due(self, now: float) -> bool:
         """Whether one is to begin."""
-        return self._every is not None and self.number == 0 and now >= self._due
+        return self.asked and self.number == 0 and now >= self._due
+
+    @property
+    def asked(self) -> bool:
+        """Whether there are any."""
+        return self._every is not None
 
     def begin(self, number: int, members: Mapping[int, Member], now: float) -> None:
         """It is of these members."""

@@ -16,7 +16,7 @@ from leashed.cluster import row_files, traffic
 from leashed.cluster.measures import counted
 from leashed.cluster.plan import Plan
 from leashed.cluster.supervisor import REPORT, read_report
-from leashed.files import checkpoint
+from leashed.files import checkpoint, resuming
 from leashed.files.model_file import BuiltIn
 from leashed.models._columns import keep
 from leashed.models._running import Running, mean
@@ -219,7 +219,12 @@ def conclude(
     if trainers and isinstance(train.threads, int):  # not as many as are fastest at each
         whole["elp"] = Parallelism("", train.batch_size, train.threads, trainers).elp
     model = problem.model
-    columns = standard.known(model, problem.train)
+    begun = None
+    if plan.cluster.resume is not None:
+        from leashed.cluster.checkpoints import Checkpoint  # noqa: PLC0415 (it needs the extra)
+
+        begun = resuming.before(Checkpoint(plan.cluster.resume).trainer(0))
+    columns = standard.known(model, problem.train, begun and begun.numbers)
     summaries = report["summaries"]
     handed_in = {
         index: each
@@ -265,12 +270,17 @@ def conclude(
     if chosen is not None:
         whole["output"], replica = chosen
         whole["train_loss"] = _evaluated(model, replica, problem.train, tables)[0]
-        whole["test_loss"], accuracy, *of_clicks = _evaluated(model, replica, problem.test, tables)
-        if problem.test.classes:
-            whole["test_accuracy"] = accuracy
-        for name, value in zip(("test_auc", "test_normalised_entropy"), of_clicks, strict=False):
-            if not math.isnan(value):
-                whole[name] = value
+        if problem.test is not None:
+            whole["test_loss"], accuracy, *of_clicks = _evaluated(
+                model, replica, problem.test, tables
+            )
+            if problem.test.classes:
+                whole["test_accuracy"] = accuracy
+            for name, value in zip(
+                ("test_auc", "test_normalised_entropy"), of_clicks, strict=False
+            ):
+                if not math.isnan(value):
+                    whole[name] = value
         statistics = None if replica.running is None else replica.running.values
         checkpoint.save(place(folder, model), model, replica.parameters, tables, statistics)
     _write(folder, whole)

@@ -386,6 +386,14 @@ class Train(Job):
                 raise TypeError(f"train.{name} must be a list of whole numbers, got {widths!r}")
             widths = tuple(checks.whole(f"train.{name}", each, 1) for each in widths)
             object.__setattr__(self, name, widths)
+        days: Any = self.days
+        if days is not None:
+            if isinstance(days, str) or not days or not self.of_clicks:
+                raise ValueError(
+                    "train.days must be a list of files, of models of clicks (train.model dlrm and its kin), "
+                    f"got {self.days!r} with {self.model}"
+                )
+            object.__setattr__(self, "days", tuple(days))
         for item in dataclasses.fields(self):
             if (value := getattr(self, item.name)) is not None:
                 kind = str(item.type).removesuffix(" | None")
@@ -400,7 +408,7 @@ class Train(Job):
             {
                 "cluster": True,
                 "mode": self.mode,
-                "stream": self.stream or self.days is not None,
+                "stream": self.stream,
             }
         )
         until = self.until(_EPOCHS_OF_CLICKS if self.of_clicks else _EPOCHS)
@@ -433,8 +441,10 @@ class Train(Job):
         """``choices`` for these data: a model of clicks has a rate by how often its ids come there."""
         chosen = self.choices("train.")
         if self.of_clicks:
-            seen = defaults.seen(found.model, found.train, len(found.train))
-            chosen["rule"] = self.rule_on(seen.often)
+            often = None  # of days, which have one rate
+            if self.days is None:
+                often = defaults.seen(found.model, found.train, len(found.train)).often
+            chosen["rule"] = self.rule_on(often)
         return chosen
 
     def within(self, folder: Path) -> Train:
@@ -473,7 +483,7 @@ _CHECKS: Mapping[str, Callable[[str, Any], object]] = {
 PATHS = ("data", "test", "schema")
 """Fields of :class:`Train` that are paths."""
 
-ALONE = (*("days", "stream", "mode", "patience", "metric"),)
+ALONE = (*("stream", "mode", "patience", "metric"),)
 """Fields of :class:`Train` that a cluster has no use for."""
 
 

@@ -174,7 +174,7 @@ def _master(plan: Plan, *, comes_back: bool) -> dict[str, Any]:
         min_trainers=cluster.min_trainers,
         require_sync=cluster.require_sync,
         patience=cluster.patience,
-        begun=None if begun is None else begun.account,
+        begun=None if begun is None else begun.begun,
         cut=0 if begun is None else begun.number,
         checkpoint_every=cluster.checkpoint_every,
     )

@@ -36,7 +36,7 @@ def run(plan: Plan, index: int) -> str | None:
     problem = words.problem()
     begins = None
     if cluster.resume is not None and not kept.exists():
-        begins = resuming.AtCut(checkpoints.Checkpoint(cluster.resume).trainer(index))
+        begins = checkpoints.Checkpoint(cluster.resume).trainer(index)
     result = train(
         problem.model,
         problem.train,

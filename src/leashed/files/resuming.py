@@ -41,6 +41,7 @@ __all__ = [
     "NUMBERS",
     "AnyFiles",
     "AtCut",
+    "AtEnd",
     "Before",
     "Begun",
     "Checkpointer",
@@ -160,6 +161,10 @@ class Left(From):
 
 class AtCut(From):
     """A trainer's file of a checkpoint of its whole run, whose rows of tables servers begin with."""
+
+
+class AtEnd(AtCut):
+    """One of a run of which all batches are used, with other data."""
 
 
 Resume: TypeAlias = "str | os.PathLike[str] | Kept | From"
@@ -471,7 +476,7 @@ def begin(
     if isinstance(given, Kept):
         return Begun(given.go_on(batch_size), statistics=given.statistics)
     path = given.path if isinstance(given, From) else given
-    other_data, any_files = isinstance(given, OtherData), isinstance(given, AnyFiles)
+    other_data, any_files = isinstance(given, (OtherData, AtEnd)), isinstance(given, AnyFiles)
     try:
         folder = folders.opened(path) if tables or folders.is_one(path) else None
         # (Whatever is wrong, and is told, is the folder's.)
@@ -582,7 +587,7 @@ def before(given: Resume | None) -> Before | None:
         content = checkpoint.read_model(given.path if isinstance(given, From) else given)
         run, columns = content.run or {}, content.columns
         begun = Moments.from_json(run[NUMBERS]) if NUMBERS in run else None
-        numbers = columns.moments if isinstance(given, OtherData) else begun
+        numbers = columns.moments if isinstance(given, (OtherData, AtEnd)) else begun
         return Before(int(run.get(FULL_SIZE, run["batch_size"])), columns, numbers)
     except (OSError, KeyError, TypeError, ValueError):
         return None

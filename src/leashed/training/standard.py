@@ -26,13 +26,17 @@ def unread(model: AnyModel, columns: Columns) -> Moments | None:
     return Moments.none(which) if any(which) else None
 
 
-def known(model: AnyModel, data: ClickDataset | Dataset | SparseDataset) -> Columns:
-    """What a training from the beginning on these data, in memory, knows of their columns."""
+def known(
+    model: AnyModel, data: ClickDataset | Dataset | SparseDataset, begun: Moments | None = None
+) -> Columns:
+    """What a training on these data, in memory, knows of their columns, whose numbers came to ``begun``
+    before; None: from the beginning.
+    """
     columns = columns_of(model, data)
     if (moments := unread(model, columns)) is None:
         return columns
     assert not isinstance(data, SparseDataset)
-    return replace(columns, moments=moments.merged(data.x))
+    return replace(columns, moments=(begun or moments).merged(data.x))
 
 
 def standardised(

@@ -152,9 +152,16 @@ def shape_of(name: str, words: ClickWords) -> dict[str, Any]:
     return {known[word]: value for word, value in asked.items()}
 
 
-def load(words: ClickWords) -> ClickSplit:
+class Loaded(NamedTuple):
+    """Clicks in memory to train on, and to test, if there are any."""
+
+    train: ClickDataset
+    test: ClickDataset | None
+
+
+def load(words: ClickWords) -> ClickSplit | Loaded:
     """Clicks from the seed, or the files that ``--data`` names, whose last fifth is for testing, in
-    memory.
+    memory; of a day, which tests the model of the day before, none is.
 
     Raises:
         OSError, ValueError: the file is missing or wrong, or ``--rows`` is given with it.
@@ -165,6 +172,8 @@ def load(words: ClickWords) -> ClickSplit:
     if words.rows is not None:
         raise ValueError("--rows goes with --data clicks, not with a file")
     data = read(words.data, words)
+    if words.days is not None:
+        return Loaded(data, None)
     if len(data) < 2:
         raise ValueError(f"{words.data} has one row; it takes two, one to test")
     return data.split(test=max(1, len(data) // _TEST_SHARE))

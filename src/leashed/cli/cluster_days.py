@@ -1,0 +1,136 @@
+"""``leashed cluster up --days``: a run of the cluster for each day, from the checkpoint with which that of
+the day before has ended.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from leashed.cluster import outcome
+from leashed.cluster.measures import counted
+from leashed.cluster.plan import Plan
+from leashed.files import checkpoint
+from leashed.metrics import ClickMetrics, Values
+from leashed.report import days as report
+from leashed.training.days import Day, Journal, Today, log_files
+from leashed.training.problems.files import expanded
+from leashed.training.problems.problem import Problem
+
+__all__ = ["EVERY", "train"]
+
+EVERY = 3600.0
+"""Seconds between two checkpoints of a day's run, where it is not said."""
+
+_JOURNAL = "days.json"
+
+
+def train(plan: Plan, run: Callable[[Plan, Problem], int]) -> int:
+    """All days that are not done, in the plan's folder, and a table of all; the status of who is to say.
+
+    Args:
+        plan: of all days.
+        run: does a day's, by its plan and what it trains, from its own last checkpoint, if it has one;
+            returns its status.
+
+    Raises:
+        OSError, TypeError, ValueError: before a day is begun: its file is missing or wrong, or days were
+            trained by another plan.
+    """
+    files = expanded(plan.train.days or ())
+    folder = plan.cluster.run
+    folder.mkdir(parents=True, exist_ok=True)
+    journal = Journal(folder / _JOURNAL)
+    done = [day.name for day in journal.done]
+    if strange := [name for name in done if name not in files]:
+        raise ValueError(
+            f"{folder} has days that --days does not name: {', '.join(strange)}; name them too, or take "
+            "another --run"
+        )
+    if done != list(files)[: len(done)]:
+        raise ValueError(f"{folder} has its days in another order: {', '.join(done)}")
+    before: Path | None = folder / done[-1] if done else None
+    for name, path in list(files.items())[len(done) :]:
+        today = folder / name
+        of_day = _plan_of(plan, path, today, before)
+        problem = of_day.train.problem()
+        if problem.model.loss != "log_loss" or problem.model.outputs != 1:
+            raise ValueError("--days of a cluster goes with --target click and one label")
+        began = journal.today
+        if began is None or began.name != name:
+            yesterday = None if before is None else _scored(before, problem)
+            clicks = float((problem.train.y == 1).mean())
+            updates = journal.done[-1].updates if journal.done else 0
+            began = Today(name, updates, yesterday, clicks, log_files([path]))
+            journal.begin(began)
+        told = outcome.read_report(today)
+        if told is None or told["state"] != "ended":
+            if status := run(of_day, problem):
+                return status
+            told = outcome.read_report(today)
+        assert told is not None
+        day = _day(began, problem, told)
+        journal.finish(day)
+        print(report.line(day), file=sys.stderr, flush=True)
+        before = today
+    print(report.table(journal.done))
+    return 0
+
+
+def _plan_of(plan: Plan, path: Path, folder: Path, before: Path | None) -> Plan:
+    """A day's."""
+    cluster = replace(
+        plan.cluster,
+        run=folder,
+        resume=None if before is None else _ended_with(before),
+        checkpoint_every=plan.cluster.checkpoint_every or EVERY,
+    )
+    return replace(plan, cluster=cluster, train=replace(plan.train, data=str(path.absolute())))
+
+
+def _ended_with(folder: Path) -> Path:
+    """The checkpoint that a day has ended with."""
+    from leashed.cluster.checkpoints import Checkpoint, newest  # noqa: PLC0415 (it needs the extra)
+
+    found = Checkpoint(newest(folder))
+    if not found.complete:
+        raise ValueError(
+            f"{found.folder} is of the middle of its day: the day has ended without a checkpoint, so "
+            "remove its folder and its line in days.json to train it again"
+        )
+    return found.folder
+
+
+def _scored(folder: Path, problem: Problem) -> Values:
+    """How well the model of the day before predicts these rows."""
+    found: Any = checkpoint.load(outcome.place(folder, problem.model))
+    scores = ClickMetrics()
+    data = problem.train
+    logits = found.model.logits(found.parameters, data, found.tables, None, found.statistics)
+    scores.add(logits, data.y, data.weights)
+    return scores.values()
+
+
+def _day(today: Today, problem: Problem, told: dict[str, Any]) -> Day:
+    trainers, servers = counted(told, "trainer"), counted(told, "embedding-ps")
+    examples = sum(int(each.get("examples", 0)) for each in trainers.values())
+    seconds = float(told["seconds"])
+    return Day(
+        name=today.name,
+        data=problem.train.name,
+        examples=len(problem.train),
+        bad=problem.train.skipped,
+        updates=today.begun_at + int(told["ledger"]["complete"]),
+        loss=float(told.get("train_loss", math.nan)),
+        yesterday=today.yesterday,
+        progressive=None,
+        seconds=seconds,
+        eps=examples / seconds if seconds else math.nan,
+        rows=sum(int(each.get("rows", 0)) for each in servers.values()),
+        click_share=today.click_share,
+        files=today.files,
+    )
