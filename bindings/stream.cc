@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "assembly.h"
+#include "data.h"
 #include "gradient.h"
 #include "leashed/base/error.h"
 #include "leashed/data/arrow_stream.h"
@@ -336,20 +337,8 @@ std::optional<std::shared_ptr<PyRowStream>> head_of(const PyRowStream& stream, s
 }
 
 // (x [n, numbers], of each feature ids [n] or (ids, offsets), with weights of ids behind these, y
-// [n], weights [n] or None); fewer than asked for at the end.
-py::tuple take_rows(const PyRowStream& stream, std::size_t count) {
-  // Loaded before rows are taken: Python does that, and looks at signals meanwhile.
-  py::detail::npy_api::get();
-  RowBlock block((*stream).layout());
-  ask([&] {
-    try {
-      return (*stream).take_next(count, block, kLook);
-    } catch (const py::error_already_set& error) {
-      const py::gil_scoped_acquire acquire;
-      raise_again(error);
-    }
-  });
-  const RowLayout& layout = (*stream).layout();
+// [n], weights [n] or None).
+py::tuple arrays_of(const RowLayout& layout, RowBlock& block) {
   const std::size_t rows = block.rows();
   const auto table = [rows](auto values, std::size_t columns) {
     return to_array(std::move(values)).reshape({rows, columns});
@@ -370,6 +359,21 @@ py::tuple take_rows(const PyRowStream& stream, std::size_t count) {
                         table(std::move(block.ids), layout.single_ids()), bags, y, weights);
 }
 
+// The next rows, fewer than asked for at the end.
+py::tuple take_rows(const PyRowStream& stream, std::size_t count) {
+  // Loaded before rows are taken: Python does that, and looks at signals meanwhile.
+  py::detail::npy_api::get();
+  RowBlock block((*stream).layout());
+  ask([&] {
+    try {
+      return (*stream).take_next(count, block, kLook);
+    } catch (const py::error_already_set& error) {
+      const py::gil_scoped_acquire acquire;
+      raise_again(error);
+    }
+  });
+  return arrays_of((*stream).layout(), block);
+}
 // What `made` makes of such rows, which are one at least.
 py::object next_rows(PyRowStream& stream, std::size_t count, const py::function& made) {
   py::object rows = stream.kept();
@@ -449,13 +453,13 @@ py::dict counts_of(const PyRowStream& stream) {
                   "bytes"_a = counts.bytes, "first_bad"_a = bad);
 }
 
-PyStreamedRows streamed_rows(
-    std::shared_ptr<PyRowStream> stream,
-    const std::vector<std::pair<std::size_t, std::optional<std::size_t>>>& features,
-    std::optional<std::size_t> users) {
-  PyStreamedRows rows{std::move(stream), {}};
-  rows.data.stream = &**rows.stream;
-  const std::vector<bool>& bags = (**rows.stream).layout().bags;
+using PyFeatures = std::vector<std::pair<std::size_t, std::optional<std::size_t>>>;
+
+PyStreamedRows as_read(std::shared_ptr<void> owner, NumberedRows& stream,
+                       const PyFeatures& features, std::optional<std::size_t> users) {
+  PyStreamedRows rows{std::move(owner), {}};
+  rows.data.stream = &stream;
+  const std::vector<bool>& bags = stream.layout().bags;
   const std::size_t all = bags.size();
   if (users && (*users >= all || bags[*users])) {
     throw py::value_error("users must be a feature below " + std::to_string(all) +
@@ -470,6 +474,128 @@ PyStreamedRows streamed_rows(
     rows.data.features.push_back({number, most.value_or(std::numeric_limits<std::size_t>::max())});
   }
   return rows;
+}
+
+// (x, single ids, bags, y, weights), as take_rows gives them, of so many rows.
+RowBlock block_of(const SentRows& sent, std::uint64_t count, const py::tuple& arrays,
+                  std::int32_t classes) {
+  const RowLayout& layout = sent.layout();
+  RowBlock block(layout);
+  block.resize(count);
+  const auto copy = [](const py::handle& from, auto& to, const char* name) {
+    using T = typename std::decay_t<decltype(to)>::value_type;
+    const auto array = py::cast<py::array_t<T, py::array::c_style>>(from);
+    if (static_cast<std::size_t>(array.size()) != to.size()) {
+      throw Error(std::string("rows have come with other ") + name + " than were asked for");
+    }
+    std::copy_n(array.data(), array.size(), to.data());
+  };
+  if (arrays.size() != 5) throw Error("rows have come without some of their columns");
+  copy(arrays[0], block.x, "numbers");
+  copy(arrays[1], block.ids, "ids");
+  const py::sequence bags = arrays[2];
+  if (bags.size() != block.bags.size()) throw Error("rows have come with other features");
+  for (std::size_t b = 0; b < block.bags.size(); ++b) {
+    const py::sequence own = bags[b];
+    RowBlock::Bag& bag = block.bags[b];
+    bag.offsets.resize(count + 1);
+    copy(own[1], bag.offsets, "offsets");
+    bag.ids.resize(static_cast<std::size_t>(py::len(own[0])));
+    copy(own[0], bag.ids, "ids");
+    if (bag.offsets.front() != 0 || !std::is_sorted(bag.offsets.begin(), bag.offsets.end()) ||
+        static_cast<std::size_t>(bag.offsets.back()) != bag.ids.size()) {
+      throw Error("rows have come whose ids are not those of rows");
+    }
+    if (layout.id_weights) {
+      bag.weights.resize(bag.ids.size());
+      copy(own[2], bag.weights, "weights of ids");
+    }
+  }
+  layout.classes ? copy(arrays[3], block.labels, "labels")
+                 : copy(arrays[3], block.values, "targets");
+  for (const std::int32_t label : block.labels) {
+    if (label < 0 || label >= classes) throw Error("rows have come with labels that none may have");
+  }
+  if (layout.weights) copy(arrays[4], block.weights, "weights");
+  return block;
+}
+
+using PySpan = std::pair<std::uint64_t, std::uint64_t>;
+
+void bind_sent(py::module_& m) {
+  py::class_<SentRows, std::shared_ptr<SentRows>>(
+      m, "SentRows", "Rows that others read and send: what is asked of them, and what has come.")
+      .def(
+          py::init([](std::size_t numbers, std::vector<bool> bags, bool classes, std::size_t values,
+                      bool weights, std::uint64_t rows, std::uint64_t passes, std::size_t at_once,
+                      std::uint64_t room, std::uint64_t stripe, std::size_t readers) {
+            for (const auto& [size, name] : {std::pair(rows, "rows"),
+                                             {at_once, "at_once"},
+                                             {stripe, "stripe"},
+                                             {readers, "readers"}}) {
+              require_some(size, name);
+            }
+            const RowLayout layout{.numbers = numbers,
+                                   .bags = std::move(bags),
+                                   .classes = classes,
+                                   .values = values,
+                                   .weights = weights};
+            return std::make_shared<SentRows>(
+                layout, SentRows::Settings{rows, passes, at_once, room, stripe, readers});
+          }),
+          py::kw_only(), py::arg("numbers"), py::arg("bags"), py::arg("classes"), py::arg("values"),
+          py::arg("weights"), py::arg("rows"), py::arg("passes"), py::arg("at_once"),
+          py::arg("room"), py::arg("stripe"), py::arg("readers"))
+      .def(
+          "wanted",
+          [](SentRows& self, const std::vector<bool>& readers, double seconds) {
+            const py::gil_scoped_release release;
+            const auto found = self.wanted(readers, seconds);
+            return found ? std::optional(PySpan(found->first, found->count)) : std::nullopt;
+          },
+          py::arg("readers"), py::arg("seconds"),
+          "(first, count) of what is to be asked of those readers, which is asked for then; waits "
+          "so many seconds. None: there is nothing.")
+      .def("expect", &SentRows::expect, py::arg("first"), py::arg("count"),
+           "Positions are going to be taken.")
+      .def("forget", &SentRows::forget, "None is any more, but by who waits.")
+      .def(
+          "give",
+          [](SentRows& self, const PySpan& span, const py::tuple& arrays, std::int32_t classes) {
+            self.give({span.first, span.second}, block_of(self, span.second, arrays, classes));
+          },
+          py::arg("span"), py::arg("arrays"), py::arg("classes"),
+          "A span has come: (x, single ids, bags, y, weights) as of RowStream.take, labels below "
+          "`classes`.")
+      .def(
+          "lost",
+          [](SentRows& self, const PySpan& s) {
+            self.lost({s.first, s.second});
+          },
+          py::arg("span"), "A span does not come, and is asked for again.")
+      .def("fail", &SentRows::fail, py::arg("why"), "No more comes; whoever waits is told.")
+      .def("row", &SentRows::row, py::arg("position"), "The row of a position.")
+      .def_property_readonly("held", &SentRows::held, "Rows that are there or asked for.")
+      .def_property_readonly("stopped", &SentRows::stopped)
+      .def(
+          "take",
+          [](SentRows& self, std::uint64_t first, std::size_t count) {
+            RowBlock block(self.layout());
+            double waited = 0;
+            {
+              const py::gil_scoped_release release;
+              self.take(first, count, block, waited);
+            }
+            return arrays_of(self.layout(), block);
+          },
+          py::arg("first"), py::arg("count"),
+          "Those rows, as RowStream.take gives them; waits for them.")
+      .def(
+          "start", [](SentRows&, std::uint64_t) {}, py::arg("first") = 0)
+      .def(
+          "head", [](SentRows&, std::size_t) { return py::none(); }, py::arg("count"))
+      .def(
+          "end", [](SentRows& self) { self.end(); }, "There are no more rows.");
 }
 
 }  // namespace
@@ -496,6 +622,7 @@ RowStream& PyRowStream::operator*() const {
 }
 
 void bind_stream(py::module_& m) {
+  bind_sent(m);
   py::class_<PyRowStream, std::shared_ptr<PyRowStream>>(m, "RowStream",
                                                         "Rows that are read while they are used.")
       .def(
@@ -523,8 +650,18 @@ void bind_stream(py::module_& m) {
       .def("counts", counts_of, "What was read so far.")
       .def("end", &PyRowStream::end, "Stops reading. There are no more rows then.");
   py::class_<PyStreamedRows>(m, "StreamedRows", "A stream as a model reads it.")
-      .def(py::init(&streamed_rows), py::arg("stream"), py::arg("features"),
-           py::arg("users") = py::none());
+      .def(py::init([](std::shared_ptr<PyRowStream> stream, const PyFeatures& features,
+                       std::optional<std::size_t> users) {
+             NumberedRows& rows = **stream;
+             return as_read(std::move(stream), rows, features, users);
+           }),
+           py::arg("stream"), py::arg("features"), py::arg("users") = py::none())
+      .def(py::init([](std::shared_ptr<SentRows> sent, const PyFeatures& features,
+                       std::optional<std::size_t> users) {
+             NumberedRows& rows = *sent;
+             return as_read(std::move(sent), rows, features, users);
+           }),
+           py::arg("stream"), py::arg("features"), py::arg("users") = py::none());
   py::class_<StandardisedSource, GradientSource>(m, "StandardisedSource")
       .def(py::init(&standardised), py::arg("source"), py::arg("rows"), py::keep_alive<1, 2>(),
            py::keep_alive<1, 3>());

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "arrays.h"
+#include "leashed/data/row_stream.h"
+#include "leashed/data/sent_rows.h"
 #include "leashed/data/stream_batches.h"
 
 namespace leashed {
@@ -46,7 +48,7 @@ class PyRowStream {
 
 // The rows of a stream as a model reads them.
 struct PyStreamedRows {
-  std::shared_ptr<PyRowStream> stream;
+  std::shared_ptr<void> stream;
   StreamedData data;
 };
 

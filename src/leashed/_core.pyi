@@ -39,6 +39,7 @@ __all__: list[str] = [
     "RowServersPlan",
     "RowStream",
     "RuleState",
+    "SentRows",
     "ServedTable",
     "SharedVector",
     "SparseLinear",
@@ -1239,6 +1240,95 @@ class FieldAwareMachine(SparseModel):
         isa: str | None = None,
     ) -> None: ...
 
+class SentRows:
+    """
+    Rows that others read and send: what is asked of them, and what has come.
+    """
+    def __init__(
+        self,
+        *,
+        numbers: typing.SupportsInt | typing.SupportsIndex,
+        bags: collections.abc.Sequence[bool],
+        classes: bool,
+        values: typing.SupportsInt | typing.SupportsIndex,
+        weights: bool,
+        rows: typing.SupportsInt | typing.SupportsIndex,
+        passes: typing.SupportsInt | typing.SupportsIndex,
+        at_once: typing.SupportsInt | typing.SupportsIndex,
+        room: typing.SupportsInt | typing.SupportsIndex,
+        stripe: typing.SupportsInt | typing.SupportsIndex,
+        readers: typing.SupportsInt | typing.SupportsIndex,
+    ) -> None: ...
+    def end(self) -> None:
+        """
+        There are no more rows.
+        """
+    def expect(
+        self,
+        first: typing.SupportsInt | typing.SupportsIndex,
+        count: typing.SupportsInt | typing.SupportsIndex,
+    ) -> None:
+        """
+        Positions are going to be taken.
+        """
+    def fail(self, why: str) -> None:
+        """
+        No more comes; whoever waits is told.
+        """
+    def forget(self) -> None:
+        """
+        None is any more, but by who waits.
+        """
+    def give(
+        self,
+        span: tuple[
+            typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex
+        ],
+        arrays: tuple,
+        classes: typing.SupportsInt | typing.SupportsIndex,
+    ) -> None:
+        """
+        A span has come: (x, single ids, bags, y, weights) as of RowStream.take, labels below `classes`.
+        """
+    def head(self, count: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def lost(
+        self,
+        span: tuple[
+            typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex
+        ],
+    ) -> None:
+        """
+        A span does not come, and is asked for again.
+        """
+    def row(self, position: typing.SupportsInt | typing.SupportsIndex) -> int:
+        """
+        The row of a position.
+        """
+    def start(self, first: typing.SupportsInt | typing.SupportsIndex = 0) -> None: ...
+    def take(
+        self,
+        first: typing.SupportsInt | typing.SupportsIndex,
+        count: typing.SupportsInt | typing.SupportsIndex,
+    ) -> tuple:
+        """
+        Those rows, as RowStream.take gives them; waits for them.
+        """
+    def wanted(
+        self,
+        readers: collections.abc.Sequence[bool],
+        seconds: typing.SupportsFloat | typing.SupportsIndex,
+    ) -> tuple[int, int] | None:
+        """
+        (first, count) of what is to be asked of those readers, which is asked for then; waits so many seconds. None: there is nothing.
+        """
+    @property
+    def held(self) -> int:
+        """
+        Rows that are there or asked for.
+        """
+    @property
+    def stopped(self) -> bool: ...
+
 class RowStream:
     """
     Rows that are read while they are used.
@@ -1292,9 +1382,22 @@ class StreamedRows:
     """
     A stream as a model reads it.
     """
+    @typing.overload
     def __init__(
         self,
         stream: RowStream,
+        features: collections.abc.Sequence[
+            tuple[
+                typing.SupportsInt | typing.SupportsIndex,
+                typing.SupportsInt | typing.SupportsIndex | None,
+            ]
+        ],
+        users: typing.SupportsInt | typing.SupportsIndex | None = None,
+    ) -> None: ...
+    @typing.overload
+    def __init__(
+        self,
+        stream: SentRows,
         features: collections.abc.Sequence[
             tuple[
                 typing.SupportsInt | typing.SupportsIndex,

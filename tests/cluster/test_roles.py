@@ -10,8 +10,8 @@ from leashed.cluster.roles import ROLES
 PROGRAM = """
 from leashed.cluster import roles
 
-reader = roles.Role("reader", "reader", "reader", "sync_ps", "readers", serves=True)
-roles.ROLES = {"reader": reader, **roles.ROLES}
+scorer = roles.Role("scorer", "scorer", "scorer", "sync_ps", "scorers", serves=True)
+roles.ROLES = {"scorer": scorer, **roles.ROLES}
 
 from cluster import fakes
 from leashed.cli.cluster import _missing
@@ -20,36 +20,36 @@ from leashed.cluster.messages import Join
 from leashed.cluster.prometheus import Exporter
 from leashed.cluster.state import Joined, State, Terms
 
-data = wire.encode(Join("reader", 1, "a:1"))
+data = wire.encode(Join("scorer", 1, "a:1"))
 (join,) = wire.to_master().feed(data)
-assert join.role == "reader"
+assert join.role == "scorer"
 
 terms = Terms(total=None, batch_size=1, trainers=1, sync_ps=2)
 state = State.of(terms.check())
-state.apply(Joined(1, "reader", 1, "a:1", 0.0))
+state.apply(Joined(1, "scorer", 1, "a:1", 0.0))
 state.apply(Joined(2, "sync-ps", 0, "b:1", 0.0))
-assert state.membership.servers().addresses == {"reader": {1: "a:1"}, "sync-ps": {0: "b:1"}, "embedding-ps": {}}
+assert state.membership.servers().addresses == {"scorer": {1: "a:1"}, "sync-ps": {0: "b:1"}, "embedding-ps": {}, "reader": {}}
 assert state.membership.servers_number == 2
 assert state.membership.ring() == []
 
-assert plan.ROLES == ("master", "reader", "sync-ps", "embedding-ps", "trainer")
+assert plan.ROLES == ("master", "scorer", "sync-ps", "embedding-ps", "reader", "trainer")
 cluster = plan.Cluster(trainers=2, sync_ps=2, ports=4000)
 names = [name for name, _ in cluster.processes()]
-assert names == ["master", "reader", "reader", "sync-ps", "sync-ps", "trainer", "trainer"]
+assert names == ["master", "scorer", "scorer", "sync-ps", "sync-ps", "trainer", "trainer"]
 ports = [cluster.port(*each) for each in cluster.processes()[1:]]
 assert ports == list(range(4000, 4006))
 
 counted = {**fakes.SERVER, "bytes_out": 5.0, "bytes_in": 7.0, "snapshots_failed": 2.0}
 report = fakes.report(terms={**fakes.TERMS, "sync_ps": 2, "trainers": 0})
-report["members"] = [fakes.member(1, "reader", 0, None, counted, 9.0)]
-assert _missing(report) == ["reader-1", "sync-ps-0", "sync-ps-1"]
-assert [row[0] for row in traffic.table(report).rows] == ["reader 0"]
-assert dict(table.facts(report))["snapshots"].startswith("2 of reader 0")
+report["members"] = [fakes.member(1, "scorer", 0, None, counted, 9.0)]
+assert _missing(report) == ["scorer-1", "sync-ps-0", "sync-ps-1"]
+assert [row[0] for row in traffic.table(report).rows] == ["scorer 0"]
+assert dict(table.facts(report))["snapshots"].startswith("2 of scorer 0")
 with Exporter("127.0.0.1", 0) as exporter:
     exporter(report)
-    told = {s.name: s.value for f in exporter.collect() for s in f.samples if "reader" in str(s)}
+    told = {s.name: s.value for f in exporter.collect() for s in f.samples if "scorer" in str(s)}
 assert told["leashed_members"] == 1.0
-assert told["leashed_reader_bytes_out_total"] == 5.0
+assert told["leashed_scorer_bytes_out_total"] == 5.0
 """
 
 

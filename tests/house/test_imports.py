@@ -58,7 +58,7 @@ def test_the_house_is_small(record_property, capsys):
         print(f"\n{told}")
     assert len(files) <= 12
     assert len(rooms) <= 20
-    assert len(one_by_one) <= 120
+    assert len(one_by_one) <= 121  # (one from cluster to stream: readers read them)
 
 
 def test_files_import_each_other_in_no_circle():

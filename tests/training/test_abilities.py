@@ -71,7 +71,7 @@ VIRTUAL: dict[str, dict[str, Any]] = {
     "members": {"cluster": simulation.constant(2, 1.0).members([(1.0, 0, "crash")])},
     "shards": {"shards": simulation.memorywise(2)},
 }
-DATA = {"stream": "stream"}
+DATA = {"stream": "stream", "stream here": "stream"}
 DATA |= dict.fromkeys(
     ("tables", "trained rows", "evict", "init.tables", "embedding servers"), "tables"
 )

@@ -31,6 +31,7 @@
 #include <vector>
 
 #include "leashed/base/error.h"
+#include "leashed/data/numbered_rows.h"
 #include "leashed/data/row_origin.h"
 #include "leashed/data/standard_numbers.h"
 
@@ -52,7 +53,7 @@ struct ReadCounts {
   std::vector<Bad> first_bad = {};  // at most ParsedRows::kKept
 };
 
-class RowStream {
+class RowStream final : public NumberedRows {
  public:
   struct Settings {
     std::size_t threads = 1;
@@ -66,19 +67,19 @@ class RowStream {
   RowStream(std::unique_ptr<RowOrigin> origin, const RowLayout& layout, const Settings& settings);
   RowStream(const RowStream&) = delete;
   // Whoever takes has ended.
-  ~RowStream();
+  ~RowStream() override;
 
   // Numbers are to be standardised, beginning with what rows before came to. Once, before start().
   void standardise(std::vector<bool> which, NumberMoments begun);
   // What they are standardised by; null: they are not.
-  const StandardNumbers* standard() const { return numbers_.get(); }
+  const StandardNumbers* standard() const override { return numbers_.get(); }
   // Rows before `first` will not be taken. Once; a call after that changes nothing. Reads with
   // fewer threads where the system starts no more; throws Error where it starts none.
-  void start(std::uint64_t first = 0);
+  void start(std::uint64_t first = 0) override;
   // Appends rows [first, first + count), fewer where the stream ends or is stopped; waits for them,
   // and adds the seconds to `waited`. Throws what reading has thrown, Error where a line is bad
   // and not to be skipped, and NoRows. From any thread, each row once.
-  std::size_t take(std::uint64_t first, std::size_t count, RowBlock& to, double& waited);
+  std::size_t take(std::uint64_t first, std::size_t count, RowBlock& to, double& waited) override;
   // The same of the rows behind those that were taken this way before, whoever took them. Waits so
   // many seconds; false where what it waits for is not there then, and nothing was taken. What it
   // throws, it throws again whenever rows are asked for that are not there, from whatever thread.
@@ -87,24 +88,19 @@ class RowStream {
   // or what reading throws; they stay. Waits as take_next does. While nobody takes.
   bool look(std::size_t count, RowBlock& to, double seconds);
   // Whether there is such a row; waits until that is known. False once it is stopped.
-  bool has(std::uint64_t row);
+  bool has(std::uint64_t row) override;
   // How many rows there are, or `most` where these are fewer; waits so many seconds until that is
   // known. None: it is not. 0 once it is stopped.
-  std::optional<std::uint64_t> rows(std::uint64_t most, double seconds);
-  // The pass that a row is of which has been taken.
-  std::uint64_t pass(std::uint64_t row) const {
-    const std::uint64_t rows = pass_rows();
-    return rows == 0 ? 0 : row / rows;
-  }
+  std::optional<std::uint64_t> rows(std::uint64_t most, double seconds) override;
   // Rows of a pass, where one of a later pass than the first has been taken; 0: not known yet.
-  std::uint64_t pass_rows() const { return pass_rows_.load(std::memory_order_relaxed); }
+  std::uint64_t pass_rows() const override { return pass_rows_.load(std::memory_order_relaxed); }
   // Ends all waiting, and reading soon.
-  void stop();
+  void stop() override;
   // And waits until it has ended. From any thread.
-  void end();
+  void end() override;
   ReadCounts counts() const;
 
-  const RowLayout& layout() const { return layout_; }
+  const RowLayout& layout() const override { return layout_; }
 
  private:
   struct Place {

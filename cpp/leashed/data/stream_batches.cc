@@ -5,7 +5,7 @@
 namespace leashed {
 
 void StreamBatches::fill_span(std::uint64_t first, std::size_t count, Batch& batch) const {
-  RowStream& stream = *data_.stream;
+  NumberedRows& stream = *data_.stream;
   if (!batch.streamed) batch.streamed = std::make_unique<StreamedRows>(stream.layout());
   StreamedRows& own = *batch.streamed;
   own.block.clear();
@@ -15,7 +15,7 @@ void StreamBatches::fill_span(std::uint64_t first, std::size_t count, Batch& bat
 }
 
 void StreamBatches::show(std::uint64_t first, Batch& batch) const {
-  const RowStream& stream = *data_.stream;
+  const NumberedRows& stream = *data_.stream;
   StreamedRows& own = *batch.streamed;
   own.first = first;
   own.pass_rows = stream.pass_rows();

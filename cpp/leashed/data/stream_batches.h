@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "leashed/data/batch_source.h"
-#include "leashed/data/row_stream.h"
+#include "leashed/data/numbered_rows.h"
 
 namespace leashed {
 
@@ -17,7 +17,7 @@ struct StreamedData {
     std::size_t number;
     std::size_t most;  // ids of a row
   };
-  RowStream* stream = nullptr;
+  NumberedRows* stream = nullptr;
   std::vector<Feature> features = {};
   // Of a feature that has one id a row, which the model need not read: whose each row is.
   std::optional<std::size_t> users = {};

@@ -212,7 +212,7 @@ class PolicyThreads final : Sink, Observed, public Saver {
   }
 
   const ModeTrainOptions& options_;
-  RowStream* const stream_;  // null: there is none
+  NumberedRows* const stream_;  // null: there is none
   const std::unique_ptr<const BatchSource> batches_;
   Clock::time_point start_{};
 

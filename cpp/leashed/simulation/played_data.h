@@ -28,7 +28,7 @@ class PlayedData {
 
  private:
   const std::size_t batch_size_;
-  RowStream* const stream_;  // null: there is none
+  NumberedRows* const stream_;  // null: there is none
   Watch& watch_;
   const std::unique_ptr<const BatchSource> batches_;
   const Reading reading_;

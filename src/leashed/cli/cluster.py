@@ -152,7 +152,7 @@ def _report(options: argparse.Namespace) -> int:
             f"the run in {options.folder} goes on; see how with: leashed cluster status"
         )
     plan = plans.read(options.folder / _FILE if options.plan is None else options.plan)
-    problem = plan.train.problem()
+    problem = plan.problem()
     known = report.get("restarts", {}), report.get("given_up", {})
     # (A master that was killed may be started again, and the others read there whether it is over.)
     whole = outcome.conclude(report, options.folder, plan, problem, *known)
@@ -220,6 +220,14 @@ def _add_up(actions: Commands) -> None:
         metavar="MIB",
         help="memory of each of them for tables that do not grow, which are placed so that they fit "
         "(default: as much as they need)",
+    )
+    here.add_argument(
+        "--readers",
+        type=int,
+        default=0,
+        metavar="N",
+        help="processes that read the files of --data and send trainers their rows, in order, while they train; "
+        "--test FILE has rows to test (default: none; all trainers have all rows in memory)",
     )
     here.add_argument(
         "--look-ahead",
@@ -352,7 +360,7 @@ def _resume(options: argparse.Namespace) -> int:
         told = re.sub(r"cluster\.([a-z_]+)", _option, str(error))
         raise type(error)(told.replace("--embedding-ps", "--embedding-servers")) from None
     _check_extras(plan, view=options.view)
-    problem = plan.train.problem()
+    problem = plan.problem()
     role.fitting(plan, problem)
     found.check()
     if run == folder:
@@ -396,14 +404,18 @@ def _up(options: argparse.Namespace) -> int:
         _check_extras(plan, view=options.view)
         if plan.train.days is not None:
             return _days(plan, options)
-        problem = plan.train.problem()
+        problem = plan.problem()
         if plan.cluster.embedding_ps:
             row_terms(plan, problem)
     except (TypeError, ValueError) as error:
         if options.plan is not None:
             raise
         told = re.sub(r"\btrain\.([a-z_]+)", _option, str(error))
-        raise type(error)(told.replace("cluster.embedding_ps", "--embedding-servers")) from None
+        raise type(error)(
+            told.replace("cluster.embedding_ps", "--embedding-servers").replace(
+                "cluster.readers", "--readers"
+            )
+        ) from None
     try:
         with _folder(plan, options) as folder:
             plan = replace(plan, cluster=replace(plan.cluster, run=folder))
@@ -554,6 +566,7 @@ def _plan(options: argparse.Namespace) -> Plan:
             embedding_ps=options.embedding_servers,
             embedding_loops=options.embedding_loops,
             embedding_mib=options.embedding_mib,
+            readers=options.readers,
             look_ahead=options.look_ahead,
             transport=options.transport,
             backend=options.backend,

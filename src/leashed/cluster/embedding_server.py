@@ -33,7 +33,7 @@ from leashed.training.problems.clicks import table_settings
 from leashed.training.rows_read import RowsRead
 
 if TYPE_CHECKING:
-    from leashed.cluster.plan import Plan, Train
+    from leashed.cluster.plan import Plan
     from leashed.training.problems.problem import Problem
 
 __all__ = ["row_terms", "run", "serve"]
@@ -52,10 +52,10 @@ def run(plan: Plan, index: int) -> None:
         ValueError: the run is another, or a snapshot is damaged.
     """
     cluster, words = plan.cluster, plan.train
-    problem = words.problem()
+    problem = plan.problem()
     serve(
         TableTerms(
-            _read(words, problem),
+            _read(plan, problem),
             cluster.embedding_ps,
             table_settings(words),
             cluster.embedding_ps if is_local(cluster.master) else 1,
@@ -88,16 +88,20 @@ def row_terms(plan: Plan, problem: Problem) -> RowTerms:
         ValueError: the servers have no room for the tables.
     """
     room = plan.cluster.embedding_mib
-    found = RowTerms.of(_read(plan.train, problem), None if room is None else room * _MIB)
+    found = RowTerms.of(_read(plan, problem), None if room is None else room * _MIB)
     row_packing.check(found, plan.cluster.embedding_ps)
     return found
 
 
-def _read(words: Train, problem: Problem) -> RowsRead:
-    model, how = problem.model, words.how(problem)
+def _read(plan: Plan, problem: Problem) -> RowsRead:
+    model, how = problem.model, plan.train.how(problem, plan.index(problem))
     assert isinstance(model, Graph)
     return RowsRead(
-        model.tables, model.native.features_of_tables, how["rule"], how["staleness"], words.seed
+        model.tables,
+        model.native.features_of_tables,
+        how["rule"],
+        how["staleness"],
+        plan.train.seed,
     )
 
 

@@ -224,7 +224,9 @@ def conclude(
         from leashed.cluster.checkpoints import Checkpoint  # noqa: PLC0415 (it needs the extra)
 
         begun = resuming.before(Checkpoint(plan.cluster.resume).trainer(0))
-    columns = standard.known(model, problem.train, begun and begun.numbers)
+    index = plan.index(problem)
+    all_rows = None if index is None else index.moments
+    columns = standard.known(model, problem.train, begun and begun.numbers, all_rows)
     summaries = report["summaries"]
     handed_in = {
         index: each
@@ -269,7 +271,8 @@ def conclude(
         chosen = output, replica
     if chosen is not None:
         whole["output"], replica = chosen
-        whole["train_loss"] = _evaluated(model, replica, problem.train, tables)[0]
+        if index is None:  # else rows are not in memory
+            whole["train_loss"] = _evaluated(model, replica, problem.train, tables)[0]
         if problem.test is not None:
             whole["test_loss"], accuracy, *of_clicks = _evaluated(
                 model, replica, problem.test, tables

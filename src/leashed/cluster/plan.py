@@ -19,6 +19,7 @@ machine. Paths in it are relative to its folder.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 import math
@@ -28,7 +29,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from leashed import sync
 from leashed.base import checks
@@ -43,6 +44,9 @@ from leashed.training.problems import clicks
 from leashed.training.problems.problem import Problem, problem_of
 from leashed.training.request import MAX_SEED, MAX_THREADS
 from leashed.training.sets import drawn, shaped
+
+if TYPE_CHECKING:
+    from leashed.cluster.row_index import RowIndex
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -95,6 +99,8 @@ class Cluster:
             least.
         embedding_mib: MiB of an embedding server's memory for tables that do not grow, which are placed
             so that they fit. None: as much as they need.
+        readers: how many processes read the files of ``train.data`` and send trainers their rows, in the
+            order of the files. 0: each trainer has all of the data in memory.
         look_ahead: whether rows of the next batch are asked for while one is computed (1), without that
             one's updates, or not (0).
         run: the folder of what the run writes: logs, journal, report, models.
@@ -126,8 +132,8 @@ class Cluster:
             None: none are taken.
         resume: the folder of such a one, from which the run goes on. None: it begins.
         ports: the first of the ports on which sync servers, embedding servers and trainers listen: sync
-            server k on ``ports`` + k, embedding server k on ``ports`` + ``sync_ps`` + k, trainer k behind
-            them all. None: each on any that is free.
+            server k on ``ports`` + k, embedding server k on ``ports`` + ``sync_ps`` + k, readers and
+            trainers behind them all. None: each on any that is free.
         prometheus: where the master offers metrics: a port of 127.0.0.1, or ``"HOST:PORT"``. None:
             nowhere.
 
@@ -141,6 +147,7 @@ class Cluster:
     embedding_ps: int = 0
     embedding_loops: int | None = None
     embedding_mib: float | None = None
+    readers: int = 0
     look_ahead: int = 1
     run: Path = Path("run")
     key: Path | None = None
@@ -408,7 +415,7 @@ class Train(Job):
             {
                 "cluster": True,
                 "mode": self.mode,
-                "stream": self.stream,
+                "stream here": self.stream,
             }
         )
         until = self.until(_EPOCHS_OF_CLICKS if self.of_clicks else _EPOCHS)
@@ -416,33 +423,42 @@ class Train(Job):
         object.__setattr__(self, "epochs", until.epochs)
         self.choices("train.")
 
-    def problem(self) -> Problem:
-        """The model, and the data to train on and to test.
+    def problem(self, *, streamed: bool = False) -> Problem:
+        """The model, and the data to train on and to test; ``streamed``: with rows to train on that are
+        not read yet, in place of those in memory.
 
         Raises:
             OSError, TypeError, ValueError: a file is missing or wrong, words do not go together, or a
                 batch is larger than the training set.
         """
+        words = self
+        if self.data == DIGITS:
+            words = dataclasses.replace(self, data=None)  # type: ignore[arg-type]
+        elif streamed:
+            words = copy.copy(self)
+            object.__setattr__(words, "stream", True)
         try:
-            found = problem_of(
-                dataclasses.replace(self, data=None) if self.data == DIGITS else self  # type: ignore[arg-type]
-            )
+            found = problem_of(words)
         except (TypeError, ValueError) as error:
             raise type(error)(re.sub(r"--([a-z0-9-]+)", _in_plan, str(error))) from None
         found = found._replace(model=shaped(found.model, found.train))  # type: ignore[arg-type]
-        if self.batch_size > len(found.train):
+        if not streamed and self.batch_size > len(found.train):
             raise ValueError(
                 f"train.batch_size must be at most the {len(found.train)} examples of the data, "
                 f"got {self.batch_size}"
             )
         return found
 
-    def how(self, found: Problem) -> dict[str, Any]:
-        """``choices`` for these data: a model of clicks has a rate by how often its ids come there."""
+    def how(self, found: Problem, index: RowIndex | None = None) -> dict[str, Any]:
+        """``choices`` for these data: a model of clicks has a rate by how often its ids come there, which
+        their index tells where there is one.
+        """
         chosen = self.choices("train.")
         if self.of_clicks:
             often = None  # of days, which have one rate
-            if self.days is None:
+            if index is not None:
+                often = index.often
+            elif self.days is None:
                 often = defaults.seen(found.model, found.train, len(found.train)).often
             chosen["rule"] = self.rule_on(often)
         return chosen
@@ -506,6 +522,8 @@ class Plan:
     def __post_init__(self) -> None:
         if self.cluster.require_sync and self.sync.kind == "none":
             raise ValueError("cluster.require_sync needs a synchroniser, and sync.kind is none")
+        if self.cluster.readers:
+            self._check_readers()
         if self.train.of_clicks and self.cluster.embedding_ps == 0:
             raise ValueError(
                 f"cluster.embedding_ps must be at least 1 with train.model {self.train.model}, whose tables "
@@ -531,6 +549,49 @@ class Plan:
         made = self.sync.synchroniser()
         if made is not None:
             collectives.check_synchroniser("cluster.backend", self.cluster.backend, made)
+
+    def _check_readers(self) -> None:
+        if self.train.days is not None:
+            raise ValueError(
+                "cluster.readers do not go with train.days, each of which all processes read; leave one out"
+            )
+        if not self.train.of_clicks or self.train.data in WORDS:
+            raise ValueError(
+                "cluster.readers are for models of clicks, whose train.data are files; got train.model "
+                f"{self.train.model} and train.data {self.train.data}: leave them out"
+            )
+        if self.cluster.resume is not None or self.cluster.checkpoint_every is not None:
+            raise ValueError(
+                "cluster.readers go with neither cluster.checkpoint_every nor cluster.resume; leave one out"
+            )
+        if self.train.test is None:
+            raise ValueError(
+                "cluster.readers go with train.test, a file of rows to test: none of train.data is kept back"
+            )
+        if self.train.epochs is not None and self.train.epochs != int(self.train.epochs):
+            raise ValueError(
+                f"train.epochs must be whole with cluster.readers, got {self.train.epochs:g}"
+            )
+
+    def problem(self) -> Problem:
+        """As ``Train.problem``; with readers, of a stream.
+
+        Raises:
+            OSError, TypeError, ValueError: as there.
+        """
+        return self.train.problem(streamed=self.cluster.readers > 0)
+
+    def index(self, problem: Problem) -> RowIndex | None:
+        """Where the rows of its files are; None: there are no readers.
+
+        Raises:
+            OSError, ValueError: as of ``index_of``.
+        """
+        if not self.cluster.readers:
+            return None
+        from leashed.cluster.row_index import index_of  # noqa: PLC0415 (it takes a stream)
+
+        return index_of(problem.train, problem.model, self.cluster.run)
 
     def text(self) -> str:
         """The plan as TOML."""

@@ -253,7 +253,7 @@ class _Process:
         report = outcome.read_report(folder)
         if report is None:
             raise ChildProcessError(f"the master has reported nothing: see {folder / 'master.log'}")
-        problem = self._plan.train.problem()
+        problem = self._plan.problem()
         places = [Path(each) for each in rows]
         restarts, given_up = json.loads(ends)
         whole = outcome.conclude(report, folder, self._plan, problem, restarts, given_up, places)

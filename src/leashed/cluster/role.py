@@ -136,6 +136,8 @@ def fitting(plan: Plan, problem: Problem) -> tuple[dict[str, str], Checkpoint | 
 
     cluster, train = plan.cluster, plan.train
     model, data, _ = problem
+    rows = plan.index(problem)
+    data = data if rows is None else rows
     words = {
         **fingerprint.of_trainer(
             model.dimension, plan.sync.synchroniser(), cluster.backend, (model, data, train.seed)
@@ -145,8 +147,17 @@ def fitting(plan: Plan, problem: Problem) -> tuple[dict[str, str], Checkpoint | 
     if cluster.resume is None:
         return words, None
     checkpoint = Checkpoint(cluster.resume)
-    checkpoint.require({**words, **fingerprint.of_batches(train.batches(data), train.batch_size)})
+    checkpoint.require(
+        {**words, **fingerprint.of_batches(_batches(plan, problem), train.batch_size)}
+    )
     return words, checkpoint
+
+
+def _batches(plan: Plan, problem: Problem) -> int | None:
+    """Of the whole run; None: without end."""
+    if (rows := plan.index(problem)) is not None:
+        return rows.batches(plan.train.epochs, plan.train.batch_size)
+    return plan.train.batches(problem.train)
 
 
 def _master(plan: Plan, *, comes_back: bool) -> dict[str, Any]:
@@ -155,8 +166,8 @@ def _master(plan: Plan, *, comes_back: bool) -> dict[str, Any]:
     from leashed.cluster.history import Recorder  # noqa: PLC0415
 
     cluster, train = plan.cluster, plan.train
-    problem = train.problem()
-    total = train.batches(problem.train)
+    problem = plan.problem()
+    total = _batches(plan, problem)
     words, begun = fitting(plan, problem)
     terms = master.Terms(
         total=total,
@@ -165,6 +176,7 @@ def _master(plan: Plan, *, comes_back: bool) -> dict[str, Any]:
         sync_ps=cluster.sync_ps,
         embedding_ps=cluster.embedding_ps,
         rows=row_terms(plan, problem) if cluster.embedding_ps else None,
+        readers=cluster.readers,
         parameters=problem.model.dimension,
         statistics=getattr(problem.model, "statistics", 0),
         fingerprint=words,

@@ -51,6 +51,7 @@ ROLES = {
             "embedding_server",
             serves=True,
         ),
+        Role("reader", "reader", "reader", "readers", "reader", serves=True),
         Role("trainer", "trainer", "trainer", "trainers", "trainer", least=1, results=True),
     )
 }

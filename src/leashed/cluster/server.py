@@ -47,9 +47,9 @@ def run(plan: Plan, index: int) -> None:
     Raises:
         OSError: the master cannot be reached, or the run's folder not be written.
     """
-    cluster, train = plan.cluster, plan.train
+    cluster = plan.cluster
     serve(
-        train.problem().model.dimension,
+        plan.problem().model.dimension,
         cluster.sync_ps,
         index,
         master=master_address(cluster.run, cluster.known_master),

@@ -13,12 +13,15 @@ from leashed.cluster.addressing import is_local
 from leashed.cluster.connecting import Connecting
 from leashed.cluster.roles import ROLES
 
-__all__ = ["EXCHANGE", "ROWS", "Served", "ServerTending"]
+__all__ = ["BATCHES", "EXCHANGE", "ROWS", "Served", "ServerTending"]
 
 EXCHANGE = "exchange"
 """What a connection to a sync server is for."""
 ROWS = "rows"
 """What one to an embedding server is for."""
+
+BATCHES = "batches"
+"""What one to a reader is for."""
 
 _AGAIN = 0.2  # seconds before a connection is tried again
 _PROBING = 5.0  # seconds, at most, in which a server has to answer before it is relied on

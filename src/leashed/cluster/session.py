@@ -37,6 +37,7 @@ from leashed.cluster.member import Lost, Member
 from leashed.cluster.messages import FINISHED, Bye, Cut, End, Epoch, Lease, Servers, Welcome
 from leashed.cluster.native import check_servers, native
 from leashed.cluster.opening import Key, Listener
+from leashed.cluster.remote_batches import BatchTending, SentStream
 from leashed.cluster.remote_rows import remote_rows
 from leashed.cluster.ring_tending import Callers, RingTending
 from leashed.cluster.server_tending import EXCHANGE, ROWS, ServerTending
@@ -128,7 +129,8 @@ class Cluster:
             training has come to (or None), it tells the output of the run, where it makes one.
         embedding_servers: how many hold the rows of the model's tables.
         look_ahead: whether rows of the next batch are asked for while one is computed: 1, or 0.
-        patience: seconds for which an embedding server is waited for.
+        readers: how many send the rows that are trained on.
+        patience: seconds for which an embedding server is waited for, and a reader.
         sync: how the parameters are kept in sync with those of the others, from ``leashed.sync``; None:
             not at all.
         folder: the run's, for checkpoints of it; None: this trainer saves nothing.
@@ -158,6 +160,7 @@ class Cluster:
     ) = field(default=None, repr=False)
     embedding_servers: int = 0
     look_ahead: int = 1
+    readers: int = 0
     patience: float = 300.0
     sync: Synchroniser | None = None
     folder: Path | None = None
@@ -176,10 +179,12 @@ class Cluster:
         left: Position | None = None,
         trained: fingerprint.Trained | None = None,
         rows: RowsRead | None = None,
+        sent: SentStream | None = None,
     ) -> Session:
         """Takes part, from here to the session's end. ``left``: where a process before this one has
         left what this one would begin with (``Session.goes_on``). ``trained``: what is, where that
         is known. ``rows``: of tables that embedding servers hold; None: it reads none.
+        ``sent``: what readers read; None: there are none.
 
         Raises:
             ImportError: what ``backend`` names is not installed.
@@ -226,6 +231,7 @@ class Cluster:
                 ended,
                 rows,
                 None if trained is None else trained[0],
+                sent,
             )
         except BaseException:
             if ended is not None:
@@ -251,6 +257,7 @@ class Session(Closing):
         ended: Callable[[Reached | None], Output | None] | None = None,
         rows: RowsRead | None = None,
         model: Any = None,
+        sent: SentStream | None = None,
     ) -> None:
         if synchroniser is not None:
             check_servers(synchroniser, cluster.servers)
@@ -260,6 +267,7 @@ class Session(Closing):
         self.output: Output | None = None  # once it is closed
         self.native: _core.TrainerSync | None = None
         self.rows: _core.RemoteRows | None = None
+        self._batches: BatchTending | None = None
         self._cluster = cluster
         self._name = f"trainer-{cluster.index}"
         self._batch_size = batch_size
@@ -322,6 +330,10 @@ class Session(Closing):
                     cluster.embedding_servers,
                     cluster.transport,
                 )
+                if sent is not None:
+                    self._batches = BatchTending(
+                        sent, connecting, cluster.readers, cluster.patience
+                    )
                 self._ring = RingTending(
                     connecting, self._callers, self._member, cluster.backend, cluster.transport
                 )
@@ -452,12 +464,16 @@ class Session(Closing):
                     self._joined = event.run, event.id
                 elif isinstance(event, Lease):
                     self._cuts.over(self.native)
+                    if self._batches is not None:
+                        self._batches.expect(event.first, event.count)
                     self._leases.given(event)
                 elif isinstance(event, Cut):
                     self._cuts.told(event, self.native)
                 elif isinstance(event, Servers):
                     self._servers.told(event.addresses["sync-ps"])
                     self._row_servers.told(event.addresses["embedding-ps"])
+                    if self._batches is not None:
+                        self._batches.told(event.addresses["reader"])
                 elif isinstance(event, Epoch):
                     if self.native is not None and self.native.slots == 0:
                         self._ring.change_over(event)
@@ -476,6 +492,8 @@ class Session(Closing):
         """The master had given this trainer's place up: its batches are others' now."""
         _log.warning("%s joined anew: %s", self._name, self._member.refused)
         self._leases.begin_anew()
+        if self._batches is not None:
+            self._batches.forget()
 
     def _end_short(self, reason: str) -> None:
         self._cut_short = reason
@@ -508,6 +526,8 @@ class Session(Closing):
         }
         if self.rows is not None:
             found |= {f"row_{name}": float(n) for name, n in self.rows.counters().items()}
+        if self._batches is not None:
+            found |= self._batches.counters()
         if self.native is not None:
             counted = self.native.counters()
             found |= {
@@ -672,6 +692,8 @@ class Session(Closing):
     def close(self) -> None:
         """Ends all that goes on; without ``finish`` the others take this trainer for dead."""
         self._stop()
+        if self._batches is not None:
+            self._batches.close()
         self._ring.close()
         self.rows = None
         self.native = None  # which closes its connections, once nobody is making another

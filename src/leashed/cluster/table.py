@@ -230,7 +230,8 @@ def facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
         known.append(("ELP", f"{report['elp']:,} examples worked on at one time"))
     if "output" in report:
         known.append(("output", str(report["output"])))
-        known.append(("train loss", number(report["train_loss"], 4)))
+        if "train_loss" in report:
+            known.append(("train loss", number(report["train_loss"], 4)))
         if "test_loss" in report:  # of older runs there is none
             known.append(("test loss", number(report["test_loss"], 4)))
         if "test_accuracy" in report:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from leashed.base.machine import cores
 from leashed.cluster import checkpoints
 from leashed.cluster.member import master_address
+from leashed.cluster.remote_batches import SentStream
 from leashed.cluster.session import Cluster
 from leashed.files import resuming
 from leashed.training.options import Checkpoint, Observe
@@ -33,16 +35,20 @@ def run(plan: Plan, index: int) -> str | None:
     cluster, words = plan.cluster, plan.train
     kept = cluster.run / f"trainer-{index}.kept"
     keeps = math.isfinite(cluster.keep)
-    problem = words.problem()
+    problem = plan.problem()
+    rows, data = plan.index(problem), problem.train
+    if rows is not None:
+        threads = words.threads if isinstance(words.threads, int) else cores()
+        data = SentStream(problem.train, rows, cluster.readers, words.batch_size, threads)
     begins = None
     if cluster.resume is not None and not kept.exists():
         begins = checkpoints.Checkpoint(cluster.resume).trainer(index)
     result = train(
         problem.model,
-        problem.train,
+        data,
         validation=problem.test,
         until=words.until(None),
-        **words.how(problem),
+        **words.how(problem, rows),
         observe=Observe(**words.evaluations()),
         checkpoint=Checkpoint(kept, every=cluster.keep) if keeps else None,
         resume=begins or resuming.Left(kept),
@@ -51,6 +57,7 @@ def run(plan: Plan, index: int) -> str | None:
             trainers=cluster.trainers,
             servers=cluster.sync_ps,
             embedding_servers=cluster.embedding_ps,
+            readers=cluster.readers,
             look_ahead=cluster.look_ahead,
             patience=cluster.patience,
             master=master_address(cluster.run, cluster.known_master),

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any, TypeAlias, cast
 
 __all__ = [
+    "MAGIC",
     "Opened",
     "Paths",
     "behind",
@@ -23,8 +24,11 @@ __all__ = [
     "is_repeatable",
     "name_of",
     "open_file",
+    "packed_by",
     "paths_of",
     "unpacked",
+    "unpacking_errors",
+    "zstd_frames",
 ]
 
 Paths: TypeAlias = "str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | IO[bytes]"
@@ -34,7 +38,9 @@ Opened: TypeAlias = "bytes | _Bytes"
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _SKIPPED = b"\x2a\x4d\x18"  # behind a byte from 0x50 to 0x5f
-_MAGIC = 4  # bytes
+MAGIC = 4
+"""Bytes of a file that tell what it was packed by."""
+
 _PACKED = 1 << 16  # bytes of a file that are passed over at once
 _PATIENCE = 50  # milliseconds of waiting for a pipe between two looks whether to go on
 
@@ -122,8 +128,8 @@ def open_file(file: Path | IO[bytes], stopped: Callable[[], bool]) -> Opened:
         return _Bytes(_given(file, stopped), name_of(file))
     if file.is_file():
         with file.open("rb") as plain:
-            magic = plain.read(_MAGIC)
-        if not _packed_by(magic):
+            magic = plain.read(MAGIC)
+        if not packed_by(magic):
             return os.fsencode(file)
     # A pipe that nobody writes to yet: opening it is not to wait.
     number = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -142,7 +148,7 @@ def behind(head: bytes, file: IO[bytes]) -> IO[bytes]:
     return cast("IO[bytes]", _Behind(head, file))
 
 
-def _packed_by(magic: bytes) -> str:
+def packed_by(magic: bytes) -> str:
     """What a file was packed by that begins so; nothing where it was not."""
     if magic.startswith(_GZIP):
         return "gzip"
@@ -224,17 +230,17 @@ class _Bytes(io.RawIOBase):
         self._file, self._name = file, name
         self._stream: Any = _Behind(b"", file)
         magic = b""
-        while len(magic) < _MAGIC and (more := self._stream.read(_MAGIC - len(magic))):
+        while len(magic) < MAGIC and (more := self._stream.read(MAGIC - len(magic))):
             magic += more
         self._stream.head = magic
-        self._packed = _packed_by(magic)
+        self._packed = packed_by(magic)
         if self._packed:
             buffered = io.BufferedReader(self._stream, 1 << 18)
             packed_by_gzip = self._packed == "gzip"
             self._stream = (
                 gzip.GzipFile(fileobj=buffered) if packed_by_gzip else _Zstd(buffered, name)
             )
-        self._errors = _errors()
+        self._errors = unpacking_errors()
 
     def readable(self) -> bool:
         return True
@@ -273,9 +279,14 @@ class _Zstd:
         self._left = self._left[count:]
         return count
 
+    @property
+    def between(self) -> bool:
+        """Whether all of the frames that were begun has been read."""
+        return self._frame is None and not self._left
+
     def _begin(self) -> bool:
         """The header of the next frame that has blocks; False where there is none."""
-        while magic := self._file.read(_MAGIC):
+        while magic := self._file.read(MAGIC):
             if magic[1:] == _SKIPPED:
                 self._skip(int.from_bytes(self._exactly(4), "little"))
                 continue
@@ -314,6 +325,11 @@ class _Zstd:
             count -= len(self._exactly(min(count, _PACKED)))
 
 
+def zstd_frames(file: Any, name: str) -> _Zstd:
+    """What the frames of an open file come to; its errors call it ``name``."""
+    return _Zstd(file, name)
+
+
 def _zstd_decompressor(name: str) -> Callable[[], Any]:
     try:
         return cast(
@@ -331,7 +347,7 @@ def _zstd_decompressor(name: str) -> Callable[[], Any]:
     return lambda: zstandard.ZstdDecompressor().decompressobj()
 
 
-def _errors() -> tuple[type[Exception], ...]:
+def unpacking_errors() -> tuple[type[Exception], ...]:
     """What unpacking raises where a file is damaged."""
     found: list[type[Exception]] = [gzip.BadGzipFile, EOFError, zlib.error]
     for module, name in (("compression.zstd", "ZstdError"), ("zstandard", "ZstdError")):

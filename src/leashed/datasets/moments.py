@@ -56,6 +56,10 @@ class Moments:
         """With more rows, [n, columns]."""
         return self.now(_core.number_moments(np.ascontiguousarray(x), self.native))
 
+    def of(self, numbers: Moments) -> Moments:
+        """What rows come to, of all their columns, of the columns that are standardised here."""
+        return self.now(numbers.native)
+
     @cached_property
     def scales(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The mean and 1/σ by which columns are standardised, float64 [columns]: of one that does not

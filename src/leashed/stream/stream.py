@@ -168,6 +168,16 @@ class Stream(ABC):
         """``shuffle``, and where there is any its ``seed``."""
         return self._options.order
 
+    @property
+    def text(self) -> text.Text | None:
+        """How its files are written, where they are of text of which each line is a row."""
+        return None
+
+    @property
+    def bad(self) -> str:
+        """What is done about a line that is no row."""
+        return self._options.bad
+
     @abstractmethod
     def _open(self, threads: int, passes: int) -> _core.RowStream:
         """The native stream, not started yet, of so many passes; 0: as many as are asked for."""

@@ -136,6 +136,10 @@ class _Text(Stream):
     def files(self) -> tuple[Path, ...]:
         return tuple(file for file in self._files if isinstance(file, Path))
 
+    @property
+    def text(self) -> Text:
+        return self._text
+
     def _of(self, schema: Schema) -> Stream:
         made = super()._of(schema)
         assert isinstance(made, _Text)

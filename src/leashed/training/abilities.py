@@ -61,6 +61,7 @@ TOLD = {
     "checkpoint.updates": "checkpoints by updates",
     "virtual time": "virtual time",
     "stream": "streams",
+    "stream here": "streams",
     "embedding servers": "runs with embedding servers",
     "init.tables": "given tables",
     "lockstep": "disciplines in lockstep",
@@ -155,7 +156,12 @@ REFUSED = (
         "a state in the middle has neither the best one nor the passes since",
         "leave updates out: the checkpoint is the best state, written whenever there is a better one",
     ),
-    Refused("cluster", ("stream",), "their rows come once, to one process", _HERE),
+    Refused(
+        "cluster",
+        ("stream here",),
+        "their rows come once, to one process",
+        "start readers (leashed cluster up --readers 1), or train on one machine",
+    ),
     Refused(
         "cluster without embedding servers",
         ("tables",),

@@ -144,8 +144,10 @@ class Request:
         """When it ends, for the core."""
         by_mode = self.mode is not None
         examples = len(self.train_set) if by_mode else drawn(self.train_set, self.batch_size)
+        if self.streamed is not None and self.streamed.counted is not None:
+            examples = self.streamed.counted
         rules = self.until.rules(examples, self.batch_size)
-        if self.streamed is not None or by_mode:
+        if (self.streamed is not None and self.streamed.counted is None) or by_mode:
             rules.pop("batches", None)  # the stream, or the mode, ends where its examples do
         return {**rules, "rows": float(self.observe.rows or 0)}
 
@@ -183,16 +185,24 @@ class Request:
             config["mode"] = {"name": name, **settings, "commands": self.mode.commands()}
         return config
 
+    @property
+    def _standardises_late(self) -> bool:
+        """Whether what is evaluated is standardised by what is known then."""
+        late = self.streamed is not None and self.streamed.begun is not None
+        return late and self.test_set is not None
+
     def wait(self) -> None:
         """For the first row that is to be trained on, where something is evaluated by what is known then."""
-        if self.streamed is not None and self.numbers is not None and self.test_set is not None:
+        if self._standardises_late:
+            assert self.streamed is not None
             self.streamed.head(1)
 
     def source(self, workers: int, begun: Any = None) -> _core.GradientSource:
         """That so many workers train, whose running statistics go on from those."""
         begun = self.statistics if begun is None else begun
         source = source_of(self.model, self.train_set)
-        if self.streamed is not None and self.numbers is not None and self.test_set is not None:
+        if self._standardises_late:
+            assert self.streamed is not None
             source = _core.StandardisedSource(source, self.streamed.rows)
         return tracked(source, workers, begun)
 
@@ -293,6 +303,7 @@ def asked(
             **abilities.of_discipline(discipline, mode),
             **abilities.of_end(until),
             "stream": streamed,
+            "stream here": streamed and not getattr(data, "digest", None),
             "init.tables": init.tables is not None,
             "record": observe.record,
             "metrics": observe.metrics,

@@ -246,6 +246,9 @@ def _session(
 ) -> Session:
     assert asked.cluster is not None
     rows = None
+    sent: dict[str, Any] = {}
+    if asked.streamed is not None:
+        sent["sent"] = asked.streamed.sent
     if getattr(asked.cluster, "embedding_servers", 0):
         tables = getattr(asked.model, "tables", ())
         rows = RowsRead(tables, source.features_of_tables, asked.rule, asked.staleness, asked.seed)
@@ -261,6 +264,7 @@ def _session(
             left=asked.left,
             trained=(asked.model, getattr(asked.train_set, "dataset", asked.train_set), asked.seed),
             rows=rows,
+            **sent,
         )
     )
 

@@ -112,6 +112,7 @@ class Streamed:
     Attributes:
         begun: what its numbers, which are standardised as they come, came to before; None: they stay as
             they are.
+        fixed: by what they are standardised before they come; None: they are not.
     """
 
     def __init__(
@@ -127,6 +128,7 @@ class Streamed:
         self._users: int | None = None
         self.passes = 1
         self.begun: Moments | None = None
+        self.fixed: Moments | None = None
         if isinstance(stream, streams.SparseStream):
             _check_columns(model, stream)
         elif not stream.labelled:
@@ -152,6 +154,21 @@ class Streamed:
 
     def __len__(self) -> int:
         return 0
+
+    @property
+    def sent(self) -> Any:
+        """The stream, where others read it and send its rows; else None."""
+        return self._stream if getattr(self._stream, "digest", None) else None
+
+    @property
+    def digest(self) -> str | None:
+        """Of all rows, where these are known."""
+        return None if self.sent is None else str(self.sent.digest)
+
+    @property
+    def counted(self) -> int | None:
+        """How many rows there are, where that is known."""
+        return None if self.sent is None else int(self.sent.index.rows)
 
     @property
     def described(self) -> dict[str, Any]:
@@ -184,7 +201,7 @@ class Streamed:
         it went on from, have used, by default all that were taken; None: they stay as they are.
         """
         if self.begun is None:
-            return None
+            return self.fixed
         return self.begun.now(self._opened.native.moments(rows))
 
     @property

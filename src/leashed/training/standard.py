@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
-from leashed.datasets import ClickDataset, Dataset, SparseDataset
+from leashed.datasets import Dataset, SparseDataset
 from leashed.datasets.columns import Columns
 from leashed.datasets.moments import Moments
 from leashed.models._columns import columns_of
@@ -27,15 +28,17 @@ def unread(model: AnyModel, columns: Columns) -> Moments | None:
 
 
 def known(
-    model: AnyModel, data: ClickDataset | Dataset | SparseDataset, begun: Moments | None = None
+    model: AnyModel, data: Any, begun: Moments | None = None, all_rows: Moments | None = None
 ) -> Columns:
     """What a training on these data, in memory, knows of their columns, whose numbers came to ``begun``
-    before; None: from the beginning.
+    before, None: from the beginning; or on a stream, whose numbers come to ``all_rows``.
     """
     columns = columns_of(model, data)
     if (moments := unread(model, columns)) is None:
         return columns
     assert not isinstance(data, SparseDataset)
+    if all_rows is not None:
+        return replace(columns, moments=moments.of(all_rows))
     return replace(columns, moments=(begun or moments).merged(data.x))
 
 
@@ -47,6 +50,11 @@ def standardised(
     """
     if begun is None:
         return train_set, test_set, None
+    if isinstance(train_set, Streamed) and train_set.sent is not None:
+        all_rows = begun if begun.rows else begun.of(train_set.sent.index.moments)
+        train_set.fixed = train_set.sent.standard = all_rows
+        assert test_set is None or isinstance(test_set, (Clicks, Dataset))
+        return train_set, None if test_set is None else test_set.standardised(all_rows), all_rows
     if isinstance(train_set, Streamed):
         train_set.begun = begun
         return train_set, test_set, begun

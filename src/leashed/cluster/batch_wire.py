@@ -1,0 +1,208 @@
+"""What a trainer and a reader say to each other: which rows, and their columns as they lie in memory.
+
+A reader begins with a digest of its index. A request is (first row, rows). An answer is a head (status,
+sections), the sections' sizes, and these, one array after another: of each part of a file x, single ids,
+of each bag offsets, ids and maybe their weights, y, and weights where rows have some. All is little-endian.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leashed.cluster.row_index import RowIndex
+
+__all__ = [
+    "MOST_ROWS",
+    "Layout",
+    "ask",
+    "asked",
+    "check_hello",
+    "hello",
+    "receive",
+    "refuse",
+    "send",
+]
+
+MOST_ROWS = 1 << 16
+"""Of a request."""
+
+_MOST_BYTES = 256 << 20  # of an answer
+_MOST_TOLD = 4096  # bytes of why there is none
+_MAGIC = b"leashed rows 1\0\0"
+_HELLO = struct.Struct("<16s64s")
+_ASKED = struct.Struct("<QQ")
+_HEAD = struct.Struct("<II")
+_GIVEN, _REFUSED = 0, 1
+
+
+class Layout(NamedTuple):
+    """What rows are made of.
+
+    Attributes:
+        numbers: of a row.
+        bags: of each feature whether a row has any number of its ids.
+        classes: of labels; 0: there are numbers.
+        values: labels or numbers of a row.
+        weights: whether a row has one.
+    """
+
+    numbers: int
+    bags: tuple[bool, ...]
+    classes: int
+    values: int
+    weights: bool
+
+
+def hello(index: RowIndex) -> bytes:
+    """What a reader begins with."""
+    return _HELLO.pack(_MAGIC, index.digest.encode())
+
+
+def check_hello(link: socket.socket, index: RowIndex) -> None:
+    """ValueError where a reader has other rows."""
+    magic, digest = _HELLO.unpack(_exactly(link, _HELLO.size))
+    told = digest.rstrip(b"\0").decode(errors="replace")
+    if magic != _MAGIC or told != index.digest:
+        raise ValueError(f"it has {told}, and the run {index.digest}")
+
+
+def ask(link: socket.socket, first: int, count: int) -> None:
+    """Ask for rows."""
+    link.sendall(_ASKED.pack(first, count))
+
+
+def asked(link: socket.socket) -> tuple[int, int] | None:
+    """What is asked for next, (first, count); None: nothing any more."""
+    if not (begun := link.recv(_ASKED.size)):
+        return None
+    first, count = _ASKED.unpack(begun + _exactly(link, _ASKED.size - len(begun)))
+    return first, count
+
+
+def refuse(link: socket.socket, why: str) -> None:
+    """There is no answer, and why."""
+    told = why.encode()[:_MOST_TOLD]
+    link.sendall(_HEAD.pack(_REFUSED, 1) + struct.pack("<Q", len(told)) + told)
+
+
+def send(link: socket.socket, parts: Sequence[Any]) -> None:
+    """An answer: the rows of each part of a file."""
+    sections: list[memoryview] = []
+    for x, ids, bags, y, weights in parts:
+        arrays = [x, ids]
+        for own_ids, offsets, *of_ids in bags:
+            arrays += [offsets, own_ids, *of_ids]
+        arrays += [y] if weights is None else [y, weights]
+        sections += [
+            memoryview(np.ascontiguousarray(each).data).cast("B") for each in map(_flat, arrays)
+        ]
+    sizes = [len(section) for section in sections]
+    link.sendall(_HEAD.pack(_GIVEN, len(sections)) + struct.pack(f"<{len(sizes)}Q", *sizes))
+    for section in sections:
+        link.sendall(section)
+
+
+def receive(link: socket.socket, count: int, layout: Layout) -> Any:
+    """An answer of so many rows: (x, single ids, bags, y, weights).
+
+    Raises:
+        OSError: the connection ends.
+        PermissionError: the reader refuses, and why.
+        ValueError: it is no such answer; no memory was asked for by what it says.
+    """
+    status, number = _HEAD.unpack(_exactly(link, _HEAD.size))
+    each = _sections(layout)
+    if status == _REFUSED and number == 1:
+        (size,) = struct.unpack("<Q", _exactly(link, 8))
+        if size > _MOST_TOLD:
+            raise ValueError(f"it refuses in {size:,} bytes")
+        raise PermissionError(_exactly(link, size).decode(errors="replace"))
+    if status != _GIVEN or number == 0 or number % each or number // each > count:
+        raise ValueError(f"it answers with status {status} and {number:,} sections")
+    sizes = struct.unpack(f"<{number}Q", _exactly(link, 8 * number))
+    if sum(sizes) > _MOST_BYTES:
+        raise ValueError(f"its answer has {sum(sizes):,} bytes, more than {_MOST_BYTES:,}")
+    parts = []
+    rows = 0
+    for begin in range(0, number, each):
+        part, own = _part(link, sizes[begin : begin + each], layout, count - rows)
+        rows += own
+        parts.append(part)
+    if rows != count:
+        raise ValueError(f"its answer has {rows:,} rows, and {count:,} were asked for")
+    return parts[0] if len(parts) == 1 else _joined(parts)
+
+
+def _sections(layout: Layout) -> int:
+    return 3 + 2 * sum(layout.bags) + layout.weights
+
+
+def _part(link: socket.socket, sizes: Sequence[int], layout: Layout, most: int) -> tuple[Any, int]:
+    """Rows of a part, and how many. Sizes are held against each other before anything is read."""
+    of_y = sizes[-1 - layout.weights]
+    rows = of_y // (4 * layout.values)
+    single = len(layout.bags) - sum(layout.bags)
+    bags = sizes[2 : 2 + 2 * sum(layout.bags)]
+    expected = [4 * layout.numbers * rows, 8 * single * rows, 4 * layout.values * rows]
+    if (
+        not 0 < rows <= most
+        or [sizes[0], sizes[1], of_y] != expected
+        or any(size != 8 * (rows + 1) for size in bags[::2])
+        or any(size % 8 for size in bags[1::2])
+        or (layout.weights and sizes[-1] != 4 * rows)
+    ):
+        raise ValueError(f"its sections of {list(sizes)} bytes are not those of rows")
+    given = iter(sizes)
+    x = _array(link, next(given), np.float32).reshape(rows, layout.numbers)
+    ids = _array(link, next(given), np.uint64).reshape(rows, single)
+    found = []
+    for _ in range(sum(layout.bags)):
+        offsets = _array(link, next(given), np.int64)
+        found.append((_array(link, next(given), np.uint64), offsets))
+    y = _array(link, next(given), np.int32 if layout.classes else np.float32)
+    if layout.values > 1:
+        y = y.reshape(rows, layout.values)
+    weights = _array(link, next(given), np.float32) if layout.weights else None
+    return (x, ids, found, y, weights), rows
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    x, ids, bags, y, weights = zip(*parts, strict=True)
+    together = []
+    for several in zip(*bags, strict=True):
+        before = np.cumsum([0, *(len(own) for own, _ in several)])
+        offsets = [several[0][1]]
+        offsets += [o[1:] + at for (_, o), at in zip(several[1:], before[1:], strict=False)]
+        together.append((np.concatenate([own for own, _ in several]), np.concatenate(offsets)))
+    own = None if weights[0] is None else np.concatenate(weights)
+    return np.concatenate(x), np.concatenate(ids), together, np.concatenate(y), own
+
+
+def _flat(array: NDArray[Any]) -> NDArray[Any]:
+    return array.reshape(-1)
+
+
+def _array(link: socket.socket, size: int, dtype: Any) -> NDArray[Any]:
+    array = np.empty(size // np.dtype(dtype).itemsize, dtype)
+    if size:
+        _fill(link, memoryview(array.data).cast("B"))
+    return array
+
+
+def _exactly(link: socket.socket, size: int) -> bytes:
+    found = bytearray(size)
+    _fill(link, memoryview(found))
+    return bytes(found)
+
+
+def _fill(link: socket.socket, to: memoryview) -> None:
+    while len(to):
+        if not (count := link.recv_into(to)):
+            raise ConnectionResetError("it has ended the connection")
+        to = to[count:]

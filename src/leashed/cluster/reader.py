@@ -1,0 +1,227 @@
+"""The role ``reader``: reads the files that are trained on, and sends trainers the rows that they ask for.
+
+It keeps nothing of who has had which rows: it sends whatever rows are named, by number, as often as
+somebody asks. Of what is asked for, the parts of the files that come next are parsed ahead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+import socket
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from leashed.base.machine import cores
+from leashed.cluster import batch_wire, fingerprint
+from leashed.cluster.addressing import reached
+from leashed.cluster.member import Member, master_address
+from leashed.cluster.opening import Listener, Peer
+from leashed.cluster.row_index import Parsed, RowIndex, index_of, parse
+from leashed.cluster.server_tending import BATCHES
+from leashed.cluster.serving import over
+from leashed.datasets.text import Text
+from leashed.datasets.unpacked import Unpacked
+
+if TYPE_CHECKING:
+    from leashed.cluster.plan import Plan
+
+__all__ = ["Rows", "run", "serve"]
+
+_JOIN = 30.0  # seconds in which the master is expected to answer
+_AHEAD = 2  # parts behind the one that is asked for
+_KEPT = 256 << 20  # bytes of parts that have been parsed
+
+_log = logging.getLogger(__name__)
+
+
+def run(plan: Plan, index: int) -> None:
+    """The role as a plan describes it, until the run has ended.
+
+    Raises:
+        OSError: a file cannot be read, or the master not be reached.
+        ValueError: a line is bad, or the run is another.
+    """
+    cluster = plan.cluster
+    problem = plan.problem()
+    rows = index_of(problem.train, problem.model, cluster.run)
+    heard: queue.SimpleQueue[object] = queue.SimpleQueue()
+    with (
+        contextlib.closing(Rows(rows, problem.train.text, max(1, cores() // 2))) as served,
+        contextlib.closing(
+            Listener(
+                cluster.host,
+                cluster.port("reader", index),
+                cluster.read_key(),
+                "reader",
+                _accepting(served),
+            )
+        ) as listener,
+        contextlib.closing(
+            Member(
+                master_address(cluster.run, cluster.known_master),
+                cluster.read_key(),
+                role="reader",
+                index=index,
+                listening=reached(listener, None),
+                heard=heard.put,
+                deadline=_JOIN,
+                grace=cluster.grace,
+                fingerprint={"data": rows.digest, **fingerprint.of_job(cluster.name)},
+            )
+        ) as member,
+    ):
+        while not over(heard, member, member.welcome.run, _no_cut):
+            member.report(served.counters())
+
+
+def _no_cut(cut: object) -> None:
+    """There is nothing to be saved."""
+    del cut
+
+
+class Rows:
+    """The rows of an index, by their numbers, for any number of threads.
+
+    Args:
+        index: which.
+        text: how the files are written.
+        threads: that parse.
+    """
+
+    def __init__(self, index: RowIndex, text: Text, threads: int) -> None:
+        self.index = index
+        self._text = text
+        self._pool = ThreadPoolExecutor(threads, "leashed-parse")
+        self._lock = threading.Lock()
+        self._files: dict[int, Unpacked] = {}
+        self._parsed: OrderedDict[int, Future[Parsed]] = OrderedDict()
+        self._most = max(_AHEAD + 2, _KEPT // (4 * max((p.size for p in index.parts), default=1)))
+        self._counted = {"rows_sent": 0.0, "parts_parsed": 0.0, "refused": 0.0}
+
+    def close(self) -> None:
+        """Nothing is read any more."""
+        self._pool.shutdown(cancel_futures=True)
+        for file in self._files.values():
+            file.close()
+
+    def counters(self) -> dict[str, float]:
+        """So far: rows sent, parts parsed, requests that were refused."""
+        with self._lock:
+            return dict(self._counted)
+
+    def count(self, name: str, more: int) -> None:
+        """Something has happened so often."""
+        with self._lock:
+            self._counted[name] += more
+
+    def read(self, first: int, count: int) -> list[Any]:
+        """Rows [first, first + count): arrays as the core gives them, one tuple of each part.
+
+        Raises:
+            OSError: a file cannot be read.
+            ValueError: one has changed since its rows were counted.
+        """
+        found = []
+        for part, begin, taken in self.index.spans(first, count):
+            work = self._work(part)
+            for ahead in range(part + 1, min(part + 1 + _AHEAD, len(self.index.parts))):
+                self._work(ahead)
+            try:
+                found.append(_slice(work.result().arrays, begin, begin + taken))
+            except (OSError, ValueError):
+                with self._lock:
+                    if self._parsed.get(part) is work:
+                        del self._parsed[part]
+                raise
+        return found
+
+    def _work(self, part: int) -> Future[Parsed]:
+        with self._lock:
+            work = self._parsed.get(part)
+            if work is None:
+                work = self._parsed[part] = self._pool.submit(self._parse, part)
+            self._parsed.move_to_end(part)
+            while len(self._parsed) > self._most and next(iter(self._parsed.values())).done():
+                self._parsed.popitem(last=False)
+            return work
+
+    def _parse(self, number: int) -> Parsed:
+        part = self.index.parts[number]
+        file = self.index.files[part.file]
+        file.check()
+        with self._lock:
+            if part.file not in self._files:
+                self._files[part.file] = Unpacked(Path(file.path))
+            opened = self._files[part.file]
+        parsed = parse(self._text, file, opened.read(part.offset, part.size))
+        if parsed.rows != part.rows:
+            raise ValueError(
+                f"{file.path} has changed since its rows were counted: a part of it has {parsed.rows:,} "
+                f"rows, and had {part.rows:,}; start the run anew, in another folder"
+            )
+        self.count("parts_parsed", 1)
+        return parsed
+
+
+def _slice(arrays: Any, begin: int, end: int) -> Any:
+    """Rows of a part."""
+    x, ids, bags, y, weights = arrays
+    cut = []
+    for own_ids, offsets, *of_ids in bags:
+        first, last = offsets[begin], offsets[end]
+        cut.append(
+            (
+                own_ids[first:last],
+                offsets[begin : end + 1] - first,
+                *(each[first:last] for each in of_ids),
+            )
+        )
+    own = None if weights is None else weights[begin:end]
+    return x[begin:end], ids[begin:end], cut, y[begin:end], own
+
+
+def _accepting(rows: Rows) -> Any:
+    """What a listener calls with each connection."""
+
+    def accept(link: socket.socket, peer: Peer) -> None:
+        if peer.purpose != BATCHES:
+            link.close()
+            return
+        threading.Thread(target=serve, args=(rows, link, peer.name), daemon=True).start()
+
+    return accept
+
+
+def serve(rows: Rows, link: socket.socket, name: str) -> None:
+    """Answer a trainer until its connection ends; one that asks for what there is not is closed."""
+    with contextlib.closing(link):
+        try:
+            link.sendall(batch_wire.hello(rows.index))
+            for first, count in _asked(rows, link):
+                try:
+                    found = rows.read(first, count)
+                except (OSError, ValueError) as error:
+                    _log.error("%s", error)
+                    batch_wire.refuse(link, str(error))
+                    return
+                batch_wire.send(link, found)
+                rows.count("rows_sent", count)
+        except ValueError as error:
+            rows.count("refused", 1)
+            _log.warning("%s is refused: %s", name, error)
+        except OSError as error:
+            _log.info("the connection of %s has ended: %s", name, error)
+
+
+def _asked(rows: Rows, link: socket.socket) -> Iterator[tuple[int, int]]:
+    while (asked := batch_wire.asked(link)) is not None:
+        first, count = asked
+        if not 0 < count <= batch_wire.MOST_ROWS or first + count > rows.index.rows:
+            raise ValueError(f"it asks for {count:,} rows from {first:,} on")
+        yield first, count

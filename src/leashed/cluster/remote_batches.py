@@ -1,0 +1,225 @@
+"""A trainer's rows that readers read: asked for when a lease of them has come, before they are wanted."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from leashed import _core
+from leashed.cluster import batch_wire
+from leashed.cluster.connecting import Connecting
+from leashed.cluster.row_index import RowIndex
+from leashed.cluster.server_tending import BATCHES
+from leashed.datasets.fields import Weight
+from leashed.datasets.moments import Moments
+from leashed.stream import ReadCounts, Stream
+from leashed.stream.stream import Opened, Options
+
+__all__ = ["BatchTending", "SentStream"]
+
+_AT_ONCE = 4096  # rows of a request, about
+_CREDITS = 4  # requests of a connection that have no answer
+_STRIPE = 1 << 16  # rows that one reader has before the next has as many
+_AGAIN = 0.2  # seconds before a connection is tried again
+_LOOK = 0.05  # seconds between two looks whether something is wanted
+
+_log = logging.getLogger(__name__)
+
+
+class SentStream(Stream):
+    """A stream whose rows others read and send.
+
+    Args:
+        stream: which.
+        index: of its files.
+        readers: how many read.
+        batch_size, workers: of the trainer.
+
+    Attributes:
+        index, batch_size: these.
+        native: what has come, once it is opened.
+        standard: by what numbers are standardised; None: they stay as they are.
+    """
+
+    def __init__(
+        self, stream: Stream, index: RowIndex, readers: int, batch_size: int, workers: int
+    ) -> None:
+        super().__init__(stream.name, stream._schema, Options(stream.bad, None, 0, 0))
+        self.index, self.batch_size = index, batch_size
+        self._readers, self._workers = readers, workers
+        self.native: _core.SentRows | None = None
+        self.standard: Moments | None = None
+
+    @property
+    def repeatable(self) -> bool:
+        return True
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return ()
+
+    @property
+    def digest(self) -> str:
+        """Of the rows."""
+        return self.index.digest
+
+    @property
+    def layout(self) -> batch_wire.Layout:
+        """What rows are made of."""
+        values = max(1, len(self.heads))
+        weights = any(isinstance(c, Weight) for c in self._schema.columns.values())
+        return batch_wire.Layout(
+            self.numbers, self._many, 0 if self.heads else self.classes, values, weights
+        )
+
+    def open(self, passes: int = 1, *, beside: int = 0) -> Opened:
+        del beside
+        return _Sent(self._open(0, passes), self.index.counts)
+
+    def _open(self, threads: int, passes: int) -> Any:
+        del threads
+        layout = self.layout
+        at_once = min(max(1, _AT_ONCE // self.batch_size) * self.batch_size, batch_wire.MOST_ROWS)
+        self.native = _core.SentRows(
+            numbers=layout.numbers,
+            bags=list(layout.bags),
+            classes=layout.classes > 0,
+            values=layout.values,
+            weights=layout.weights,
+            rows=self.index.rows,
+            passes=passes,
+            at_once=at_once,
+            room=max(2 * _CREDITS * at_once, 4 * self._workers * self.batch_size),
+            stripe=_STRIPE,
+            readers=self._readers,
+        )
+        return self.native
+
+
+class _Sent(Opened):
+    def __init__(self, native: Any, counts: ReadCounts) -> None:
+        super().__init__(native)
+        self._counts = counts
+
+    @property
+    def counts(self) -> ReadCounts:
+        return self._counts
+
+
+class BatchTending:
+    """Has rows sent.
+
+    Args:
+        stream: which, opened.
+        connecting: makes connections.
+        readers: how many there are.
+        patience: seconds for which readers are waited for, where none is reached.
+    """
+
+    def __init__(
+        self, stream: SentStream, connecting: Connecting, readers: int, patience: float
+    ) -> None:
+        assert stream.native is not None
+        self._stream, self._native = stream, stream.native
+        self._connecting, self._patience = connecting, patience
+        self._addresses: dict[int, str] = {}
+        self._reached = [False] * readers
+        self._heard = time.monotonic()
+        self._rows = 0
+        self._why: dict[int, str] = {}
+        self._threads = [
+            threading.Thread(target=self._run, args=(k,), name=f"leashed-reader-{k}", daemon=True)
+            for k in range(readers)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def told(self, addresses: Mapping[int, str]) -> None:
+        """These are there, by index."""
+        self._addresses = dict(addresses)
+
+    def expect(self, first: int, count: int) -> None:
+        """Such batches are going to be trained on."""
+        size = self._stream.batch_size
+        self._native.expect(first * size, count * size)
+
+    def forget(self) -> None:
+        """None is, but those that a worker waits for."""
+        self._native.forget()
+
+    def counters(self) -> dict[str, float]:
+        """So far: rows received."""
+        return {"rows_received": float(self._rows)}
+
+    def close(self) -> None:
+        """Nothing is asked for any more; ``Connecting.closing`` is set."""
+        self._native.end()
+        for thread in self._threads:
+            thread.join()
+
+    def _run(self, reader: int) -> None:
+        closing = self._connecting.closing
+        while not closing.is_set():
+            if (address := self._addresses.get(reader)) is not None:
+                try:
+                    self._serve(reader, address)
+                except PermissionError as error:
+                    self._native.fail(f"reader {reader}: {error}")
+                    return
+                except (OSError, ValueError) as error:
+                    if self._why.get(reader) != str(error):
+                        _log.info("reader %d at %s: %s", reader, address, error)
+                    self._why[reader] = str(error)
+                self._reached[reader] = False
+            if not any(self._reached) and time.monotonic() - self._heard > self._patience:
+                why = "; ".join(f"reader {k}: {told}" for k, told in sorted(self._why.items()))
+                self._native.fail(
+                    f"no reader has been reached for {self._patience:g} s{why and f' ({why})'}"
+                )
+                return
+            closing.wait(_AGAIN)
+
+    def _serve(self, reader: int, address: str) -> None:
+        """Asks and receives, until the connection or the run ends."""
+        link = self._connecting.connect(address, BATCHES, "reader")
+        native, layout = self._native, self._stream.layout
+        asked: deque[tuple[int, int]] = deque()
+        with link:
+            link.settimeout(max(self._connecting.timeout, 1.0))
+            batch_wire.check_hello(link, self._stream.index)
+            self._reached[reader] = True
+            try:
+                while not self._connecting.closing.is_set():
+                    self._heard = time.monotonic()
+                    while len(asked) < _CREDITS:
+                        found = native.wanted(self._those(reader), 0.0 if asked else _LOOK)
+                        if found is None:
+                            break
+                        asked.append(found)
+                        batch_wire.ask(link, native.row(found[0]), found[1])
+                    if not asked:
+                        if native.stopped:
+                            return
+                        continue
+                    arrays = batch_wire.receive(link, asked[0][1], layout)
+                    if (standard := self._stream.standard) is not None:
+                        arrays = (standard.standardised(arrays[0]), *arrays[1:])
+                    native.give(asked[0], arrays, layout.classes)
+                    self._rows += asked.popleft()[1]
+            except RuntimeError as error:
+                raise ValueError(str(error)) from error
+            finally:
+                for span in asked:
+                    native.lost(span)
+
+    def _those(self, reader: int) -> list[bool]:
+        """Whose rows it is asked for: its own, and the first one that is there those of whom is not."""
+        first = self._reached.index(True) if any(self._reached) else reader
+        return [
+            k == reader or (reader == first and not there) for k, there in enumerate(self._reached)
+        ]
