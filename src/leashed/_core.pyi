@@ -1902,4 +1902,4 @@ def train_mode(
     """
 
 FRAGMENT: int = 16320
-__version__: str = ""
+__version__: str = "0.1.0"

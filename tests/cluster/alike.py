@@ -127,6 +127,8 @@ class Place(contextlib.AbstractContextManager):
     sync: Synchroniser | None = None
     cut_short: str | None = None
     rows: None = None
+    wants: bool = False
+    output: None = None
 
     def session(self, *_: object, total: int | None, **__: object) -> Place:
         assert total is not None
