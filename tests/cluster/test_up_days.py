@@ -134,6 +134,7 @@ def _trains(day: Path) -> bool:
     [
         (["--days", "there-is-none-*.tsv", "--run", "r"], "there-is-none"),
         (["--days", "a.tsv"], "--days takes --run FOLDER"),
+        (["--days", "a.tsv", "--run", "r", "--output", "best"], "--output best goes by a test set"),
         (["--days", "a.tsv", "--run", "r", "--data", "b.tsv"], "--data does not go with --days"),
     ],
 )

@@ -57,8 +57,8 @@ void Background::rest(bool owes) {
   const double end = now() + kRest;
   const auto goes_on = [&] {
     if (ended_.load(kRelaxed) || cancelled_.load(kRelaxed)) return true;
+    if (moved_.load(kRelaxed)) return true;  // on hold, too: a round before this has seen less
     if (uses_servers() && holds_.load(kRelaxed)) return false;
-    if (moved_.load(kRelaxed)) return true;
     const auto called = uses_servers() ? std::nullopt : ring().called();
     return called.value_or(now() >= end) || (!uses_servers() && workers_ended());
   };

@@ -44,9 +44,10 @@ class SentRows final : public NumberedRows {
   std::optional<Span> wanted(const std::vector<bool>& readers, double seconds);
   // Positions are going to be taken.
   void expect(std::uint64_t first, std::uint64_t count);
-  // None is any more, but by who waits: what is there goes.
+  // None is any more, but by who waits: what is there goes, and what was asked for when it comes.
   void forget();
-  // Such a span has come, or does not. Throws Error where it was not asked for, or has other rows.
+  // Such a span has come, or does not; nothing, where it has been forgotten since it was asked for.
+  // Throws Error where it has other rows.
   void give(const Span& span, RowBlock rows);
   void lost(const Span& span);
   // No more comes, and why; whoever waits is told.

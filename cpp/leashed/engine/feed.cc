@@ -39,14 +39,17 @@ class LeasedNumbers final : public Feed, public StepObserver {
   // Of a step that all take together whoever is there first asks for all.
   Given has(std::uint64_t place, std::uint64_t, double seconds) override {
     std::uint64_t k = 0;
-    return leases_.claim(place - first(), seconds, k);
+    const Given given = leases_.claim(place - first(), seconds, k);
+    return given == Given::given && !batches_.has(k) ? Given::none : given;
   }
   Given fill(Claim& claim, double seconds) override {
     const std::uint64_t j = claim.place - first();
     const Given given =
         lockstep() ? leases_.claim_beyond(j, seconds, claim.k) : leases_.claim(j, seconds, claim.k);
-    if (given == Given::given) batches_.fill(claim.k, claim.batch);
-    return given;
+    if (given != Given::given) return given;
+    batches_.fill(claim.k, claim.batch);
+    // Of rows that others send none comes any more.
+    return claim.batch.view.size > 0 ? Given::given : Given::none;
   }
   void used(const WorkerStep& step) override { leases_.use(step.place - first()); }
   void waiting(std::size_t worker) override {

@@ -113,7 +113,10 @@ bool Worker::have_batch(bool due) {
     if (due) pause->ask();
     telemetry_.waiting_seconds += pause->pass(training_.stop);
   }
-  if (next_.waiting) wait([this](double seconds) { return learn(seconds); });
+  if (next_.waiting &&
+      wait([this](double seconds) { return learn(seconds); }) == Feed::Given::none) {
+    return training_.stop.finish(StopReason::epochs), false;
+  }
   if (training_.pause && training_.pause->judges() && !training_.stop.stopped()) {
     telemetry_.waiting_seconds += training_.pause->pass(training_.stop, next_pass());
   }

@@ -349,6 +349,11 @@ def _resume(options: argparse.Namespace) -> int:
             f"the run in {folder} has ended ({report['reason']}): nothing is left of it"
         )
     found = Checkpoint(newest(folder))
+    if found.complete:
+        raise ValueError(
+            f"all batches of the run in {folder} are used in {found.folder}: nothing is left of it; that is "
+            "its model, for leashed.load and leashed evaluate"
+        )
     plan = plans.read(folder / _FILE)
     counts = {"trainers": options.trainers, "sync_ps": options.sync_ps}
     counts["embedding_ps"] = options.embedding_servers
@@ -377,7 +382,13 @@ def _resume(options: argparse.Namespace) -> int:
 
 
 def _clear(folder: Path) -> None:
-    """Removes what processes of a run have left for those in their place, but for checkpoints."""
+    """Removes what processes of a run have left for those in their place, but for checkpoints. ValueError
+    where it goes on, as it may by now: files were read meanwhile, which takes long.
+    """
+    from leashed.cluster import journal  # noqa: PLC0415 (it needs the extra)
+
+    if journal.held(folder / "journal.jsonl"):
+        raise ValueError(f"the run in {folder} goes on: end it before it is begun again")
     for pattern in _OF_PROCESSES:
         for path in folder.glob(pattern):
             if path.is_dir():
@@ -399,32 +410,39 @@ def _beside(parser: argparse.ArgumentParser, options: argparse.Namespace) -> lis
 def _up(options: argparse.Namespace) -> int:
     if options.plan is not None and (others := options.beside(options)):
         raise ValueError(f"--plan has all that is run: leave out {', '.join(others)}")
-    try:
+    with _in_options(options):
         plan = _plan(options) if options.plan is None else plans.read(options.plan)
         _check_extras(plan, view=options.view)
         if plan.train.days is not None:
             return _days(plan, options)
         problem = plan.problem()
-        if plan.cluster.embedding_ps:
+        if plan.cluster.embedding_ps and not plan.cluster.readers:
             row_terms(plan, problem)
-    except (TypeError, ValueError) as error:
-        if options.plan is not None:
-            raise
-        told = re.sub(r"\btrain\.([a-z_]+)", _option, str(error))
-        raise type(error)(
-            told.replace("cluster.embedding_ps", "--embedding-servers").replace(
-                "cluster.readers", "--readers"
-            )
-        ) from None
     try:
         with _folder(plan, options) as folder:
             plan = replace(plan, cluster=replace(plan.cluster, run=folder))
+            if plan.cluster.readers:
+                with _in_options(options):
+                    row_terms(plan, problem)  # which makes the index, in that folder
             status = _train(plan, problem, view=options.view)
             options.keep |= status == INTERRUPTED and outcome.place(folder, problem.model).exists()
             return status
     except ChildProcessError as error:
         print(f"leashed: error: {error}", file=sys.stderr)
         return AGAIN if isinstance(error, _IncompleteError) else FAILED
+
+
+@contextmanager
+def _in_options(options: argparse.Namespace) -> Generator[None, None, None]:
+    """What is wrong with a plan that options have made is said of the options."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        if options.plan is not None:
+            raise
+        told = re.sub(r"\btrain\.([a-z_]+)", _option, str(error))
+        told = told.replace("cluster.embedding_ps", "--embedding-servers")
+        raise type(error)(told.replace("cluster.readers", "--readers")) from None
 
 
 def _days(plan: Plan, options: argparse.Namespace) -> int:

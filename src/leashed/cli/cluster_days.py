@@ -41,6 +41,16 @@ def train(plan: Plan, run: Callable[[Plan, Problem], int]) -> int:
         OSError, TypeError, ValueError: before a day is begun: its file is missing or wrong, or days were
             trained by another plan.
     """
+    if plan.train.output == "best":
+        raise ValueError(
+            "--output best goes by a test set, of which days have none; take first or average"
+        )
+    for rule in ("loss_fraction", "loss", "updates", "seconds", "divergence"):
+        if getattr(plan.train, rule) is not None:
+            raise ValueError(
+                f"train.{rule} does not go with train.days in a cluster, where each day's batches are all used, "
+                "since the next begins with what they have led to; leave it out"
+            )
     files = expanded(plan.train.days or ())
     folder = plan.cluster.run
     folder.mkdir(parents=True, exist_ok=True)
@@ -68,11 +78,19 @@ def train(plan: Plan, run: Callable[[Plan, Problem], int]) -> int:
             began = Today(name, updates, yesterday, clicks, log_files([path]))
             journal.begin(began)
         told = outcome.read_report(today)
-        if told is None or told["state"] != "ended":
+        if told is None or told["state"] != "ended" or not _ends_whole(today):
             if status := run(of_day, problem):
                 return status
             told = outcome.read_report(today)
+            if not _ends_whole(today):
+                raise ChildProcessError(
+                    f"{name} has ended without a checkpoint of its end, with which the next day would begin "
+                    f"({today / 'master.log'} may say why); the same command goes on with it"
+                )
         assert told is not None
+        if "output" not in told:  # the command was ended before that was written
+            known = told.get("restarts", {}), told.get("given_up", {})
+            told = outcome.conclude(told, today, of_day, problem, *known)
         day = _day(began, problem, told)
         journal.finish(day)
         print(report.line(day), file=sys.stderr, flush=True)
@@ -90,6 +108,15 @@ def _plan_of(plan: Plan, path: Path, folder: Path, before: Path | None) -> Plan:
         checkpoint_every=plan.cluster.checkpoint_every or EVERY,
     )
     return replace(plan, cluster=cluster, train=replace(plan.train, data=str(path.absolute())))
+
+
+def _ends_whole(folder: Path) -> bool:
+    from leashed.cluster.checkpoints import Checkpoint, newest  # noqa: PLC0415 (it needs the extra)
+
+    try:
+        return Checkpoint(newest(folder)).complete
+    except FileNotFoundError:
+        return False
 
 
 def _ended_with(folder: Path) -> Path:

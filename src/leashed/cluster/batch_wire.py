@@ -20,6 +20,7 @@ from leashed.cluster.row_index import RowIndex
 __all__ = [
     "MOST_ROWS",
     "Layout",
+    "RefusedError",
     "ask",
     "asked",
     "check_hello",
@@ -39,6 +40,10 @@ _HELLO = struct.Struct("<16s64s")
 _ASKED = struct.Struct("<QQ")
 _HEAD = struct.Struct("<II")
 _GIVEN, _REFUSED = 0, 1
+
+
+class RefusedError(ValueError):
+    """The reader cannot send such rows, now or later."""
 
 
 class Layout(NamedTuple):
@@ -92,7 +97,7 @@ def refuse(link: socket.socket, why: str) -> None:
 
 
 def send(link: socket.socket, parts: Sequence[Any]) -> None:
-    """An answer: the rows of each part of a file."""
+    """An answer: the rows of each part of a file; a refusal, where it would be too long."""
     sections: list[memoryview] = []
     for x, ids, bags, y, weights in parts:
         arrays = [x, ids]
@@ -103,6 +108,13 @@ def send(link: socket.socket, parts: Sequence[Any]) -> None:
             memoryview(np.ascontiguousarray(each).data).cast("B") for each in map(_flat, arrays)
         ]
     sizes = [len(section) for section in sections]
+    if sum(sizes) > _MOST_BYTES:
+        refuse(
+            link,
+            f"rows that are asked for at once have {sum(sizes):,} bytes, more than {_MOST_BYTES:,}: "
+            "give a smaller batch_size, or train without readers",
+        )
+        return
     link.sendall(_HEAD.pack(_GIVEN, len(sections)) + struct.pack(f"<{len(sizes)}Q", *sizes))
     for section in sections:
         link.sendall(section)
@@ -113,7 +125,7 @@ def receive(link: socket.socket, count: int, layout: Layout) -> Any:
 
     Raises:
         OSError: the connection ends.
-        PermissionError: the reader refuses, and why.
+        RefusedError: the reader refuses, and why.
         ValueError: it is no such answer; no memory was asked for by what it says.
     """
     status, number = _HEAD.unpack(_exactly(link, _HEAD.size))
@@ -122,7 +134,7 @@ def receive(link: socket.socket, count: int, layout: Layout) -> Any:
         (size,) = struct.unpack("<Q", _exactly(link, 8))
         if size > _MOST_TOLD:
             raise ValueError(f"it refuses in {size:,} bytes")
-        raise PermissionError(_exactly(link, size).decode(errors="replace"))
+        raise RefusedError(_exactly(link, size).decode(errors="replace"))
     if status != _GIVEN or number == 0 or number % each or number // each > count:
         raise ValueError(f"it answers with status {status} and {number:,} sections")
     sizes = struct.unpack(f"<{number}Q", _exactly(link, 8 * number))

@@ -33,6 +33,7 @@ _MAY_DIFFER = {
     *fingerprint.of_begin(True),
     *fingerprint.of_servers({name: 0 for name, role in ROLES.items() if role.serves}),
     "batches",
+    "leashed",  # (files of other versions say what they are)
 }
 _NUMBER = re.compile(r"[1-9]\d{0,15}")
 _BLOCK = 1 << 20
@@ -165,22 +166,28 @@ class Checkpoint:
             ValueError: one is damaged.
         """
         for told in self.told["files"]:
-            path = self.folder / told["file"]
-            if not path.is_file():
-                raise FileNotFoundError(
-                    f"{path} is missing, which its checkpoint names; where its process ran on another "
-                    "machine, copy it here"
-                )
-            if path.stat().st_size != told["bytes"] or _digest(path) != told["sha256"]:
-                raise ValueError(f"{path} is damaged: it is not what its checkpoint says")
+            self._checked(told["file"])
         self.rows()
+
+    def _checked(self, name: str) -> Path:
+        """The path of a file that is what the manifest says."""
+        told = next(each for each in self.told["files"] if each["file"] == name)
+        path = self.folder / name
+        if not path.is_file():
+            raise FileNotFoundError(
+                f"{path} is missing, which its checkpoint names; where its process ran on another "
+                "machine, copy it here"
+            )
+        if path.stat().st_size != told["bytes"] or _digest(path) != told["sha256"]:
+            raise ValueError(f"{path} is damaged: it is not what its checkpoint says")
+        return path
 
     def trainer(self, index: int) -> resuming.AtCut:
         """What that trainer goes on from: its own file, or where there was none of that number that of
         the first.
         """
         known = self.trainers
-        path = self.folder / f"trainer-{index if index in known else known[0]}.safetensors"
+        path = self._checked(f"trainer-{index if index in known else known[0]}.safetensors")
         return (resuming.AtEnd if self.complete else resuming.AtCut)(path)
 
     def states(self, dimension: int) -> NDArray[np.float32] | None:
@@ -188,7 +195,7 @@ class Checkpoint:
         path = self.folder / f"trainer-{self.trainers[0]}.states"
         if all(told["file"] != path.name for told in self.told["files"]):
             return None
-        states: NDArray[np.float32] = np.load(path, allow_pickle=False)
+        states: NDArray[np.float32] = np.load(self._checked(path.name), allow_pickle=False)
         if states.size % dimension:
             raise ValueError(f"{path} is of other parameters than {dimension}")
         return states
@@ -203,7 +210,7 @@ class Checkpoint:
         cut = packing.fragments(dimension)
         values, known = np.zeros(dimension, np.float32), np.zeros(len(cut), np.bool_)
         for index in servers:
-            path = self.folder / f"sync-ps-{index}.part"
+            path = self._checked(f"sync-ps-{index}.part")
             with path.open("rb") as file:
                 mine, present, held = (np.load(file, allow_pickle=False) for _ in range(3))
             at = 0
@@ -218,7 +225,10 @@ class Checkpoint:
 
     def rows(self) -> list[folders.Rows]:
         """What the embedding servers have saved, in their order."""
-        return [folders.Rows(self.folder / name) for name in self.told["rows"]]
+        return [
+            folders.Rows(self._checked(f"{name}/{folders.MANIFEST}").parent)
+            for name in self.told["rows"]
+        ]
 
 
 def _numbers(run: Path) -> list[int]:

@@ -102,6 +102,7 @@ class Coordinator:
         state: from the journal, or new.
         now: the time, in seconds since the run began; never goes back, also not over a restart.
         costs: of exchanges with servers, by their role. Default: none are known.
+        whole: number of the newest cut of which a whole checkpoint is there. Default: it is not known.
 
     Attributes:
         terms: the terms.
@@ -121,6 +122,7 @@ class Coordinator:
         state: State,
         now: float,
         costs: Mapping[Role, Costs] = _NO_COSTS,
+        whole: int = 0,
     ) -> None:
         self.terms = terms
         self.costs = costs
@@ -145,7 +147,9 @@ class Coordinator:
         # Until when the end waits for a checkpoint of all batches; None: some are left.
         self._cut_last: float | None = None
         if state.cuts.begun > state.cuts.ended and state.over is None:
-            self._record(CutEnded(state.cuts.begun, why="the master was started again"))
+            made = whole == state.cuts.begun  # and the master died before that was written down
+            why = "" if made else "the master was started again"
+            self._record(CutEnded(state.cuts.begun, made, why))
         state.membership.restarted(now)
 
     @property

@@ -135,7 +135,7 @@ class TrainerCuts:
     def save(self, put: Callable[[Path, Position], None], native: _core.TrainerSync | None) -> None:
         """Saves it: ``put`` writes what is trained to a file, with how far the run is."""
         cut = self._cut
-        if cut is None or cut.number == self._done:
+        if cut is None or cut.stage != SAVED or cut.number == self._done:
             return
         self._done = cut.number
         try:

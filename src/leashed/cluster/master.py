@@ -204,7 +204,12 @@ class Master:
             _check_same(folder, began.terms, terms, state)
             self._began = began
             self._zero = time.monotonic() - max(time.time() - began.at, _latest(state))
-            self._coordinator = Coordinator(terms, began.run, state, self._now(), began.by_role())
+            whole = 0
+            with contextlib.suppress(FileNotFoundError):
+                whole = int(checkpoints.newest(folder).name)
+            self._coordinator = Coordinator(
+                terms, began.run, state, self._now(), began.by_role(), whole
+            )
             undo.pop_all()
         if self._journal.found is not None:
             ledger = state.ledger
@@ -385,13 +390,16 @@ class Master:
             try:
                 write = partial(checkpoints.write, folder, told, saved)
                 await self._loop.run_in_executor(self._manifests, write)
-            except OSError as error:
-                why = f"its manifest cannot be written: {error}"
+            except Exception as error:  # noqa: BLE001 (all wait until it is told)
+                why = f"its manifest cannot be written: {str(error) or type(error).__name__}"
             coordinator.written(number, self._now(), why)
             if not why and coordinator.state.cuts.whole == number:
                 keep = [] if self._begun is None else [self._begun]
                 tidy = partial(checkpoints.tidy, self._folder, number, keep)
-                await self._loop.run_in_executor(self._manifests, tidy)
+                try:
+                    await self._loop.run_in_executor(self._manifests, tidy)
+                except OSError as error:
+                    _log.warning("checkpoints before %d stay: %s", number, error)
         self._putting = None
         self._carry_out()
 

@@ -224,8 +224,14 @@ def conclude(
         from leashed.cluster.checkpoints import Checkpoint  # noqa: PLC0415 (it needs the extra)
 
         begun = resuming.before(Checkpoint(plan.cluster.resume).trainer(0))
-    index = plan.index(problem)
+    index = None
+    if plan.cluster.readers:
+        from leashed.cluster.row_index import kept_in  # noqa: PLC0415 (it takes a stream)
+
+        index = kept_in(folder)  # by which trainers have standardised, whatever files are now
     all_rows = None if index is None else index.moments
+    if index is not None:
+        whole["reading"] = index.counts.config()
     columns = standard.known(model, problem.train, begun and begun.numbers, all_rows)
     summaries = report["summaries"]
     handed_in = {

@@ -564,6 +564,11 @@ class Plan:
             raise ValueError(
                 "cluster.readers go with neither cluster.checkpoint_every nor cluster.resume; leave one out"
             )
+        if self.train.shuffle is not None:
+            raise ValueError(
+                "cluster.readers do not go with train.shuffle: rows come in the order of the files; leave one out"
+            )
+        abilities.check({"stream": True, **abilities.of_end(self.train)})
         if self.train.test is None:
             raise ValueError(
                 "cluster.readers go with train.test, a file of rows to test: none of train.data is kept back"

@@ -118,7 +118,7 @@ class BatchTending:
         stream: which, opened.
         connecting: makes connections.
         readers: how many there are.
-        patience: seconds for which readers are waited for, where none is reached.
+        patience: seconds for which readers are waited for, where none sends what it is asked for.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class BatchTending:
         self._addresses: dict[int, str] = {}
         self._reached = [False] * readers
         self._heard = time.monotonic()
-        self._rows = 0
+        self._rows = [0] * readers
         self._why: dict[int, str] = {}
         self._threads = [
             threading.Thread(target=self._run, args=(k,), name=f"leashed-reader-{k}", daemon=True)
@@ -154,7 +154,11 @@ class BatchTending:
 
     def counters(self) -> dict[str, float]:
         """So far: rows received."""
-        return {"rows_received": float(self._rows)}
+        return {"rows_received": float(sum(self._rows))}
+
+    def end(self) -> None:
+        """No rows come any more; who waits for some has none."""
+        self._native.end()
 
     def close(self) -> None:
         """Nothing is asked for any more; ``Connecting.closing`` is set."""
@@ -164,14 +168,14 @@ class BatchTending:
 
     def _run(self, reader: int) -> None:
         closing = self._connecting.closing
-        while not closing.is_set():
+        while not closing.is_set() and not self._native.stopped:
             if (address := self._addresses.get(reader)) is not None:
                 try:
                     self._serve(reader, address)
-                except PermissionError as error:
+                except batch_wire.RefusedError as error:
                     self._native.fail(f"reader {reader}: {error}")
                     return
-                except (OSError, ValueError) as error:
+                except Exception as error:  # noqa: BLE001 (else nobody would ask for its rows)
                     if self._why.get(reader) != str(error):
                         _log.info("reader %d at %s: %s", reader, address, error)
                     self._why[reader] = str(error)
@@ -179,7 +183,7 @@ class BatchTending:
             if not any(self._reached) and time.monotonic() - self._heard > self._patience:
                 why = "; ".join(f"reader {k}: {told}" for k, told in sorted(self._why.items()))
                 self._native.fail(
-                    f"no reader has been reached for {self._patience:g} s{why and f' ({why})'}"
+                    f"no reader has sent any rows for {self._patience:g} s{why and f' ({why})'}"
                 )
                 return
             closing.wait(_AGAIN)
@@ -195,7 +199,6 @@ class BatchTending:
             self._reached[reader] = True
             try:
                 while not self._connecting.closing.is_set():
-                    self._heard = time.monotonic()
                     while len(asked) < _CREDITS:
                         found = native.wanted(self._those(reader), 0.0 if asked else _LOOK)
                         if found is None:
@@ -203,6 +206,7 @@ class BatchTending:
                         asked.append(found)
                         batch_wire.ask(link, native.row(found[0]), found[1])
                     if not asked:
+                        self._heard = time.monotonic()
                         if native.stopped:
                             return
                         continue
@@ -210,7 +214,8 @@ class BatchTending:
                     if (standard := self._stream.standard) is not None:
                         arrays = (standard.standardised(arrays[0]), *arrays[1:])
                     native.give(asked[0], arrays, layout.classes)
-                    self._rows += asked.popleft()[1]
+                    self._rows[reader] += asked.popleft()[1]
+                    self._heard = time.monotonic()
             except RuntimeError as error:
                 raise ValueError(str(error)) from error
             finally:

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 from leashed import _core
 from leashed.base.machine import cores
+from leashed.cluster.supervisor import REPORT
 from leashed.datasets.files import name_of
 from leashed.datasets.moments import Moments
 from leashed.datasets.text import Text, read
@@ -28,7 +29,7 @@ from leashed.datasets.unpacked import Unpacked
 from leashed.stream import BadLine, ReadCounts, Stream
 from leashed.training import defaults
 
-__all__ = ["FILE", "File", "Parsed", "Part", "RowIndex", "index_of", "parse"]
+__all__ = ["FILE", "File", "Parsed", "Part", "RowIndex", "index_of", "kept_in", "parse"]
 
 FILE = "rows.index"
 """What it is called in a run's folder."""
@@ -179,7 +180,8 @@ class RowIndex:
     @property
     def digest(self) -> str:
         """What all processes of a run must have alike."""
-        told = json.dumps([[asdict(f)["ends"] for f in self.files], self.how, self.rows])
+        files = [(f.size, f.ends) for f in self.files]
+        told = json.dumps([files, [(p.offset, p.rows) for p in self.parts], self.how])
         return f"{self.rows:,} rows of files, {hashlib.sha256(told.encode()).hexdigest()[:12]}"
 
     def batches(self, epochs: float | None, batch_size: int) -> int | None:
@@ -236,8 +238,8 @@ def index_of(stream: Stream, model: object, folder: Path) -> RowIndex:
 
     Raises:
         OSError: a file cannot be read, or the folder not be written.
-        ValueError: a line is bad and ``bad="fail"``; a file is damaged; there is no row; or the stream
-            is of no such files.
+        ValueError: a line is bad and ``bad="fail"``; a file is damaged; there is no row; the stream
+            is of no such files; or a run has begun in the folder with other ones.
     """
     text, paths = stream.text, stream.files
     if text is None or not paths or not stream.repeatable:
@@ -250,12 +252,17 @@ def index_of(stream: Stream, model: object, folder: Path) -> RowIndex:
     with (folder / f"{FILE}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         files = [File.of(each) for each in paths]
-        how = _how(text, stream.bad)
-        with contextlib.suppress(FileNotFoundError, KeyError, TypeError, ValueError):
-            found = RowIndex.from_json(json.loads(path.read_bytes()))
+        how, begun = _how(text, stream.bad), False
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            found = kept_in(folder)
             there = [(f.path, f.size, f.modified, f.ends) for f in found.files]
             if found.how == how and there == [(f.path, f.size, f.modified, f.ends) for f in files]:
                 return found
+            begun = (folder / REPORT).exists()
+        if begun:  # its processes have the index that there is
+            raise ValueError(
+                f"{stream.name} has changed since its rows were counted; start the run anew, in another folder"
+            )
         made = _made(files, text, how, stream.bad)
         often = defaults.seen(model, stream).often if made.rows <= defaults.LOOKED_AT else None
         made = replace(made, often=often)
@@ -263,6 +270,18 @@ def index_of(stream: Stream, model: object, folder: Path) -> RowIndex:
         beside.write_text(json.dumps(made.to_json()) + "\n", encoding="utf-8")
         beside.replace(path)
         return made
+
+
+def kept_in(folder: Path) -> RowIndex:
+    """The index of a run, whatever its files are now.
+
+    Raises:
+        OSError, ValueError: there is none, or it is damaged.
+    """
+    try:
+        return RowIndex.from_json(json.loads((folder / FILE).read_bytes()))
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{folder / FILE} is no index of rows: {error}") from None
 
 
 def _how(text: Text, bad: str) -> str:
@@ -347,8 +366,16 @@ def _begun(text: Text, file: File, opened: Unpacked) -> tuple[File, int, int]:
     if not alone.rows and not alone.bad:  # it names the columns
         head = told.decode("utf-8", "surrogateescape")
         return _with(file, head=head), end, blank + 1
-    separator = next((s for s in text.separators if s.encode() in line), text.separators[-1])
-    return _with(file, separator=separator), begin, blank
+    return _with(file, separator=_separator_of(line, text)), begin, blank
+
+
+def _separator_of(line: bytes, text: Text) -> str:
+    """As the core finds it by a file's first line: the one that it has as many of as there are names, or
+    has most of.
+    """
+    counts = {separator: line.count(separator.encode()) for separator in text.separators}
+    fits = (one for one, count in counts.items() if count == len(text.names) - 1)
+    return next(fits, max(counts, key=lambda one: counts[one]))
 
 
 def _with(file: File, **told: str) -> File:

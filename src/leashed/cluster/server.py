@@ -48,8 +48,10 @@ def run(plan: Plan, index: int) -> None:
         OSError: the master cannot be reached, or the run's folder not be written.
     """
     cluster = plan.cluster
+    problem = plan.problem()
+    plan.index(problem)  # before which no master answers
     serve(
-        plan.problem().model.dimension,
+        problem.model.dimension,
         cluster.sync_ps,
         index,
         master=master_address(cluster.run, cluster.known_master),

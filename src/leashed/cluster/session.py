@@ -368,7 +368,8 @@ class Session(Closing):
                         cluster.timeout,
                         placed.costs if placed else packing.BY_LENGTH,
                         goes_on=cluster.begins is not None and welcome.begins,
-                        states=self._states(dimension),
+                        # (Of the moment of its parameters: who goes on from what was kept takes others'.)
+                        states=None if left is not None else self._states(dimension),
                     )
                 self._thread = threading.Thread(
                     target=self._run, name="leashed-session", daemon=True
@@ -376,6 +377,8 @@ class Session(Closing):
                 self._thread.start()
             except BaseException:
                 self._closing.set()
+                if self._batches is not None:
+                    self._batches.close()  # whose threads may be in the core
                 self._member.close()
                 raise
         except BaseException:
@@ -479,10 +482,10 @@ class Session(Closing):
                         self._ring.change_over(event)
                 elif isinstance(event, End):
                     self._told_end = True
-                    self._leases.end()
+                    self._no_more()
                 elif isinstance(event, Bye):
                     if self._told_end or event.reason == FINISHED:
-                        self._leases.end()
+                        self._no_more()
                     else:
                         self._end_short(event.reason)
                 elif isinstance(event, Lost):
@@ -497,7 +500,13 @@ class Session(Closing):
 
     def _end_short(self, reason: str) -> None:
         self._cut_short = reason
+        self._no_more()
+
+    def _no_more(self) -> None:
+        """There are no more batches, nor rows of those that nobody sends any more."""
         self._leases.end()
+        if self._batches is not None:
+            self._batches.end()
 
     def report(self) -> None:
         """Tells the master how far this trainer is."""

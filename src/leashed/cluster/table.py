@@ -193,6 +193,8 @@ def facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("run", f"{report['state']} ({report['reason']}) after {duration(report['seconds'])}"),
         ("ledger", ", ".join(f"{name} {_plain(value)}" for name, value in ledger.items())),
     ]
+    if "reading" in report:
+        known.append(("rows read", _reading(report["reading"])))
     refused = {
         **{
             f"trainer {k}": v.get("sync_not_finite", 0.0)
@@ -240,6 +242,15 @@ def facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
             entropy = number(report["test_normalised_entropy"], 4)
             known.append(("test AUC", f"{report['test_auc']:.4f}, normalised entropy {entropy}"))
     return known
+
+
+def _reading(told: Mapping[str, Any]) -> str:
+    """Of a pass, and what was left out of it."""
+    if not told["bad"]:
+        return f"{told['rows']:,}"
+    file, line, why = told["first_bad"][0]
+    left = f"{told['bad']:,} bad lines left out, the first of them {line:,} of {file}: {why}"
+    return f"{told['rows']:,}; {left}"
 
 
 def _partial(report: Mapping[str, Any]) -> list[str]:

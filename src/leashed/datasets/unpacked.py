@@ -54,7 +54,7 @@ class Unpacked:
             if self._packed:
                 self._here = self._begun()
         except BaseException:
-            os.close(self._file)
+            self.close()
             raise
 
     @property
@@ -64,9 +64,11 @@ class Unpacked:
 
     def close(self) -> None:
         """Nothing is read any more."""
-        if self._file >= 0:
+        if getattr(self, "_file", -1) >= 0:
             os.close(self._file)
             self._file = -1
+
+    __del__ = close
 
     def read(self, first: int, count: int) -> bytes:
         """Bytes [first, first + count) of what it unpacks to, fewer where that ends before.

@@ -108,16 +108,17 @@ def run(asked: ThreadRequest) -> TrainResult:
             observers=asked.observers,
         )
         every = None if kept is None else kept.every
+        cutting = None if session is None else _Cutting(asked, session, checkpointer)
         watch = _core.Watch(
             until=rules,
             milestones=asked.until.milestones,
             evaluate_every=asked.observe.every or 0.0,
             progress=_interrupt if interrupted else stack.enter_context(asked.report(refusals)),
-            checkpoint=checkpointer if session is None else _cutting(asked, session, checkpointer),
+            checkpoint=cutting or checkpointer,
             wanted=None if session is None else lambda: session.wants,
             checkpoint_every=math.inf if every is None else every,
             checkpoint_updates=(kept and kept.updates) or 0,
-            saving=checkpointer.look if isinstance(checkpointer, resuming.Checkpointer) else None,
+            saving=cutting.look if cutting else getattr(checkpointer, "look", None),
             judge=None if keeper is None else keeper.judge,
             keep=None if keeper is None else keeper.keep,
         )
@@ -269,20 +270,30 @@ def _session(
     )
 
 
-def _cutting(
-    asked: ThreadRequest,
-    session: Session,
-    checkpointer: resuming.Kept | resuming.Checkpointer | None,
-) -> Callable[[_core.Resumption], None]:
-    """What takes a state, also for a checkpoint of the whole run where one is wanted."""
+class _Cutting:
+    """Takes states, also for a checkpoint of the whole run: those that were copied while one was wanted."""
 
-    def take(reached: _core.Resumption) -> None:
-        if session.wants:
-            session.save(partial(resuming.put, asked.model, reached, asked.told))
-        if checkpointer is not None:
-            checkpointer(reached)
+    def __init__(
+        self,
+        asked: ThreadRequest,
+        session: Session,
+        checkpointer: resuming.Kept | resuming.Checkpointer | None,
+    ) -> None:
+        self._asked, self._session, self._checkpointer = asked, session, checkpointer
+        self._wanted = False
 
-    return take
+    def look(self) -> None:
+        """To be called before a state is copied."""
+        self._wanted = self._session.wants
+        if isinstance(self._checkpointer, resuming.Checkpointer):
+            self._checkpointer.look()
+
+    def __call__(self, reached: _core.Resumption) -> None:
+        if self._wanted:
+            asked = self._asked
+            self._session.save(partial(resuming.put, asked.model, reached, asked.told))
+        if self._checkpointer is not None:
+            self._checkpointer(reached)
 
 
 def _recording(
