@@ -17,7 +17,7 @@ py::dict counters_of_rows(const RemoteRows& rows) {
   return py::dict("lookups"_a = c.lookups, "reads"_a = c.reads, "rows"_a = c.rows,
                   "examples"_a = c.examples, "least_bytes"_a = c.least_bytes, "pushes"_a = c.pushes,
                   "settled"_a = c.settled, "not_finite"_a = c.not_finite, "expired"_a = c.expired,
-                  "lost"_a = c.lost, "lost_examples"_a = c.lost_examples,
+                  "untold"_a = c.untold, "lost"_a = c.lost, "lost_examples"_a = c.lost_examples,
                   "unsettled"_a = c.unsettled, "cuts"_a = c.cuts, "seconds"_a = c.seconds,
                   "settling"_a = c.settling, "bytes_out"_a = c.traffic.out,
                   "bytes_in"_a = c.traffic.in, **kernel_counts(c.kernel));

@@ -137,8 +137,8 @@ struct alignas(kCacheLine) RemoteRows::Slot {
   // Release by the worker, acquire by who looks on: all of its pushes are applied by then.
   std::atomic<bool> quiet{true};
   std::atomic<std::uint64_t> lookups{0}, reads{0}, rows{0}, examples{0}, least_bytes{0}, pushed{0},
-      settled{0}, not_finite{0}, expired{0}, lost{0}, lost_examples{0}, unsettled{0}, cuts{0},
-      waited{0}, settling{0};
+      settled{0}, not_finite{0}, expired{0}, untold{0}, lost{0}, lost_examples{0}, unsettled{0},
+      cuts{0}, waited{0}, settling{0};
 
   void note(std::uint64_t push, std::uint64_t examples) {
     if (sizes.empty() || sizes.back().second != examples) sizes.emplace_back(push, examples);
@@ -718,6 +718,7 @@ void RemoteRows::welcomed(Slot& slot, std::size_t server) {
     if (each.kind != Operation::Kind::push || each.number > applied) return false;
     --each.batch->under_way;
     slot.settled.fetch_add(1, kRelaxed);
+    slot.untold.fetch_add(1, kRelaxed);
     return true;
   });
 }
@@ -749,6 +750,7 @@ RemoteRows::Counters RemoteRows::counters() const {
     all.settled += slot->settled.load(kRelaxed);
     all.not_finite += slot->not_finite.load(kRelaxed);
     all.expired += slot->expired.load(kRelaxed);
+    all.untold += slot->untold.load(kRelaxed);
     all.lost += slot->lost.load(kRelaxed);
     all.lost_examples += slot->lost_examples.load(kRelaxed);
     all.unsettled += slot->unsettled.load(kRelaxed);

@@ -91,6 +91,7 @@ class RemoteRows final : public RowStore {
     std::uint64_t settled = 0;        // parts of these that a server has said to be applied
     std::uint64_t not_finite = 0;     // and left out: gradients that are not
     std::uint64_t expired = 0;        // and left out: rows that were held too long
+    std::uint64_t untold = 0;         // of which a server started again has the number alone
     std::uint64_t lost = 0;           // and were lost with a server that was started again
     std::uint64_t lost_examples = 0;  // of the batches of these parts
     std::uint64_t unsettled = 0;      // parts of which nobody has told, at a worker's end

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -39,7 +40,8 @@ class Children:
         except BaseException:
             _stop(started)
             raise
-        self._over = threading.Event()
+        self._over, self._ended = threading.Event(), threading.Event()
+        self._stepping = threading.Lock()
         self._watcher = threading.Thread(target=self._watch, name="leashed-children", daemon=True)
         self._watcher.start()
 
@@ -60,23 +62,39 @@ class Children:
         """Whether one has."""
         return any(each.deaths for each in self._of)
 
-    def end(self, grace: float) -> None:
-        """Gives them so much time to end by themselves, and ends them then."""
+    def end(self, grace: float, after: str | None = None) -> None:
+        """Gives them so much time to end by themselves, and ends them then. ``after``: first waits for as
+        long as one of that role runs, which others may still need, and none fails.
+        """
         try:
+            before = self._failures(after)
+            while after and self.running(after) and self._failures(after) == before:
+                if not self._watcher.is_alive():
+                    break
+                time.sleep(_LOOK)
             for each in self._of:
                 each.wait(grace)
-            self._over.set()
-            self._watcher.join()
-            for each in self._of:
-                each.step()
         finally:
-            self._over.set()
-            _stop(self._of)
+            with self._stepping:
+                self._over.set()
+            try:
+                for each in self._of:
+                    each.step()
+            finally:
+                _stop(self._of)
+                self._ended.set()
+                self._watcher.join()
+
+    def _failures(self, role: str | None) -> int:
+        deaths = [one for each in self._of for one in each.deaths]
+        return sum(one.status > 0 and one.name.startswith(str(role)) for one in deaths)
 
     def _watch(self) -> None:
         while not self._over.wait(_LOOK):
-            for each in self._of:
-                each.step()
+            with self._stepping:
+                for each in self._of if not self._over.is_set() else ():
+                    each.step()
+        self._ended.wait()  # whom it has started again ends with this thread (supervisor.tie)
 
 
 def saved(folder: Path) -> Path:

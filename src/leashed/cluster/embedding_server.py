@@ -171,6 +171,7 @@ def serve(
             fingerprint={
                 **(told or {}),
                 **fingerprint.of_rows(read.rule, read.staleness, read.seed),
+                **fingerprint.of_tables(terms.to_json()["settings"]),
                 **fingerprint.of_servers({"embedding-ps": terms.servers}),
                 **fingerprint.of_job(job),
             },

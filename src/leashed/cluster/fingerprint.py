@@ -35,6 +35,7 @@ __all__ = [
     "of_rows",
     "of_server",
     "of_servers",
+    "of_tables",
     "of_trainer",
 ]
 
@@ -72,6 +73,11 @@ def of_rows(rule: Rule, staleness: Policy, seed: int) -> Fingerprint:
     """Of who updates rows, or has them updated."""
     by = json.dumps([rule.choice(), staleness.choice()])
     return {"leashed": _core.__version__, "rows": _short(by), "seed": str(seed)}
+
+
+def of_tables(settings: Mapping[str, Any]) -> Fingerprint:
+    """Of an embedding server: what else is said of tables, JSON's own types."""
+    return {"settings of tables": _short(json.dumps(settings, sort_keys=True))}
 
 
 def of_server(dimension: int) -> Fingerprint:

@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import methodcaller  # NumPy's numbers as Python's
 from pathlib import Path
 from typing import Any, Literal
 
@@ -240,11 +241,15 @@ def join(
             "transport": transport,
             "job": job,
         }
-        (home / "terms.json").write_text(json.dumps(terms) + "\n", encoding="utf-8")
+        (home / "terms.json").write_text(
+            json.dumps(terms, default=methodcaller("item")) + "\n", encoding="utf-8"
+        )
         once = [("master", 0), *(("sync-ps", k) for k in range(servers))]
         children = Children(home, _command(home), once if place.rank == 0 else [], mine)
         if place.rank != 0:
-            return address, lambda _: children.end(grace)
+            return address, lambda reached: children.end(
+                grace, None if reached is None else "embedding-ps"
+            )
 
         def master() -> str:
             if not children.running("master"):
@@ -255,7 +260,8 @@ def join(
             return master_address(home)() if local else here
 
         def end(reached: Reached | None) -> Output | None:
-            children.end(grace)
+            # (Other trainers may still evaluate, by rows of these servers.)
+            children.end(grace, None if rows is None or reached is None else "master")
             failed = _failed(home) if OVER in children.statuses("master") else None
             output = None
             if failed is not None:
@@ -360,13 +366,20 @@ def _output(
     end = time.monotonic() + patience
     while not all(saved(one).exists() for one in elsewhere) and time.monotonic() < end:
         time.sleep(_LOOK)
+    behind = [one for one in folders if not saved(one).exists()]
     try:
-        return served_output.write(home, folders, reached, collect=collect)
+        output = served_output.write(home, folders, reached, collect=collect)
     except (OSError, ValueError, MemoryError) as error:
         warn(
             f"the run's output is not written to {home}: {error}; what servers have saved is there"
         )
         return None
+    if behind:
+        warn(
+            f"not all that was pushed is in {output.folder}: {', '.join(one.name for one in behind)} has not "
+            f"saved its rows at the end, and they are of its last snapshot; {behind[0]}.log says why"
+        )
+    return output
 
 
 def _failed(home: Path) -> str | None:

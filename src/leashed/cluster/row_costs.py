@@ -73,7 +73,7 @@ def profile(rule: str) -> Costs:
     made = rule_of(json.loads(rule))
     try:
         few, many = (_of_row(Table(dim=dim, rows=_ROWS, rule=made)) for dim in _DIMS)
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, ValueError) as error:  # the core's are ValueErrors
         _log.warning("rows cannot be profiled (%s); tables are assigned by bytes", error)
         return BY_BYTES
     each = (many - few) / (_DIMS[1] - _DIMS[0])

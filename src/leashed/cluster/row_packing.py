@@ -110,7 +110,10 @@ def placed(
             owner[t] = server
         loads[server] = math.fsum(batch[t] for t in mine)
     apart = math.fsum(c for c, server in zip(batch, owner, strict=True) if server == _SPREAD)
-    loads = [load + apart / servers for load in loads]
+    loads = [
+        load + apart * len(range(server, SHARDS, servers)) / SHARDS
+        for server, load in enumerate(loads)
+    ]
     told = [(one.rows is None, server) for one, server in zip(tables, owner, strict=True)]
     shards = [shard % servers for shard in range(SHARDS)]
     whole = [c for c, server in zip(batch, owner, strict=True) if server != _SPREAD]
@@ -151,8 +154,13 @@ def check(terms: RowTerms, servers: int) -> None:
         _check_room(math.fsum(rows), servers, terms.room)
 
 
+def _most(servers: int) -> float:
+    """The largest part of a spread table that one of so many servers has: shards are whole."""
+    return math.ceil(SHARDS / servers) / SHARDS
+
+
 def _check_room(needed: float, servers: int, room: float) -> None:
-    if needed > servers * room:
+    if needed * _most(servers) > room:
         raise ValueError(
             f"tables of {mebibytes(needed)} have no room on {servers:,} embedding servers of "
             f"{mebibytes(room)} each; give more servers, or each more memory (--embedding-mib, embedding_mib in a plan)"
@@ -172,7 +180,7 @@ def _assigned(
     """
     spread = set(spread)
     while whole := [t for t in range(len(tables)) if t not in spread]:
-        left = room - math.fsum(sizes[t] for t in spread) / servers
+        left = room - math.fsum(sizes[t] for t in spread) * _most(servers)
         costs = [_with_size(batch[t], (tables[t].rows or 0) * tables[t].dim) for t in whole]
         with contextlib.suppress(packing.NoRoomError):
             found = packing.pack(

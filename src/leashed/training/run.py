@@ -149,7 +149,7 @@ def run(asked: ThreadRequest) -> TrainResult:
         if asked.tables:
             told["tables"] = told_by(asked.tables)
     output = None if session is None else session.output
-    if output is not None:
+    if output is not None and output.folder.exists():  # else it was temporary
         told["cluster_output"] = str(output.folder)
     told["sparse_updates"] = outcome["in_place"]
     if streamed is not None:
