@@ -84,6 +84,7 @@ def test_it_has_the_options_of_the_model_that_is_named(helped):
         "--admit-after",
         "--evict",
         "--dropout",
+        "--norm",
         "--target",
     }
     assert of_sparse - general == {*SPARSE, *FILES, "--features", "--target"}

@@ -359,7 +359,7 @@ def test_who_joins_anew_says_why(caplog):
     of = session.Session.__new__(session.Session)
     vars(of).update(
         _name="trainer-0", _member=SimpleNamespace(refused="silent for 5 s"),
-        _leases=SimpleNamespace(begin_anew=lambda: None),
+        _leases=SimpleNamespace(begin_anew=lambda: None), _batches=None,
     )  # fmt: skip
     of._begin_anew()
     assert caplog.messages == ["trainer-0 joined anew: silent for 5 s"]

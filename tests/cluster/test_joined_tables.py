@@ -18,7 +18,7 @@ from warned import once
 
 import leashed as lsh
 from leashed.cluster import joining, table_terms
-from leashed.cluster.session import Reached
+from leashed.cluster.session import Output, Reached
 from leashed.cluster.supervisor import read_report
 from leashed.models import Graph, tables
 from leashed.training.rows_read import RowsRead
@@ -241,6 +241,22 @@ def test_rows_that_rank_0_does_not_see_are_told_of(tmp_path: Path) -> None:
     reached = Reached("run", dlrm(), np.zeros(1, np.float32), None)
     with once(f"{there[1]} is not there; give a folder that all nodes see"):
         assert joining._output(there, home, reached, 1.0, collect=False) is None
+
+
+def test_rows_that_were_not_saved_at_the_end_are_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = Output(tmp_path / "output", {})
+    monkeypatch.setattr(joining.served_output, "write", lambda *_, **__: written)
+    folders = [tmp_path / "embedding-ps-0", tmp_path / "embedding-ps-1"]
+    (tmp_path / "embedding-ps-0.saved").touch()
+    reached = Reached("run", dlrm(), np.zeros(1, np.float32), None)
+    with once(
+        "embedding-ps-1 has not saved its rows at the end, and they are of its last snapshot; "
+    ):
+        assert joining._output(folders, tmp_path, reached, 1.0, collect=False) is written
+    (tmp_path / "embedding-ps-1.saved").touch()
+    assert joining._output(folders, tmp_path, reached, 1.0, collect=False) is written
 
 
 def test_what_does_not_go_together_is_refused_by_name(tmp_path: Path) -> None:

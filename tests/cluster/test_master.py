@@ -182,6 +182,7 @@ def test_a_run_from_beginning_to_end(started: Start, joined: Join) -> None:
         assert trainer.until(Servers).addresses == {
             "sync-ps": {0: "127.0.0.1:7000"},
             "embedding-ps": {},
+            "reader": {},
         }
         epoch = trainer.until(Epoch)
         assert [(seat.index, seat.address, seat.fresh) for seat in epoch.members] == [
@@ -590,13 +591,16 @@ def test_a_restarted_server_is_told_to_the_trainers(started: Start, joined: Join
     assert trainer.until(Servers).addresses == {
         "sync-ps": {3: "127.0.0.1:7003"},
         "embedding-ps": {},
+        "reader": {},
     }
     server.member.close()
-    assert trainer.until(Servers).addresses == {"sync-ps": {}, "embedding-ps": {}}
+    nobody: dict = {"sync-ps": {}, "embedding-ps": {}, "reader": {}}
+    assert trainer.until(Servers).addresses == nobody
     joined(running.address, 3, role="sync-ps")
     assert trainer.until(Servers).addresses == {
         "sync-ps": {3: "127.0.0.1:7003"},
         "embedding-ps": {},
+        "reader": {},
     }
     assert trainer.member.servers is not None
     assert trainer.member.servers.number == 3
@@ -606,9 +610,9 @@ def test_a_restarted_server_is_told_to_the_trainers(started: Start, joined: Join
     ("arguments", "error", "message"),
     [
         (
-            {"role": "reader"},
+            {"role": "scorer"},
             ValueError,
-            "role must be one of sync-ps, embedding-ps, trainer, got 'reader'",
+            "role must be one of sync-ps, embedding-ps, reader, trainer, got 'scorer'",
         ),
         ({"index": -1}, ValueError, "index must be at least 0"),
         ({"address": "nowhere"}, ValueError, "address must be 'host:port'"),

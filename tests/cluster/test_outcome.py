@@ -105,7 +105,9 @@ def saved(folder: Path, model: lsh.models.Graph, trained: lsh.TrainResult, serve
 def plan_of(servers: int, output: str = "first") -> Any:
     processes = [("embedding-ps", index) for index in range(servers)]
     train = SimpleNamespace(model="dlrm", threads=1, batch_size=32, output=output)
-    cluster = SimpleNamespace(timeout=5.0, sync_ps=0, processes=lambda: processes)
+    cluster = SimpleNamespace(
+        timeout=5.0, sync_ps=0, readers=0, resume=None, processes=lambda: processes
+    )
     sync = SimpleNamespace(synchroniser=lambda: None)
     return SimpleNamespace(train=train, sync=sync, cluster=cluster)
 
