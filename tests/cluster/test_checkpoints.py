@@ -20,7 +20,7 @@ from cluster.test_up_tables import check, given
 
 import leashed as lsh
 from leashed import _core, cli
-from leashed.cluster import checkpoints, server
+from leashed.cluster import checkpoints, journal, server
 from leashed.cluster import plan as plans
 from leashed.cluster.checkpoints import Checkpoint, newest
 
@@ -48,6 +48,9 @@ def running(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
                 assert time.monotonic() < deadline
+            while journal.held(folder / "journal.jsonl"):  # until the last of them has ended
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
             process.communicate()
 
 

@@ -182,10 +182,10 @@ def test_statistics_come_out_of_who_was_killed_too(tmp_path):
     """The trainer's next life goes on with what the one before had averaged."""
     train = faults.clicks(tmp_path, norm="batch", batch_size=64)
     plan = faults.make_plan(
-        tmp_path / "run", "none", "background", train=train, epochs=150, trainers=1, sync_ps=0,
+        tmp_path / "run", "none", "background", train=train, epochs=400, trainers=1, sync_ps=0,
         embedding_ps=1, keep=0.2, timeout=5.0,
     )  # fmt: skip
-    played = faults.play(plan, [(-0.7, faults.Fault("trainer-0", None))])
+    played = faults.play(plan, [(-0.6, faults.Fault("trainer-0", None))])
     assert played.injector.injected
     faults.outcome.conclude(played.report, played.folder, plan, plan.train.problem(), {}, {})
     report = check(played.folder)
