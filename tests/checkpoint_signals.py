@@ -105,7 +105,7 @@ class Strikes:
         signal.signal(signal.SIGALRM, self.handle)
         owners: list[tuple[Any, str]] = [
             (folders, "_saved"),
-            (folders, "_put"),
+            (folders, "put_manifest"),
             (os, "fsync"),
             (Path, "unlink"),
             (Path, "replace"),

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cluster.test_up import PATIENCE, pids
-from cluster.test_up_tables import check, given
+from cluster.test_up_tables import check, given, in_one_process
 
 import leashed as lsh
 from leashed import _core, cli
@@ -118,19 +118,7 @@ def test_a_checkpoint_is_read_and_trained_on_in_one_process(tmp_path):
     assert set(loaded.tables) == {one.name for one in problem.model.tables}
     up = ["cluster", "up", "--embedding-servers", "2", *told, "--run", str(tmp_path / "whole")]
     assert cli.main(up) == 0
-    tables = lsh.models.tables.of(
-        problem.model.tables, rule=lsh.Adagrad(0.05), seed=0, max_bytes=2**20
-    )
-    alone = lsh.train(
-        problem.model,
-        problem.train,
-        init=lsh.Init("glorot", tables=tables),
-        rule=lsh.Adagrad(0.05),
-        discipline=lsh.Sequential(),
-        batch_size=64,
-        until=lsh.until(epochs=60),
-        resume=found,
-    )
+    alone = in_one_process(problem, epochs=60, resume=found)
     whole = lsh.load(tmp_path / "whole" / "output")
     np.testing.assert_array_equal(alone.parameters, whole.parameters)
     for name, table in alone.tables.items():

@@ -13,6 +13,11 @@ from cluster import written
 
 import leashed as lsh
 
+over_ray = pytest.mark.skipif(
+    importlib.util.find_spec("ray") is None or importlib.util.find_spec("msgspec") is None,
+    reason="NOTHING WAS TESTED OVER RAY: ray or msgspec is not installed",
+)
+
 DRIVER = """
 import json, os, signal, sys, threading, time
 from pathlib import Path
@@ -72,10 +77,7 @@ ray.shutdown()
 
 
 @pytest.mark.process
-@pytest.mark.skipif(
-    importlib.util.find_spec("ray") is None or importlib.util.find_spec("msgspec") is None,
-    reason="NOTHING WAS TESTED OVER RAY: ray or msgspec is not installed",
-)
+@over_ray
 def test_a_run_over_ray_survives_a_killed_trainer(tmp_path):
     ended = subprocess.run(
         [sys.executable, "-c", DRIVER, str(tmp_path), str(written.digits(tmp_path / "digits"))],
@@ -134,10 +136,7 @@ ray.shutdown()
 
 
 @pytest.mark.process
-@pytest.mark.skipif(
-    importlib.util.find_spec("ray") is None or importlib.util.find_spec("msgspec") is None,
-    reason="NOTHING WAS TESTED OVER RAY: ray or msgspec is not installed",
-)
+@over_ray
 def test_a_run_over_ray_has_embedding_servers(tmp_path):
     """Each an actor; their rows are joined where the master is, the second's copied there."""
     files = [str(path) for path in written.clicks(tmp_path, 3000)]

@@ -6,19 +6,15 @@ import gzip
 import json
 import os
 import random
-import signal
 import socket
 import struct
-import subprocess
-import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from cluster.test_up import PATIENCE, pids
+from cluster.test_up import outlives
 
 import leashed as lsh
 from leashed import cli, stream
@@ -348,21 +344,7 @@ def test_a_run_with_readers_trains(tmp_path: Path):
 @pytest.mark.parametrize("name", ["reader-0", "trainer-1"])
 def test_a_reader_or_a_trainer_that_is_killed_comes_back(tmp_path: Path, name: str):
     asked = up(tmp_path, "--trainers", "2", "--readers", "1", "--epochs", "60")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "leashed", *asked],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    deadline = time.monotonic() + PATIENCE
-    with process:
-        while not _begun(tmp_path) or name not in (now := pids(tmp_path / "run")):
-            assert time.monotonic() < deadline
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.02)
-        os.kill(now[name], signal.SIGKILL)
-        _, err = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0, err
+    outlives(asked, tmp_path / "run", name, _begun)
     report = report_of(tmp_path)
     assert {key for key, times in report["restarts"].items() if times} == {name}
 
@@ -370,7 +352,7 @@ def test_a_reader_or_a_trainer_that_is_killed_comes_back(tmp_path: Path, name: s
 def _begun(folder: Path) -> bool:
     """Whether batches have been used."""
     try:
-        report = json.loads((folder / "run" / "run.json").read_text())
+        report = json.loads((folder / "run.json").read_text())
     except (OSError, ValueError):
         return False
     return bool(report["ledger"]["complete"] > 20)

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -38,6 +39,29 @@ def pids(folder: Path) -> dict[str, int]:
             role, index = words[words.index("--plan") - 1], words[words.index("--index") + 1]
             found[f"{role}-{index}"] = int(each.parent.name)
     return found
+
+
+def outlives(
+    arguments: Sequence[str], folder: Path, name: str, begun: Callable[[Path], bool]
+) -> None:
+    """``leashed`` with these, whose run in the folder ends well though a process of it is killed once it
+    has begun.
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-m", "leashed", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + PATIENCE
+    with process:
+        while not begun(folder) or name not in (now := pids(folder)):
+            assert time.monotonic() < deadline
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.02)
+        os.kill(now[name], signal.SIGKILL)
+        _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, err
 
 
 def check(folder: Path) -> dict:

@@ -16,12 +16,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cluster import faults, written
-from cluster.test_up import PATIENCE, pids
+from cluster.test_up import PATIENCE, outlives, pids
 
 import leashed as lsh
 from leashed import cli
 from leashed.cluster import plan as plans
 from leashed.cluster.measures import counted
+from leashed.training.problems.problem import Problem
 
 OTHERS = ("deepfm", "dcn", "wide_deep", "dien", "ecommerce")
 MODELS = ("dlrm", "din", *(pytest.param(name, marks=pytest.mark.long) for name in OTHERS))
@@ -32,6 +33,23 @@ def given(folder: Path, model: str = "dlrm", rows: int = 3000) -> list[str]:
     data, schema = written.clicks(folder, rows)
     of_file = ["--data", str(data), "--schema", str(schema), "--table-mib", "1"]
     return ["--model", model, *of_file, "--dim", "4", "--rule", "adagrad", "--lr", "0.05"]
+
+
+def in_one_process(problem: Problem, epochs: int, resume: Path | None = None) -> lsh.TrainResult:
+    """What a training by one thread comes to, of what ``given`` describes."""
+    tables = lsh.models.tables.of(
+        problem.model.tables, rule=lsh.Adagrad(0.05), seed=0, max_bytes=2**20
+    )
+    return lsh.train(
+        problem.model,
+        problem.train,
+        init=lsh.Init("glorot", tables=tables),
+        rule=lsh.Adagrad(0.05),
+        discipline=lsh.Sequential(),
+        batch_size=64,
+        until=lsh.until(epochs=epochs),
+        resume=resume,
+    )
 
 
 def check(folder: Path) -> dict:
@@ -127,18 +145,7 @@ def test_one_trainer_comes_to_what_one_process_does(norm, tmp_path):
     found = lsh.load(folder / "output")
     plan = plans.read(folder / "plan.toml")
     problem = plan.train.problem()
-    tables = lsh.models.tables.of(
-        problem.model.tables, rule=lsh.Adagrad(0.05), seed=0, max_bytes=2**20
-    )
-    alone = lsh.train(
-        problem.model,
-        problem.train,
-        init=lsh.Init("glorot", tables=tables),
-        rule=lsh.Adagrad(0.05),
-        discipline=lsh.Sequential(),
-        batch_size=64,
-        until=lsh.until(epochs=2),
-    )
+    alone = in_one_process(problem, epochs=2)
     np.testing.assert_array_equal(found.parameters, alone.parameters)
     if norm is not None:
         np.testing.assert_array_equal(found.statistics, alone.statistics)
@@ -153,21 +160,7 @@ def test_one_trainer_comes_to_what_one_process_does(norm, tmp_path):
 def test_what_is_killed_comes_back(name, tmp_path):
     folder = tmp_path / "run"
     up = ["--trainers", "2", "--embedding-servers", "2", "--epochs", "100", "--run", str(folder)]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "leashed", "cluster", "up", *given(tmp_path), *up],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    deadline = time.monotonic() + PATIENCE
-    with process:
-        while not _snapshots(folder) or name not in (now := pids(folder)):
-            assert time.monotonic() < deadline
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.02)
-        os.kill(now[name], signal.SIGKILL)
-        _, err = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0, err
+    outlives(["cluster", "up", *given(tmp_path), *up], folder, name, _snapshots)
     report = check(folder)
     restarted = {key for key, times in report["restarts"].items() if times}
     assert restarted == {name.removesuffix("-0") if name == "master-0" else name}

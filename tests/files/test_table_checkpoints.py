@@ -319,20 +319,20 @@ def test_two_signals_while_a_folder_is_saved_leave_what_its_manifest_names(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second comes while it is looked up whether the first came too late."""
-    put = folders._put
+    put = folders.put_manifest
 
     def and_alarm(*_: object) -> None:
         raise TimeoutError
 
     def and_ctrl_c(*given: Any) -> None:
         put(*given)
-        monkeypatch.setattr(folders, "_manifest", and_alarm)
+        monkeypatch.setattr(folders, "manifest_of", and_alarm)
         raise KeyboardInterrupt
 
     model = dlrm()
     tables = lsh.tables.of(model.tables)
     with monkeypatch.context() as patch:
-        patch.setattr(folders, "_put", and_ctrl_c)
+        patch.setattr(folders, "put_manifest", and_ctrl_c)
         with pytest.raises((KeyboardInterrupt, TimeoutError)):
             lsh.save(folder, model, model.init(), tables)
     monkeypatch.undo()

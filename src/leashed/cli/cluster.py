@@ -337,12 +337,10 @@ def _add_resume(actions: Commands) -> None:
 
 
 def _resume(options: argparse.Namespace) -> int:
-    from leashed.cluster import journal  # noqa: PLC0415 (it needs the extra)
-    from leashed.cluster.checkpoints import Checkpoint, newest, tidy  # noqa: PLC0415
+    from leashed.cluster.checkpoints import Checkpoint, newest, tidy  # noqa: PLC0415 (needs the extra)
 
     folder = options.folder.absolute()
-    if journal.held(folder / "journal.jsonl"):
-        raise ValueError(f"the run in {folder} goes on: end it before it is resumed")
+    _check_over(folder, "resumed")
     report = outcome.read_report(folder)
     if report is not None and report["state"] == "ended":
         raise ValueError(
@@ -374,21 +372,31 @@ def _resume(options: argparse.Namespace) -> int:
     elif (run / REPORT).exists():
         raise FileExistsError(f"{run} has a run already: choose another folder")
     run.mkdir(parents=True, exist_ok=True)
+    return _ended(lambda: _train(plan, problem, view=options.view))
+
+
+def _ended(run: Callable[[], int]) -> int:
+    """The status of a run; one that fails says why."""
     try:
-        return _train(plan, problem, view=options.view)
+        return run()
     except ChildProcessError as error:
         print(f"leashed: error: {error}", file=sys.stderr)
         return AGAIN if isinstance(error, _IncompleteError) else FAILED
+
+
+def _check_over(folder: Path, what: str) -> None:
+    """ValueError where a run goes on in this folder, which has to end before it is what is said."""
+    from leashed.cluster import journal  # noqa: PLC0415 (it needs the extra)
+
+    if journal.held(folder / "journal.jsonl"):
+        raise ValueError(f"the run in {folder} goes on: end it before it is {what}")
 
 
 def _clear(folder: Path) -> None:
     """Removes what processes of a run have left for those in their place, but for checkpoints. ValueError
     where it goes on, as it may by now: files were read meanwhile, which takes long.
     """
-    from leashed.cluster import journal  # noqa: PLC0415 (it needs the extra)
-
-    if journal.held(folder / "journal.jsonl"):
-        raise ValueError(f"the run in {folder} goes on: end it before it is begun again")
+    _check_over(folder, "begun again")
     for pattern in _OF_PROCESSES:
         for path in folder.glob(pattern):
             if path.is_dir():
@@ -418,18 +426,18 @@ def _up(options: argparse.Namespace) -> int:
         problem = plan.problem()
         if plan.cluster.embedding_ps and not plan.cluster.readers:
             row_terms(plan, problem)
-    try:
+
+    def run() -> int:
         with _folder(plan, options) as folder:
-            plan = replace(plan, cluster=replace(plan.cluster, run=folder))
-            if plan.cluster.readers:
+            placed = replace(plan, cluster=replace(plan.cluster, run=folder))
+            if placed.cluster.readers:
                 with _in_options(options):
-                    row_terms(plan, problem)  # which makes the index, in that folder
-            status = _train(plan, problem, view=options.view)
+                    row_terms(placed, problem)  # which makes the index, in that folder
+            status = _train(placed, problem, view=options.view)
             options.keep |= status == INTERRUPTED and outcome.place(folder, problem.model).exists()
             return status
-    except ChildProcessError as error:
-        print(f"leashed: error: {error}", file=sys.stderr)
-        return AGAIN if isinstance(error, _IncompleteError) else FAILED
+
+    return _ended(run)
 
 
 @contextmanager
@@ -448,7 +456,6 @@ def _in_options(options: argparse.Namespace) -> Generator[None, None, None]:
 def _days(plan: Plan, options: argparse.Namespace) -> int:
     """Day after day, each of which ``leashed cluster up`` would train alone."""
     from leashed.cli import cluster_days  # noqa: PLC0415 (it needs the extra)
-    from leashed.cluster import journal  # noqa: PLC0415
     from leashed.cluster.checkpoints import FOLDER, Checkpoint, newest  # noqa: PLC0415
 
     if options.plan is None and options.run is None:
@@ -456,8 +463,7 @@ def _days(plan: Plan, options: argparse.Namespace) -> int:
 
     def day(of_day: Plan, problem: Problem) -> int:
         folder = of_day.cluster.run
-        if journal.held(folder / "journal.jsonl"):
-            raise ValueError(f"the run in {folder} goes on: end it before it is begun again")
+        _check_over(folder, "begun again")
         with suppress(FileNotFoundError):
             found = Checkpoint(newest(folder))
             if not found.complete:
@@ -472,11 +478,7 @@ def _days(plan: Plan, options: argparse.Namespace) -> int:
 
     folder = plan.cluster.run if options.run is None else options.run.absolute()
     plan = replace(plan, cluster=replace(plan.cluster, run=folder))
-    try:
-        return cluster_days.train(plan, day)
-    except ChildProcessError as error:
-        print(f"leashed: error: {error}", file=sys.stderr)
-        return AGAIN if isinstance(error, _IncompleteError) else FAILED
+    return _ended(lambda: cluster_days.train(plan, day))
 
 
 def _option(field: re.Match[str]) -> str:

@@ -78,11 +78,11 @@ def train(plan: Plan, run: Callable[[Plan, Problem], int]) -> int:
             began = Today(name, updates, yesterday, clicks, log_files([path]))
             journal.begin(began)
         told = outcome.read_report(today)
-        if told is None or told["state"] != "ended" or not _ends_whole(today):
+        if told is None or told["state"] != "ended" or _end_of(today) is None:
             if status := run(of_day, problem):
                 return status
             told = outcome.read_report(today)
-            if not _ends_whole(today):
+            if _end_of(today) is None:
                 raise ChildProcessError(
                     f"{name} has ended without a checkpoint of its end, with which the next day would begin "
                     f"({today / 'master.log'} may say why); the same command goes on with it"
@@ -101,35 +101,30 @@ def train(plan: Plan, run: Callable[[Plan, Problem], int]) -> int:
 
 def _plan_of(plan: Plan, path: Path, folder: Path, before: Path | None) -> Plan:
     """A day's."""
+    begins = None if before is None else _end_of(before)
+    if before is not None and begins is None:
+        raise ValueError(
+            f"{before} has no checkpoint of its day's end: the day has ended without one, so remove that "
+            "folder and its line in days.json to train it again"
+        )
     cluster = replace(
         plan.cluster,
         run=folder,
-        resume=None if before is None else _ended_with(before),
+        resume=begins,
         checkpoint_every=plan.cluster.checkpoint_every or EVERY,
     )
     return replace(plan, cluster=cluster, train=replace(plan.train, data=str(path.absolute())))
 
 
-def _ends_whole(folder: Path) -> bool:
+def _end_of(folder: Path) -> Path | None:
+    """The checkpoint that a day has ended with; None: there is none, or one of the day's middle."""
     from leashed.cluster.checkpoints import Checkpoint, newest  # noqa: PLC0415 (it needs the extra)
 
     try:
-        return Checkpoint(newest(folder)).complete
+        found = Checkpoint(newest(folder))
     except FileNotFoundError:
-        return False
-
-
-def _ended_with(folder: Path) -> Path:
-    """The checkpoint that a day has ended with."""
-    from leashed.cluster.checkpoints import Checkpoint, newest  # noqa: PLC0415 (it needs the extra)
-
-    found = Checkpoint(newest(folder))
-    if not found.complete:
-        raise ValueError(
-            f"{found.folder} is of the middle of its day: the day has ended without a checkpoint, so "
-            "remove its folder and its line in days.json to train it again"
-        )
-    return found.folder
+        return None
+    return found.folder if found.complete else None
 
 
 def _scored(folder: Path, problem: Problem) -> Values:

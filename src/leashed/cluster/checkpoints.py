@@ -12,7 +12,6 @@ import contextlib
 import re
 import shutil
 from collections.abc import Collection, Mapping, Sequence
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +35,6 @@ _MAY_DIFFER = {
     "leashed",  # (files of other versions say what they are)
 }
 _NUMBER = re.compile(r"[1-9]\d{0,15}")
-_BLOCK = 1 << 20
 
 
 def place(run: Path, number: int) -> Path:
@@ -75,7 +73,10 @@ def put_array(path: Path, *arrays: NDArray[Any]) -> None:
 
 def saved_of(folder: Path, *names: str) -> list[Saved]:
     """What is told of files in it."""
-    return [Saved(name, (folder / name).stat().st_size, _digest(folder / name)) for name in names]
+    return [
+        Saved(name, (folder / name).stat().st_size, folders.digest_of(folder / name))
+        for name in names
+    ]
 
 
 def write(folder: Path, told: Mapping[str, Any], saved: Mapping[str, Sequence[Saved]]) -> None:
@@ -178,7 +179,7 @@ class Checkpoint:
                 f"{path} is missing, which its checkpoint names; where its process ran on another "
                 "machine, copy it here"
             )
-        if path.stat().st_size != told["bytes"] or _digest(path) != told["sha256"]:
+        if path.stat().st_size != told["bytes"] or folders.digest_of(path) != told["sha256"]:
             raise ValueError(f"{path} is damaged: it is not what its checkpoint says")
         return path
 
@@ -240,11 +241,3 @@ def _numbers(run: Path) -> list[int]:
 def _indices(names: Collection[str], role: str) -> list[int]:
     parts = [name.rpartition("-") for name in names]
     return sorted(int(index) for of, _, index in parts if of == role)
-
-
-def _digest(path: Path) -> str:
-    digest = sha256()
-    with path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            digest.update(block)
-    return digest.hexdigest()

@@ -77,13 +77,8 @@ def run(plan: Plan, index: int) -> None:
             )
         ) as member,
     ):
-        while not over(heard, member, member.welcome.run, _no_cut):
+        while not over(heard, member, member.welcome.run):
             member.report(served.counters())
-
-
-def _no_cut(cut: object) -> None:
-    """There is nothing to be saved."""
-    del cut
 
 
 class Rows:

@@ -365,8 +365,8 @@ def _begun(text: Text, file: File, opened: Unpacked) -> tuple[File, int, int]:
     alone = parse(text, file, told)
     if not alone.rows and not alone.bad:  # it names the columns
         head = told.decode("utf-8", "surrogateescape")
-        return _with(file, head=head), end, blank + 1
-    return _with(file, separator=_separator_of(line, text)), begin, blank
+        return replace(file, head=head), end, blank + 1
+    return replace(file, separator=_separator_of(line, text)), begin, blank
 
 
 def _separator_of(line: bytes, text: Text) -> str:
@@ -376,10 +376,6 @@ def _separator_of(line: bytes, text: Text) -> str:
     counts = {separator: line.count(separator.encode()) for separator in text.separators}
     fits = (one for one, count in counts.items() if count == len(text.names) - 1)
     return next(fits, max(counts, key=lambda one: counts[one]))
-
-
-def _with(file: File, **told: str) -> File:
-    return File(**{**asdict(file), **told})
 
 
 def _lines(opened: Unpacked, offset: int, name: str) -> Iterator[tuple[int, bytes]]:

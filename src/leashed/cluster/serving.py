@@ -61,10 +61,13 @@ def cancelling(made: Made) -> Iterator[None]:
 
 
 def over(
-    heard: queue.SimpleQueue[object], member: Member, run: str, cut: Callable[[Cut], None]
+    heard: queue.SimpleQueue[object],
+    member: Member,
+    run: str,
+    cut: Callable[[Cut], None] | None = None,
 ) -> bool:
     """Whether the run has ended; waits for news until it is time to report. ``cut`` is called with what
-    the master says of cuts.
+    the master says of cuts, where there is something to be saved.
 
     Raises:
         ConnectionError: the master is lost, or of another run.
@@ -77,7 +80,7 @@ def over(
             break
         if isinstance(event, Bye):
             return True
-        if isinstance(event, Cut):
+        if isinstance(event, Cut) and cut is not None:
             cut(event)
         if isinstance(event, Welcome) and event.run != run:
             raise ConnectionError(f"its master's place is taken by that of run {event.run}")

@@ -27,6 +27,7 @@ __all__ = [
     "MANIFEST",
     "Opened",
     "Rows",
+    "digest_of",
     "is_one",
     "join_rows",
     "link_rows",
@@ -47,7 +48,6 @@ MANIFEST = "manifest.json"
 CLUSTER = "leashed.cluster"
 """The format of a cluster's checkpoint (``cluster.checkpoints``)."""
 
-_MANIFEST = MANIFEST
 _FORMAT = "leashed.tables"
 _ROWS = "leashed.rows"  # of what write_rows writes
 _VERSION, _WITH_CHANGES = 1, 2
@@ -71,7 +71,7 @@ _UNFINISHED = re.compile(r"\.manifest\.json\.\d+\.\d+")
 
 def is_one(path: str | os.PathLike[str]) -> bool:
     """Whether it is a folder with a manifest."""
-    return (Path(path) / _MANIFEST).is_file()
+    return (Path(path) / MANIFEST).is_file()
 
 
 def check(folder: Path) -> None:
@@ -223,7 +223,7 @@ def _write(
             "tables": told,
             **rest(number),
         }
-        _put(folder, manifest)
+        put_manifest(folder, manifest)
     except BaseException:
         if _named(folder) != number:
             _remove(folder, lambda path: _number(path) == number)
@@ -236,9 +236,9 @@ def _write(
 
 def mark_exact(folder: Path) -> None:
     """Say of the generation there is that nobody changed the tables while it was written."""
-    manifest = _manifest(folder)
+    manifest = manifest_of(folder)
     if not manifest["exact"]:
-        _put(folder, {**manifest, "exact": True})
+        put_manifest(folder, {**manifest, "exact": True})
 
 
 def read(path: str | os.PathLike[str], take: Callable[[Opened], T]) -> T:
@@ -256,7 +256,7 @@ def read(path: str | os.PathLike[str], take: Callable[[Opened], T]) -> T:
             return take(folder)
         except (OSError, ValueError) as error:
             # (An alarm's handler raises TimeoutError.)
-            if isinstance(error, TimeoutError) or _manifest(Path(path)) == folder.manifest:
+            if isinstance(error, TimeoutError) or manifest_of(Path(path)) == folder.manifest:
                 raise
             failed = error
     raise OSError(
@@ -284,7 +284,7 @@ def _unchecked(path: str | os.PathLike[str]) -> Opened:
     folder = Path(path)
     if folder.is_file():
         raise ValueError(f"cannot load {folder}: it is a file; name the folder with the tables")
-    manifest = _manifest(folder, _FORMAT, CLUSTER)
+    manifest = manifest_of(folder, _FORMAT, CLUSTER)
     return (Opened if manifest["format"] == _FORMAT else _Joint)(folder, manifest)
 
 
@@ -399,7 +399,7 @@ class Rows:
     """
 
     def __init__(self, folder: Path) -> None:
-        manifest = _manifest(folder, _ROWS)
+        manifest = manifest_of(folder, _ROWS)
         for told in _table_files(manifest):
             _require_whole(folder / told["file"], told)
         self.folder = folder
@@ -473,7 +473,7 @@ def link_rows(folder: Path, to: Path) -> None:
     the file system allows the same files, which stay when the next ones are written. OSError where
     it cannot.
     """
-    manifest = _manifest(folder, _ROWS)
+    manifest = manifest_of(folder, _ROWS)
     shutil.rmtree(to, ignore_errors=True)
     to.mkdir(parents=True)
     for told in _table_files(manifest):
@@ -482,22 +482,7 @@ def link_rows(folder: Path, to: Path) -> None:
         except OSError:
             shutil.copyfile(folder / told["file"], to / told["file"])
             atomic.flush(to / told["file"])
-    _put(to, manifest)
-
-
-def manifest_of(folder: Path, wanted: str) -> dict[str, Any]:
-    """What the manifest of a folder of that format says.
-
-    Raises:
-        FileNotFoundError: there is none.
-        ValueError: it is damaged, of a newer version, or of another format.
-    """
-    return _manifest(folder, wanted)
-
-
-def put_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Write one, with ``format``, and ``version`` 1, in place of what there is; it is on the disk then."""
-    _put(folder, manifest)
+    put_manifest(to, manifest)
 
 
 def _by_table(several: Iterable[Rows]) -> dict[str, list[tuple[dict[str, Any], Part]]]:
@@ -574,7 +559,7 @@ def _saved(path: Path, save: Callable[[Path], None]) -> dict[str, Any]:
 
 
 def _told_of(path: Path) -> dict[str, Any]:
-    return {"file": path.name, "bytes": path.stat().st_size, "sha256": _digest(path)}
+    return {"file": path.name, "bytes": path.stat().st_size, "sha256": digest_of(path)}
 
 
 def _only_files(told: Mapping[str, Any]) -> dict[str, Any]:
@@ -614,7 +599,8 @@ def _before(folder: Path) -> dict[str, Any]:
     return {name: {"changes": [], **told} for name, told in tables.items()}
 
 
-def _digest(path: Path) -> str:
+def digest_of(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal digits."""
     from hashlib import sha256  # noqa: PLC0415 (seldom asked for)
 
     digest = sha256()
@@ -631,7 +617,7 @@ def _require_whole(path: Path, told: Mapping[str, Any]) -> None:
             "the manifest beside it names it; use a whole copy of the folder",
             str(path),
         )
-    if path.stat().st_size != told["bytes"] or _digest(path) != told["sha256"]:
+    if path.stat().st_size != told["bytes"] or digest_of(path) != told["sha256"]:
         raise ValueError(
             f"cannot load {path}: it is not what the manifest beside it says; use an unaltered copy"
         )
@@ -646,18 +632,25 @@ def _checksum(manifest: Mapping[str, Any]) -> str:
 
 def _any_manifest(folder: Path) -> dict[str, Any]:
     try:
-        return _manifest(folder)
+        return manifest_of(folder)
     except ValueError:
-        return _manifest(folder, _ROWS)
+        return manifest_of(folder, _ROWS)
 
 
-def _put(folder: Path, manifest: Mapping[str, Any]) -> None:
+def put_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Write one, with ``format`` and ``version``, in place of what there is; it is on the disk then."""
     text = json.dumps({**manifest, "checksum": _checksum(manifest)}, indent=1)
-    atomic.write(folder / _MANIFEST, [text.encode()])
+    atomic.write(folder / MANIFEST, [text.encode()])
 
 
-def _manifest(folder: Path, *wanted: str) -> dict[str, Any]:
-    path = folder / _MANIFEST
+def manifest_of(folder: Path, *wanted: str) -> dict[str, Any]:
+    """What the manifest of a folder of one of these formats says, by default of a model's.
+
+    Raises:
+        FileNotFoundError: there is none.
+        ValueError: it is damaged, of a newer version, or of another format.
+    """
+    path = folder / MANIFEST
     try:
         text = path.read_bytes()
     except FileNotFoundError:
