@@ -21,7 +21,6 @@ from leashed.cli import cluster_size
 from leashed.cli.arguments import add_fields, given
 from leashed.cluster import collectives, opening, outcome, role
 from leashed.cluster import plan as plans
-from leashed.cluster.embedding_server import row_terms
 from leashed.cluster.ending import LINE
 from leashed.cluster.plan import Cluster, Plan, Sync, Train
 from leashed.cluster.roles import ROLES
@@ -415,6 +414,13 @@ def _beside(parser: argparse.ArgumentParser, options: argparse.Namespace) -> lis
     ]
 
 
+def _check_tables(plan: Plan, problem: Problem) -> None:
+    """Ask whether the servers have room for the tables; with readers the run's folder gets its index."""
+    from leashed.cluster.embedding_server import row_terms  # noqa: PLC0415 (it needs the extra)
+
+    row_terms(plan, problem)
+
+
 def _up(options: argparse.Namespace) -> int:
     if options.plan is not None and (others := options.beside(options)):
         raise ValueError(f"--plan has all that is run: leave out {', '.join(others)}")
@@ -425,14 +431,14 @@ def _up(options: argparse.Namespace) -> int:
             return _days(plan, options)
         problem = plan.problem()
         if plan.cluster.embedding_ps and not plan.cluster.readers:
-            row_terms(plan, problem)
+            _check_tables(plan, problem)
 
     def run() -> int:
         with _folder(plan, options) as folder:
             placed = replace(plan, cluster=replace(plan.cluster, run=folder))
             if placed.cluster.readers:
                 with _in_options(options):
-                    row_terms(placed, problem)  # which makes the index, in that folder
+                    _check_tables(placed, problem)
             status = _train(placed, problem, view=options.view)
             options.keep |= status == INTERRUPTED and outcome.place(folder, problem.model).exists()
             return status

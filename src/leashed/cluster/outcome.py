@@ -7,12 +7,12 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from leashed.cluster import row_files, traffic
+from leashed.cluster import traffic
 from leashed.cluster.measures import counted
 from leashed.cluster.plan import Plan
 from leashed.cluster.supervisor import REPORT, read_report
@@ -25,6 +25,9 @@ from leashed.models.tables import Table
 from leashed.studies.elp import Parallelism
 from leashed.training import standard
 from leashed.training.problems.problem import Problem
+
+if TYPE_CHECKING:
+    from leashed.cluster import row_files
 
 __all__ = [
     "MODEL",
@@ -246,6 +249,8 @@ def conclude(
     chosen: tuple[str, Replica] | None = None
     tables: dict[str, Table] | None = None
     if described := checkpoint.tables_of(model):
+        from leashed.cluster import row_files  # noqa: PLC0415 (it needs the extra)
+
         servers = sum(role == "embedding-ps" for role, _ in plan.cluster.processes())
         try:
             places = [row_files.folder_of(folder, k) for k in range(servers)]

@@ -24,6 +24,7 @@ from leashed.base import checks
 
 __all__ = [
     "BY_LENGTH",
+    "BY_ROW_BYTES",
     "FRAGMENT",
     "Costs",
     "NoRoomError",
@@ -62,6 +63,9 @@ class Costs:
 
 BY_LENGTH = Costs(1.0, float(FRAGMENT))
 """Where nothing but links counts: each float as much as any other. (In floats.)"""
+
+BY_ROW_BYTES = Costs(16.0, 8.0 + 8.0 * FRAGMENT)
+"""Of rows, where nothing but links counts: an id, and each float there and back. (In bytes.)"""
 
 _log = logging.getLogger(__name__)
 

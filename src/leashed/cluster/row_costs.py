@@ -14,14 +14,11 @@ import numpy as np
 from msgspec import Struct
 
 from leashed.cluster import sizing
-from leashed.cluster.packing import FRAGMENT, Costs
+from leashed.cluster.packing import BY_ROW_BYTES, FRAGMENT, Costs
 from leashed.models.tables import Table, bytes_per_row, rule_of
 from leashed.training.rows_read import RowsRead
 
-__all__ = ["BY_BYTES", "RowTerms", "profile"]
-
-BY_BYTES = Costs(16.0, 8.0 + 8.0 * FRAGMENT)
-"""Where nothing but links counts: an id, and each float there and back. (In bytes.)"""
+__all__ = ["RowTerms", "profile"]
 
 _ROWS = 2**15  # of a table that is measured: rows that come often are in caches at a server, too
 _DIMS = (4, 64)
@@ -67,7 +64,7 @@ def profile(rule: str) -> Costs:
         rule: as of ``RowTerms``.
 
     Returns:
-        The costs of a row of one float, and of as many as a fragment has; ``BY_BYTES`` where they cannot be
+        The costs of a row of one float, and of as many as a fragment has; ``BY_ROW_BYTES`` where they cannot be
         measured: the assignment is then by bytes.
     """
     made = rule_of(json.loads(rule))
@@ -75,12 +72,12 @@ def profile(rule: str) -> Costs:
         few, many = (_of_row(Table(dim=dim, rows=_ROWS, rule=made)) for dim in _DIMS)
     except (OSError, RuntimeError, ValueError) as error:  # the core's are ValueErrors
         _log.warning("rows cannot be profiled (%s); tables are assigned by bytes", error)
-        return BY_BYTES
+        return BY_ROW_BYTES
     each = (many - few) / (_DIMS[1] - _DIMS[0])
     one = few - each * (_DIMS[0] - 1)
     # (Some systems tell a thread's processor time in steps of milliseconds.)
     if min(each, one) <= 0.0:
-        return BY_BYTES
+        return BY_ROW_BYTES
     return Costs(one, one + each * (FRAGMENT - 1))
 
 

@@ -21,7 +21,7 @@ from leashed.base import checks
 from leashed.base.table import mebibytes
 from leashed.cluster import packing
 from leashed.cluster.messages import Welcome
-from leashed.cluster.row_costs import BY_BYTES, RowTerms
+from leashed.cluster.row_costs import RowTerms
 from leashed.models import TableSpec
 from leashed.models import tables as of_models
 from leashed.models.tables import SHARDS
@@ -63,7 +63,7 @@ def placed(
     tables: Sequence[TableSpec],
     features: Sequence[int],
     servers: int,
-    costs: packing.Costs = BY_BYTES,
+    costs: packing.Costs = packing.BY_ROW_BYTES,
     batch_size: int = 1,
     *,
     row_bytes: Sequence[int] | None = None,

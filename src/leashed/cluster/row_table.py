@@ -8,8 +8,7 @@ from typing import Any
 
 from leashed.base.table import MISSING, Table, duration, mebibytes, number
 from leashed.cluster.measures import Counters, Life, counted, lives, total
-from leashed.cluster.packing import Costs
-from leashed.cluster.row_costs import BY_BYTES
+from leashed.cluster.packing import BY_ROW_BYTES, Costs
 
 __all__ = ["NOTE", "facts", "servers"]
 
@@ -96,7 +95,7 @@ def facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _loads(report: Mapping[str, Any]) -> dict[int, float]:
     """Seconds, of each server of which they are known."""
     packing = report.get("row_packing")
-    if packing is None or _costs(packing) == BY_BYTES:
+    if packing is None or _costs(packing) == BY_ROW_BYTES:
         return {}
     return {index: server["load"] for index, server in enumerate(packing["servers"])}
 
@@ -108,7 +107,7 @@ def _costs(packing: Mapping[str, Any]) -> Costs:
 def _packing(packing: Mapping[str, Any]) -> str:
     told = f"the most loaded server has {number(packing['imbalance'], 4)} times the least possible"
     costs = _costs(packing)
-    if costs == BY_BYTES:
+    if costs == BY_ROW_BYTES:
         return f"{told}, by bytes"
     dims = f"{duration(costs.of(1))} with one float, {duration(costs.of(64))} with 64"
     return f"{told}; a row costs a server {dims}"
