@@ -29,7 +29,7 @@ def test_it_starts(words: list[str]) -> None:
 
 def test_a_cluster_names_what_it_needs() -> None:
     told = subprocess.run(
-        [sys.executable, "-c", HIDDEN, "cluster", "up", "--model", "dlrm"],
+        [sys.executable, "-c", HIDDEN, "cluster", "up", "--trainers", "2"],
         capture_output=True,
         text=True,
         check=False,
