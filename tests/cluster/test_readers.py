@@ -319,8 +319,8 @@ def up(folder: Path, *more: str, rows: int = 6000, pack: Any = bytes) -> list[st
     return ["cluster", "up", "--model", "dlrm", *given, *more]
 
 
-def report_of(folder: Path) -> dict[str, Any]:
-    report: dict[str, Any] = json.loads((folder / "run" / "run.json").read_text())
+def report_of(folder: Path, run: str = "run") -> dict[str, Any]:
+    report: dict[str, Any] = json.loads((folder / run / "run.json").read_text())
     assert report["state"] == "ended"
     ledger = report["ledger"]
     assert ledger["complete"] == ledger["total"]

@@ -323,6 +323,7 @@ def _add_resume(actions: Commands) -> None:
         metavar="N",
         help="servers that hold the rows of tables (default: as many as before)",
     )
+    parser.add_argument("--readers", type=int, metavar="N", help="default: as many as before")
     parser.add_argument(
         "--run",
         type=Path,
@@ -337,6 +338,7 @@ def _add_resume(actions: Commands) -> None:
 
 def _resume(options: argparse.Namespace) -> int:
     from leashed.cluster.checkpoints import Checkpoint, newest, tidy  # noqa: PLC0415 (needs the extra)
+    from leashed.cluster.row_index import FILE as ROWS  # noqa: PLC0415 (it takes a stream)
 
     folder = options.folder.absolute()
     _check_over(folder, "resumed")
@@ -353,8 +355,13 @@ def _resume(options: argparse.Namespace) -> int:
         )
     plan = plans.read(folder / _FILE)
     counts = {"trainers": options.trainers, "sync_ps": options.sync_ps}
-    counts["embedding_ps"] = options.embedding_servers
+    counts |= {"embedding_ps": options.embedding_servers, "readers": options.readers}
     given = {name: count for name, count in counts.items() if count is not None}
+    if options.readers is not None and bool(options.readers) != bool(plan.cluster.readers):
+        raise ValueError(
+            "--readers may be another number, but neither none nor the first: rows of a run come in the "
+            "order of its readers, or of its seed; leave it out"
+        )
     run = folder if options.run is None else options.run.absolute()
     try:
         plan = replace(plan, cluster=replace(plan.cluster, run=run, resume=found.folder, **given))
@@ -362,15 +369,18 @@ def _resume(options: argparse.Namespace) -> int:
         told = re.sub(r"cluster\.([a-z_]+)", _option, str(error))
         raise type(error)(told.replace("--embedding-ps", "--embedding-servers")) from None
     _check_extras(plan, view=options.view)
+    if run != folder:
+        if (run / REPORT).exists():
+            raise FileExistsError(f"{run} has a run already: choose another folder")
+        run.mkdir(parents=True, exist_ok=True)
+        if plan.cluster.readers:
+            shutil.copy(folder / ROWS, run / ROWS)  # so that nobody counts them again
     problem = plan.problem()
     role.fitting(plan, problem)
     found.check()
     if run == folder:
         _clear(folder)
         tidy(folder, None, [found.folder])
-    elif (run / REPORT).exists():
-        raise FileExistsError(f"{run} has a run already: choose another folder")
-    run.mkdir(parents=True, exist_ok=True)
     return _ended(lambda: _train(plan, problem, view=options.view))
 
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from leashed.cluster import outcome
 from leashed.cluster.measures import counted
@@ -17,9 +17,13 @@ from leashed.cluster.plan import Plan
 from leashed.files import checkpoint
 from leashed.metrics import ClickMetrics, Values
 from leashed.report import days as report
+from leashed.stream import Stream
 from leashed.training.days import Day, Journal, Today, log_files
 from leashed.training.problems.files import expanded
 from leashed.training.problems.problem import Problem
+
+if TYPE_CHECKING:
+    from leashed.cluster.row_index import RowIndex
 
 __all__ = ["EVERY", "train"]
 
@@ -67,13 +71,13 @@ def train(plan: Plan, run: Callable[[Plan, Problem], int]) -> int:
     for name, path in list(files.items())[len(done) :]:
         today = folder / name
         of_day = _plan_of(plan, path, today, before)
-        problem = of_day.train.problem()
+        problem = of_day.problem()
         if problem.model.loss != "log_loss" or problem.model.outputs != 1:
             raise ValueError("--days of a cluster goes with --target click and one label")
+        index = of_day.index(problem)
         began = journal.today
         if began is None or began.name != name:
-            yesterday = None if before is None else _scored(before, problem)
-            clicks = float((problem.train.y == 1).mean())
+            yesterday, clicks = _looked_at(problem, before)
             updates = journal.done[-1].updates if journal.done else 0
             began = Today(name, updates, yesterday, clicks, log_files([path]))
             journal.begin(began)
@@ -91,7 +95,7 @@ def train(plan: Plan, run: Callable[[Plan, Problem], int]) -> int:
         if "output" not in told:  # the command was ended before that was written
             known = told.get("restarts", {}), told.get("given_up", {})
             told = outcome.conclude(told, today, of_day, problem, *known)
-        day = _day(began, problem, told)
+        day = _day(began, problem, index, told)
         journal.finish(day)
         print(report.line(day), file=sys.stderr, flush=True)
         before = today
@@ -127,25 +131,34 @@ def _end_of(folder: Path) -> Path | None:
     return found.folder if found.complete else None
 
 
-def _scored(folder: Path, problem: Problem) -> Values:
-    """How well the model of the day before predicts these rows."""
-    found: Any = checkpoint.load(outcome.place(folder, problem.model))
+def _looked_at(problem: Problem, before: Path | None) -> tuple[Values | None, float]:
+    """How well the model of the day before predicts the rows, where there is one, and the share of clicks."""
+    found: Any = None
+    if before is not None:
+        found = checkpoint.load(outcome.place(before, problem.model))
     scores = ClickMetrics()
-    data = problem.train
-    logits = found.model.logits(found.parameters, data, found.tables, None, found.statistics)
-    scores.add(logits, data.y, data.weights)
-    return scores.values()
+    rows = clicks = 0
+    data: Any = problem.train
+    for part in data.parts() if isinstance(data, Stream) else (data,):
+        if found is not None:
+            logits = found.model.logits(
+                found.parameters, part, found.tables, None, found.statistics
+            )
+            scores.add(logits, part.y, part.weights)
+        rows += len(part)
+        clicks += int((part.y == 1).sum())
+    return None if found is None else scores.values(), clicks / rows
 
 
-def _day(today: Today, problem: Problem, told: dict[str, Any]) -> Day:
+def _day(today: Today, problem: Problem, index: RowIndex | None, told: dict[str, Any]) -> Day:
     trainers, servers = counted(told, "trainer"), counted(told, "embedding-ps")
     examples = sum(int(each.get("examples", 0)) for each in trainers.values())
     seconds = float(told["seconds"])
     return Day(
         name=today.name,
         data=problem.train.name,
-        examples=len(problem.train),
-        bad=problem.train.skipped,
+        examples=len(problem.train) if index is None else index.rows,
+        bad=problem.train.skipped if index is None else index.counts.bad,
         updates=today.begun_at + int(told["ledger"]["complete"]),
         loss=float(told.get("train_loss", math.nan)),
         yesterday=today.yesterday,

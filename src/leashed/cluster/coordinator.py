@@ -515,10 +515,11 @@ class Coordinator:
         return self._cutting.number > 0 or now < self._cut_last
 
     def _may_cut(self) -> bool:
-        """Whether all are there that there are to be, and train."""
+        """Whether all are there that have something to save, and train."""
         terms, membership = self.terms, self.state.membership
-        there = list(membership.members.values())
-        counts = {role.name: getattr(terms, role.count) for role in ROLES.values() if role.serves}
+        there = [member for member in membership.members.values() if ROLES[member.role].saves]
+        servers = [role for role in ROLES.values() if role.serves and role.saves]
+        counts = {role.name: getattr(terms, role.count) for role in servers}
         return (
             membership.epoch.number > 0
             and self._cutting.number == 0

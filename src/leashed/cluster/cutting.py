@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from leashed.cluster.membership import Member
 from leashed.cluster.messages import OVER, REST, SAVED, STILL, Cut, Report, Saved
+from leashed.cluster.roles import ROLES
 
 __all__ = ["Cutting"]
 
@@ -53,9 +54,9 @@ class Cutting:
         return self._every is not None
 
     def begin(self, number: int, members: Mapping[int, Member], now: float) -> None:
-        """It is of these members."""
+        """It is of these members, as far as they have something to save."""
         self.number, self.stage, self._since = number, REST, now
-        self._members = {each.id: each.name for each in members.values()}
+        self._members = {each.id: each.name for each in members.values() if _saves(each)}
         self._trainers = {each.id for each in members.values() if each.role == "trainer"}
         self._reached, self._saved, self._failed = {}, {}, None
 
@@ -77,7 +78,9 @@ class Cutting:
 
     def wanted(self, role: str) -> int:
         """The stage that members of that role are to reach; servers have nothing to do until all save."""
-        if self.number == 0 or (role != "trainer" and self.stage < SAVED):
+        if self.number == 0 or not ROLES[role].saves:
+            return OVER
+        if role != "trainer" and self.stage < SAVED:
             return OVER
         return self.stage
 
@@ -115,7 +118,7 @@ class Cutting:
             if members[each].left:
                 return f"{name} has left"
         for member in members.values():
-            if member.id not in self._members:
+            if _saves(member) and member.id not in self._members:
                 return f"{member.name} has come"
         late = [self._members[each] for each in self._late]
         most = self._patience if self.stage == SAVED else self._grace
@@ -127,3 +130,7 @@ class Cutting:
     def word(self, account: tuple[int, list[tuple[int, int]]], whole: int) -> Cut:
         """What members are told of it."""
         return Cut(self.number, self.stage, *account, whole)
+
+
+def _saves(member: Member) -> bool:
+    return ROLES[member.role].saves

@@ -457,7 +457,7 @@ class Train(Job):
         if self.of_clicks:
             often = None  # of days, which have one rate
             if index is not None:
-                often = index.often
+                often = None if self.days is not None else index.often
             elif self.days is None:
                 often = defaults.seen(found.model, found.train, len(found.train)).often
             chosen["rule"] = self.rule_on(often)
@@ -551,25 +551,17 @@ class Plan:
             collectives.check_synchroniser("cluster.backend", self.cluster.backend, made)
 
     def _check_readers(self) -> None:
-        if self.train.days is not None:
-            raise ValueError(
-                "cluster.readers do not go with train.days, each of which all processes read; leave one out"
-            )
-        if not self.train.of_clicks or self.train.data in WORDS:
+        if not self.train.of_clicks or (self.train.data in WORDS and self.train.days is None):
             raise ValueError(
                 "cluster.readers are for models of clicks, whose train.data are files; got train.model "
                 f"{self.train.model} and train.data {self.train.data}: leave them out"
-            )
-        if self.cluster.resume is not None or self.cluster.checkpoint_every is not None:
-            raise ValueError(
-                "cluster.readers go with neither cluster.checkpoint_every nor cluster.resume; leave one out"
             )
         if self.train.shuffle is not None:
             raise ValueError(
                 "cluster.readers do not go with train.shuffle: rows come in the order of the files; leave one out"
             )
         abilities.check({"stream": True, **abilities.of_end(self.train)})
-        if self.train.test is None:
+        if self.train.test is None and self.train.days is None:
             raise ValueError(
                 "cluster.readers go with train.test, a file of rows to test: none of train.data is kept back"
             )

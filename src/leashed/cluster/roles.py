@@ -27,6 +27,7 @@ class Role:
         serves: trainers are told the addresses of all that are there; they lease nothing, and are in
             no ring.
         results: it hands in parameters at its end.
+        saves: it has something that checkpoints of the run hold.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Role:
     least: int = 0
     serves: bool = False
     results: bool = False
+    saves: bool = True
 
 
 ROLES = {
@@ -51,7 +53,7 @@ ROLES = {
             "embedding_server",
             serves=True,
         ),
-        Role("reader", "reader", "reader", "readers", "reader", serves=True),
+        Role("reader", "reader", "reader", "readers", "reader", serves=True, saves=False),
         Role("trainer", "trainer", "trainer", "trainers", "trainer", least=1, results=True),
     )
 }

@@ -56,9 +56,20 @@ class Moments:
         """With more rows, [n, columns]."""
         return self.now(_core.number_moments(np.ascontiguousarray(x), self.native))
 
-    def of(self, numbers: Moments) -> Moments:
-        """What rows come to, of all their columns, of the columns that are standardised here."""
-        return self.now(numbers.native)
+    def beside(self, numbers: Moments) -> Moments:
+        """With more rows, of which it is known what all their columns come to."""
+        rows = self.rows + numbers.rows
+        if not self.rows or not numbers.rows:
+            return self if not numbers.rows else self.now(numbers.native)
+        share = numbers.rows / rows
+        _, mean, squares = self.native
+        apart = [there - here for here, there in zip(mean, numbers.native[1], strict=True)]
+        means = [here + share * between for here, between in zip(mean, apart, strict=True)]
+        sums = [
+            one + other + between**2 * self.rows * share
+            for one, other, between in zip(squares, numbers.squares, apart, strict=True)
+        ]
+        return self.now((rows, means, sums))
 
     @cached_property
     def scales(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

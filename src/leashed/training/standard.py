@@ -38,7 +38,7 @@ def known(
         return columns
     assert not isinstance(data, SparseDataset)
     if all_rows is not None:
-        return replace(columns, moments=moments.of(all_rows))
+        return replace(columns, moments=(begun or moments).beside(all_rows))
     return replace(columns, moments=(begun or moments).merged(data.x))
 
 
@@ -51,7 +51,7 @@ def standardised(
     if begun is None:
         return train_set, test_set, None
     if isinstance(train_set, Streamed) and train_set.sent is not None:
-        all_rows = begun if begun.rows else begun.of(train_set.sent.index.moments)
+        all_rows = begun.beside(train_set.sent.index.moments)
         train_set.fixed = train_set.sent.standard = all_rows
         assert test_set is None or isinstance(test_set, (Clicks, Dataset))
         return train_set, None if test_set is None else test_set.standardised(all_rows), all_rows
