@@ -12,16 +12,19 @@ tells of whoever died and came back, nobody stood still for longer than is state
 from __future__ import annotations
 
 import argparse
+import contextlib
+import ctypes
 import json
 import math
 import os
 import random
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import cycle
@@ -37,7 +40,7 @@ from leashed.cluster import opening, outcome
 from leashed.cluster import plan as plans
 from leashed.cluster.journal import read as read_journal
 from leashed.cluster.measures import counted
-from leashed.cluster.supervisor import Supervisor, command, supervise
+from leashed.cluster.supervisor import Supervisor, command, name_of, supervise
 
 BEAT, TIMEOUT, GRACE = 0.1, 1.0, 3.0
 WITHIN = 90.0  # seconds after the last fault, or the last batch behind it, in which a run ends
@@ -56,11 +59,14 @@ SETTINGS = [
 ]
 WHO = ["master", "sync-ps-0", "sync-ps-1", "trainer-0", "trainer-1", "trainer-2"]
 
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_PIDFD_GETFD = 438  # of Linux, on every machine
+
 
 @dataclass
 class Fault:
     """One that was injected: when (since 1970), to whom, and for how long it stood still; None: it
-    was killed. ``after``: who has come back before.
+    was killed. ``after``: who has come back before. ``cuts``: it goes on, and loses a connection.
     """
 
     name: str
@@ -68,8 +74,11 @@ class Fault:
     after: str = ""
     time: float = 0.0
     pid: int = 0
+    cuts: bool = False
 
     def __str__(self) -> str:
+        if self.cuts:
+            return f"{self.name} cut off"
         how = "killed" if self.seconds is None else f"stopped for {self.seconds:.2f} s"
         return f"{self.name} {how}"
 
@@ -78,15 +87,18 @@ class Fault:
         return self.time + (self.seconds or 0.0)
 
 
-def at_random(rng: random.Random, mean: float) -> Iterator[tuple[float, Fault]]:
+def at_random(
+    rng: random.Random, mean: float, who: Sequence[str] = WHO
+) -> Iterator[tuple[float, Fault]]:
     """Faults without end, each with the seconds after the one before. Roles come equally often, and
     of a role each of its processes. Half of those that are stopped are taken for dead. Most runs have
     their first fault once they train (a negative time: so long after the first batch).
     """
     after = rng.uniform(0.0, 4.0) * (1 if rng.random() < 0.2 else -1)
+    roles = sorted({name.rstrip("-0123456789") for name in who})
     while True:
-        role = rng.choice(["master", "sync-ps", "trainer"])
-        name = rng.choice([name for name in WHO if name.startswith(role)])
+        role = rng.choice(roles)
+        name = rng.choice([name for name in who if name.startswith(role)])
         seconds = None
         if rng.random() < 0.5:
             longer = rng.random() < 0.5
@@ -95,6 +107,26 @@ def at_random(rng: random.Random, mean: float) -> Iterator[tuple[float, Fault]]:
             )
         yield after, Fault(name, seconds)
         after = rng.expovariate(1 / mean)
+
+
+def cut(pid: int) -> None:
+    """Ends one of the connections of a process, as a network does that fails; none where it has none."""
+    process = os.pidfd_open(pid)
+    try:
+        found = []
+        for each in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):  # it is closed meanwhile
+                if str(each.readlink()).startswith("socket:"):
+                    found.append(int(each.name))
+        for number in random.sample(found, len(found)):
+            if (there := _LIBC.syscall(_PIDFD_GETFD, process, number, 0)) < 0:
+                continue
+            with socket.socket(fileno=there) as link, contextlib.suppress(OSError):
+                link.getpeername()
+                link.shutdown(socket.SHUT_RDWR)
+                return
+    finally:
+        os.close(process)
 
 
 @dataclass
@@ -146,7 +178,10 @@ class Injector:
         if pid is None or (stopped and fault.seconds is not None):
             self._due = now + 0.05  # it is dead, or stopped already
             return
-        os.kill(pid, signal.SIGKILL if fault.seconds is None else signal.SIGSTOP)
+        if fault.cuts:
+            cut(pid)
+        else:
+            os.kill(pid, signal.SIGKILL if fault.seconds is None else signal.SIGSTOP)
         fault.time, fault.pid = now, pid
         self.injected.append(fault)
         self._next = next(self.planned, None)
@@ -254,10 +289,10 @@ def check(played: Played) -> None:
     """That the end is as it should be. AssertionError says what is not."""
     report, plan = played.report, played.plan
     assert report["state"] == "ended", report["state"]
-    _check_ledger(report)
+    check_ledger(report)
     _check_results(played)
-    _check_members(played)
-    _check_standstill(played)
+    check_members(played)
+    check_standstill(played)
     injector = played.injector
     descriptors = MOST_DESCRIPTORS + MOST_OF_GROUPS * (plan.cluster.backend == "gloo")
     for what, found, most in (
@@ -282,7 +317,7 @@ def processes(folder: Path) -> list[int]:
     return found
 
 
-def _check_ledger(report: dict[str, Any]) -> None:
+def check_ledger(report: dict[str, Any]) -> None:
     ledger = report["ledger"]
     assert ledger["complete"] == ledger["total"], ledger
     assert ledger["outstanding"] == ledger["free"] == 0, ledger
@@ -320,9 +355,9 @@ def _check_results(played: Played) -> None:
     assert best < 0.7 * before, f"loss {before:.3f} → {best:.3f}"
 
 
-def _check_members(played: Played) -> None:
+def check_members(played: Played) -> None:
     """Whoever was killed is told as gone, nobody else is, unless the machine had no time for it."""
-    report, faults = played.report, played.injector.injected
+    report, faults, plan = played.report, played.injector.injected, played.plan
     whys = [m["why"] or "" for m in report["members"]]
     for fault in faults:
         if fault.name == "master":
@@ -353,7 +388,7 @@ def _check_members(played: Played) -> None:
         assert causes or starved, (
             f"{m} is gone, and nothing was done to it: {list(map(str, faults))}"
         )
-    for name in set(WHO) - {"master"}:
+    for name in (name_of(role, index) for role, index in plan.cluster.processes()[1:]):
         comings = sum(f"{m['role']}-{m['index']}" == name for m in report["members"])
         goings = sum(
             f"{m['role']}-{m['index']}" == name and not m["finished"] and m["gone"] is not None
@@ -363,7 +398,7 @@ def _check_members(played: Played) -> None:
         assert comings <= 1 + goings, (name, report["members"])
 
 
-def _check_standstill(played: Played) -> None:
+def check_standstill(played: Played) -> None:
     for begin, end in played.injector.still:
         within = [f for f in played.injector.injected if begin - 10 <= f.time <= end]
         allowed = STILL + sum((f.seconds or 5.0) for f in within)

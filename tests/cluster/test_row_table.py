@@ -107,6 +107,19 @@ def test_what_is_lost_and_refused_is_told() -> None:
     assert facts["balance of rows"].endswith("served 1.50 times the mean")
 
 
+def test_ids_without_a_row_are_told() -> None:
+    told = report()
+    for member in told["members"][-2:]:
+        member["counters"] |= {"row_asked": 500.0, "row_evicted": 0.0, "row_refused": 0.0}
+    assert "growth of tables" not in dict(row_table.facts(told))
+    for member in told["members"][-2:]:
+        member["counters"] |= {"row_evicted": 30.0, "row_refused": 5.0, "row_unadmitted": 2.0}
+    assert dict(row_table.facts(told))["growth of tables"] == (
+        "60 rows evicted; of 1,000 ids of pushes 10 had no room (--table-mib, --evict), 4 had not come "
+        "often enough, and learnt nothing then"
+    )
+
+
 def test_a_run_without_embedding_servers_tells_nothing_of_rows() -> None:
     plain = fakes.report()
     assert row_table.servers(plain).rows == []

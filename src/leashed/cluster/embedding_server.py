@@ -29,6 +29,7 @@ from leashed.cluster.server_tending import ROWS
 from leashed.cluster.serving import Made, accepting, cancelling, over
 from leashed.cluster.table_terms import TableTerms
 from leashed.models.graphs import Graph
+from leashed.models.tables import Refusals
 from leashed.training.problems.clicks import table_settings
 from leashed.training.rows_read import RowsRead
 
@@ -195,9 +196,11 @@ def serve(
             files.serve(server)
             made.set_result((run_name, server))
             due = time.monotonic() + patience
+            refusals = Refusals(tables, since_made=True)
             try:
                 while not over(heard, member, run_name, cuts):
                     files.keep()
+                    refusals.look()
                     member.report({**server.counters(), **files.counters()})
                     if time.monotonic() >= due:  # what nobody has pushed since, nobody will
                         server.expire()

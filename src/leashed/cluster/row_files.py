@@ -22,6 +22,9 @@ from leashed.models.tables import Described, Table
 
 __all__ = ["Joined", "RowFiles", "RowServer", "folder_of", "joined", "joined_of"]
 
+_GROWTH = ("asked", "evicted", "refused", "deferred", "late", "unadmitted")
+"""Of what ``Table.statistics`` tells of tables that grow."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -144,7 +147,11 @@ class RowFiles:
 
     def counters(self) -> dict[str, float]:
         """What is reported of rows and files: ``rows`` and ``row_bytes`` now, ``row_updates`` and the
-        sum of their ``row_staleness``, ``row_stalest``; pushes ``restored`` and ``lost`` by restarts;
+        sum of their ``row_staleness``, ``row_stalest``; of tables that grow ids of pushes
+        (``row_asked``), ``row_evicted`` ones, and gradients without a row since there was no room
+        (``row_refused``), another thread changed the index there (``row_deferred``), the row had
+        gone (``row_late``) or the id had not come often enough (``row_unadmitted``); pushes
+        ``restored`` and ``lost`` by restarts;
         ``snapshots``, ``snapshots_failed``, and seconds for which they kept pushes waiting, in all
         (``stalled``) and at most at once (``stall``).
         """
@@ -155,6 +162,7 @@ class RowFiles:
             "row_updates": sum(each["applied"] for each in told),
             "row_staleness": sum(each["staleness"] for each in told),
             "row_stalest": max((each["stalest"] for each in told), default=0),
+            **{f"row_{name}": sum(each[name] for each in told) for name in _GROWTH},
             "restored": self._restored,
             "snapshots": self._written,
             "stalled": self._stalled,

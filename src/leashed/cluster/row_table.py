@@ -43,6 +43,13 @@ _UNUSED = {
     "row_unsettled": "of which nobody knows at the end",
 }
 """Pushes that made no update, or may have made none, by the counter of a trainer."""
+_ROWLESS = {
+    "row_refused": "had no room (--table-mib, --evict)",
+    "row_deferred": "came while another thread made room",
+    "row_late": "had lost their row since it was looked up",
+    "row_unadmitted": "had not come often enough",
+}
+"""Ids of pushes that learn nothing, by the counter of an embedding server."""
 
 
 def servers(report: Mapping[str, Any]) -> Table:
@@ -81,6 +88,8 @@ def facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
             if count := asked.get(name, 0.0):
                 told += f", {count:,.0f} {what}"
         known.append(("pushes of rows", told))
+    if (growth := _growth(total(here.values()))) is not None:
+        known.append(("growth of tables", growth))
     if behind := report.get("rows_behind"):
         told = ", ".join(f"{count:,} of {name}" for name, count in behind.items())
         known.append(("not in the output", f"pushes since the last snapshot: {told}"))
@@ -90,6 +99,23 @@ def facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
         told = f"the busiest embedding server has served {number(imbalance)} times the mean"
         known.append(("balance of rows", told))
     return known
+
+
+def _growth(counted: Counters) -> str | None:
+    """What became of ids for which there was no row; None: each had one."""
+    without = [
+        f"{count:,.0f} {what}"
+        for name, what in _ROWLESS.items()
+        if (count := counted.get(name, 0.0))
+    ]
+    evicted = counted.get("row_evicted", 0.0)
+    if not without and not evicted:
+        return None
+    told = [f"{evicted:,.0f} rows evicted"] if evicted else []
+    if without:
+        asked = counted["row_asked"]
+        told.append(f"of {asked:,.0f} ids of pushes {', '.join(without)}, and learnt nothing then")
+    return "; ".join(told)
 
 
 def _loads(report: Mapping[str, Any]) -> dict[int, float]:

@@ -1,0 +1,229 @@
+"""Runs with rows at embedding servers and readers in which all roles are killed, stopped and cut off.
+
+    python tests/cluster/row_faults.py [--faults 500] [--seed 0] [--mean 1.0]
+
+Each run: a master, a sync server, two embedding servers, a reader and two trainers on loopback, and
+faults until it ends: kill -9, SIGSTOP for a while and SIGCONT, or a connection that ends, now and then
+of two at once. Each example has an id of its own, and all have ids in common at each server; steps are
+so small that rows stay what they began with, which tells whose they are. Then (``check``) beside what
+``faults`` wants of any run: no row has another id's values; the rows of each server have as many pushes
+as it says, and as the trainers do where none of them has died; every example is in the rows as often as
+there were passes, less what is told as lost, more what was granted again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import numpy as np
+from cluster import faults
+from cluster.faults import Fault, Played
+from numpy.typing import NDArray
+
+import leashed as lsh
+from leashed import _core
+from leashed.cluster import plan as plans
+from leashed.cluster.measures import counted
+from leashed.cluster.row_files import joined
+from leashed.models import tables
+
+SERVERS, TRAINERS, ROWS, BATCH = 2, 2, 1600, 32
+COMMON = 24  # ids that all examples have: some at each server
+RATE = 1e-9  # of Adagrad: a thousand steps do not reach what tells one row from another
+NEAR, APART = 1e-5, 1e-4
+
+
+def written(folder: Path) -> dict[str, Any]:
+    """The words that train on a file of examples with ids of their own, and in common."""
+    columns = {
+        "click": {"kind": "label"},
+        "price": {"kind": "number"},
+        "own": {"kind": "id"},
+        "common": {"kind": "id", "between": " "},
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    common = " ".join(map(str, range(COMMON)))
+    lines = [f"{k % 2},{k % 7},{k},{common}\n" for k in range(ROWS)]
+    (folder / "rows.csv").write_text("".join([",".join(columns) + "\n", *lines]))
+    (folder / "schema.json").write_text(json.dumps({"columns": columns}))
+    file = str(folder / "rows.csv")
+    return {
+        "model": "dlrm", "data": file, "test": file, "schema": str(folder / "schema.json"),
+        "table_mib": 1.0, "dim": 4, "rule": "adagrad", "lr": RATE, "batch_size": BATCH,
+    }  # fmt: skip
+
+
+def make_plan(folder: Path, epochs: float, **given: Any) -> plans.Plan:
+    """As of ``faults``, of such examples."""
+    of = {
+        "sync_ps": 1,
+        "embedding_ps": SERVERS,
+        "readers": 1,
+        "timeout": 1.5,
+        "snapshot_every": 0.1,
+    }
+    return faults.make_plan(
+        folder, "easgd", "background", epochs=epochs, trainers=TRAINERS,
+        train=written(folder.parent / "rows"), **{**of, **given},
+    )  # fmt: skip
+
+
+def at_random(rng: random.Random, plan: plans.Plan, mean: float) -> Iterator[tuple[float, Fault]]:
+    """As of ``faults``, of all roles; a third are connections that end, and of some there are two at once."""
+    who = [faults.name_of(*each) for each in plan.cluster.processes()]
+    first = True
+    for after, fault in faults.at_random(rng, mean, who):
+        if rng.random() < 1 / 3:
+            fault.seconds, fault.cuts = 0.0, True
+        yield (after if first or rng.random() < 0.75 else 0.0), fault
+        first = False
+
+
+@dataclass
+class Stamps:
+    """What the rows that a run leaves tell.
+
+    Attributes:
+        own: of each example, how often it was applied.
+        common: of each server, how many pushes its rows have.
+        pushes: of each, how many it says.
+    """
+
+    own: NDArray[np.int64]
+    common: list[int]
+    pushes: list[int]
+
+
+def stamps(played: Played) -> Stamps:
+    """Read from the servers' files. AssertionError where a row has another id's values, or one of a server
+    another count.
+    """
+    plan = played.plan
+    described = plan.problem().model.tables  # type: ignore[union-attr]
+    found = joined(played.folder, described, SERVERS, played.report["run"])
+    fresh = tables.of(described, rule=lsh.Adagrad(RATE), seed=plan.train.seed)
+    shards = [k % SERVERS for k in range(256)]
+    grows = [(each.rows is None, -1) for each in described]
+    placement = _core.RowPlacement(grows, shards)
+    own, common = np.zeros(ROWS, np.int64), []
+    for number, one in enumerate(described):
+        table, most = found.tables[one.name], COMMON if number else ROWS
+        ids = np.asarray(table.ids(), np.int64)
+        there = np.sort(ids[(ids >= 0) & (ids < most)])
+        assert set(ids) - set(there) <= {-1}, f"{one.name} has ids that nobody sent"
+        values, versions = table.lookup(there, versions=True)
+        versions //= 2  # of each update there is one when it begins
+        fresh[one.name].update(there, np.zeros_like(values))
+        first = fresh[one.name].lookup(there)
+        assert np.abs(values - first).max() < NEAR, f"a row of {one.name} has another's values"
+        order = np.argsort(first[:, 0])
+        assert np.abs(np.diff(first[order], axis=0)).max(axis=1).min() > APART
+        if number == 0:
+            own[there] = versions
+            continue
+        for server in range(SERVERS):
+            mine = [placement.server(number, int(i)) == server for i in there]
+            counts = set(versions[mine].tolist())
+            assert len(counts) == 1, f"rows of server {server} have {counts} updates"
+            common.append(counts.pop())
+    return Stamps(own, common, found.pushes)
+
+
+def check(played: Played) -> Stamps:
+    """That the end is as it should be. AssertionError says what is not."""
+    report, plan = played.report, played.plan
+    assert report["state"] == "ended", report["state"]
+    faults.check_ledger(report)
+    faults.check_members(played)
+    faults.check_standstill(played)
+    left = faults.processes(plan.cluster.run)
+    assert not left, f"processes are left: {left}"
+    found = stamps(played)
+    assert found.common == found.pushes
+    ledger, epochs = report["ledger"], int(plan.train.epochs or 0)
+    of = dict.fromkeys(("settled", "lost", "not_finite", "expired", "untold", "unsettled"), 0)
+    for each in counted(report, "trainer").values():
+        for name in of:
+            of[name] += int(each.get(f"row_{name}", 0))
+    assert of["not_finite"] == of["unsettled"] == 0, of
+    restarts = played.injector.supervisor.counts()
+    died = sum(restarts[f"trainer-{k}"] for k in range(TRAINERS))
+    rows_died = sum(restarts[f"embedding-ps-{k}"] for k in range(SERVERS))
+    assert max(found.pushes) <= ledger["total"] + ledger["again"], (found.pushes, ledger)
+    often = np.maximum(found.own - epochs, 0).sum()
+    assert often <= ledger["again"] * BATCH, (often, ledger)
+    if not died:
+        told = of["settled"] - of["lost"] - of["expired"]
+        assert told - of["untold"] <= sum(found.pushes) <= told, (found.pushes, of)
+    seldom = np.maximum(epochs - found.own, 0).sum()
+    if not rows_died:
+        # What a trainer had under way when it died is granted again, or is of its last batches.
+        under_way = (1 + plan.cluster.look_ahead) * died * SERVERS
+        assert seldom <= (of["expired"] + under_way) * BATCH, (seldom, of)
+    elif not died:
+        assert seldom <= (of["lost"] + of["expired"] + of["untold"]) * BATCH, (seldom, of)
+    return found
+
+
+def attempts(wanted: int, seed: int, base: Path, mean: float, each: int = 12) -> int:
+    """Runs until so many faults were injected; how many runs failed."""
+    done = failed = run = 0
+    while done < wanted:
+        rng = random.Random(f"{seed}.{run}")
+        folder = base / str(run)
+        few = min(each, wanted - done)
+        plan = make_plan(folder / "run", epochs=20.0 + 40.0 * few * mean)
+        planned = [fault for _, fault in zip(range(few), at_random(rng, plan, mean), strict=False)]
+        begun, error, ledger, told = time.monotonic(), None, {}, ""
+        try:
+            with faults.nothing_left():
+                played = faults.play(plan, planned)
+            ledger = played.report["ledger"]
+            found = check(played)
+            told = f"pushes {found.pushes} examples {found.own.sum()} "
+        except (AssertionError, OSError, ValueError) as caught:
+            error = caught
+        injected = [fault for _, fault in planned if fault.time]
+        done += len(injected)
+        print(
+            f"{run:3} {time.monotonic() - begun:6.1f} s  faults {done:3}  again "
+            f"{ledger.get('again', '-')} of {ledger.get('total', '-')} {told}"
+            f"{'; '.join(map(str, injected))}",
+            flush=True,
+        )
+        if error is None:
+            shutil.rmtree(folder)
+        else:
+            failed += 1
+            print(f"    FAILED: {type(error).__name__}: {error}\n    see {folder}", flush=True)
+        run += 1
+    return failed
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--faults", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--mean", type=float, default=1.0, help="seconds between two faults")
+    options = parser.parse_args(argv)
+    base = Path(tempfile.mkdtemp(prefix="leashed-row-faults-"))
+    failed = attempts(options.faults, options.seed, base, options.mean)
+    if not failed:
+        shutil.rmtree(base)
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
