@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from cluster.handing import handed_in
 
 from leashed.cluster import server
 from leashed.cluster.master import Master
@@ -70,7 +71,7 @@ class Run:
 
     def result(self, index: int) -> np.ndarray:
         """What a trainer has handed in."""
-        return np.fromfile(self.folder / f"trainer-{index}.f32", "<f4")
+        return np.fromfile(handed_in(self.folder)[f"trainer-{index}"], "<f4")
 
     def report(self) -> dict[str, Any]:
         """At the end, which is waited for."""

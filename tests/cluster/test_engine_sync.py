@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cluster import inside
+from cluster.handing import handed_in
 from numpy.typing import NDArray
 
 import leashed as lsh
@@ -288,7 +289,7 @@ def test_who_leaves_by_an_exception_counts_as_dead(tmp_path):
         engine.close()  # once more
         with lsh.Engine(ZEROS, cluster=run.cluster(1), batches=20) as other:
             assert sorted(train(other)) == list(range(20))
-        assert not (run.folder / "trainer-0.f32").exists()
+        assert list(handed_in(run.folder)) == ["trainer-1"]
         run.stop()
         report = run.report()
     assert report["ledger"]["again"] > 0
@@ -360,7 +361,7 @@ def test_an_exception_of_ones_own_comes_out_once(when, tmp_path):
         with pytest.raises(RuntimeError, match="synchronisation has failed"):
             next(engine.batches())
         engine.close()
-        assert not (run.folder / "trainer-0.f32").exists() or engine.cluster
+        assert not handed_in(run.folder) or engine.cluster
 
 
 def test_an_exception_that_nobody_has_got_comes_out_of_close(tmp_path):

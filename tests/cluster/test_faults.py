@@ -29,11 +29,13 @@ from leashed.cluster import master, server, session
 from leashed.cluster import plan as plans
 from leashed.cluster.master import Master, Terms
 from leashed.cluster.opening import Key, Listener
+from leashed.cluster.results import Result
 from leashed.cluster.session import Cluster, Session
 from leashed.cluster.supervisor import AGAIN, WRONG, Supervisor, command, supervise
 
 KEY = Key(b"k" * 32, given=False)
 TIMEOUT, GRACE = 1.0, 5.0
+RESULT = Result("trainer-0", np.ones(1, np.float32))
 SLACK = 120.0  # seconds that a loaded machine takes for what takes none
 
 
@@ -107,9 +109,9 @@ class Away:
 
     def __init__(self, attempts: float) -> None:
         self.attempts = attempts
-        self.sent = b""
+        self.sent: Result | None = None
 
-    def send_result(self, data: bytes) -> None:
+    def send_result(self, data: Result) -> None:
         self.attempts -= 1
         if self.attempts > 0:
             raise ConnectionRefusedError("nobody listens")
@@ -120,14 +122,14 @@ def test_a_master_that_is_away_at_the_end_is_waited_for() -> None:
     it = object.__new__(Session)
     it._cluster = Cluster(0, 1, 0, "127.0.0.1:1", KEY, grace=SLACK)
     it._member = back = Away(3)  # type: ignore[assignment]
-    it._send_result(b"1234")
-    assert back.sent == b"1234"
+    it._send_result(RESULT)
+    assert back.sent is RESULT
     it._cluster = Cluster(0, 1, 0, "127.0.0.1:1", KEY, grace=0.1)
     it._member = Away(math.inf)  # type: ignore[assignment]
     with pytest.raises(ConnectionRefusedError):
-        it._send_result(b"1234")
+        it._send_result(RESULT)
     it._member.state = "over"  # type: ignore[misc]
-    it._send_result(b"1234")
+    it._send_result(RESULT)
 
 
 def test_handing_in_that_breaks_is_tried_again_however_long_it_had_taken(
@@ -135,7 +137,7 @@ def test_handing_in_that_breaks_is_tried_again_however_long_it_had_taken(
 ) -> None:
     breaks, now = Away(2), [0.0]
 
-    def send_result(data: bytes) -> None:
+    def send_result(data: Result) -> None:
         now[0] += 100 * GRACE
         Away.send_result(breaks, data)
 
@@ -144,8 +146,8 @@ def test_handing_in_that_breaks_is_tried_again_however_long_it_had_taken(
     it = object.__new__(Session)
     it._cluster = Cluster(0, 1, 0, "127.0.0.1:1", KEY, grace=GRACE)
     it._member = breaks  # type: ignore[assignment]
-    it._send_result(b"1234")
-    assert breaks.sent == b"1234"
+    it._send_result(RESULT)
+    assert breaks.sent is RESULT
 
 
 class Busy:
@@ -418,7 +420,7 @@ def test_who_comes_when_all_is_done_replaces_no_result(together: Callable[..., T
     run.train(1)
     report = run.end()
     assert report["ledger"]["complete"] == 200
-    assert report["results"] == ["trainer-0.f32"]
+    assert report["results"] == ["trainer-0"]
     assert report["summaries"]["trainer-1"]["batches_used"] == 0
 
 

@@ -18,6 +18,7 @@ import leashed as lsh
 from leashed.cluster import account_tending, server_tending, session, troubles
 from leashed.cluster.connecting import Connecting
 from leashed.cluster.messages import Bye, Report
+from leashed.cluster.results import Result
 
 D = 100
 
@@ -340,7 +341,7 @@ def test_what_stands_in_the_way_of_a_result_is_logged_when_it_changes(monkeypatc
     of = session.Session.__new__(session.Session)
     attempts = iter(["refused", "refused", "cut off", ""])
 
-    def send(_: bytes) -> None:
+    def send(_: Result) -> None:
         if (why := next(attempts)) != "":
             raise OSError(why)
 
@@ -349,7 +350,7 @@ def test_what_stands_in_the_way_of_a_result_is_logged_when_it_changes(monkeypatc
         _member=SimpleNamespace(state="away", send_result=send),
         _cluster=SimpleNamespace(grace=60.0),
     )
-    assert of._send_result(b"1234")
+    assert of._send_result(Result("trainer-0", np.ones(1, np.float32)))
     assert caplog.messages == [
         "the result is not out yet: refused", "the result is not out yet: cut off",
     ]  # fmt: skip

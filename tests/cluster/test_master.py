@@ -21,7 +21,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from cluster.handing import handed_in
 
 from leashed.cluster import journal, messages, wire
 from leashed.cluster.ending import OverError
@@ -30,6 +32,7 @@ from leashed.cluster.master import Master, run
 from leashed.cluster.member import Event, Lost, Member, master_address
 from leashed.cluster.messages import Bye, End, Epoch, Gone, Lease, Servers, Welcome
 from leashed.cluster.opening import Key, Listener, Peer, Refused, connect
+from leashed.cluster.results import Result
 from leashed.cluster.state import Terms
 
 KEY = Key(b"k" * 32, given=False)
@@ -39,6 +42,11 @@ def terms(**changed: Any) -> Terms:
     """Quick ones, but for what a loaded machine might exceed."""
     quick = {"beat": 0.05, "timeout": 20.0, "grace": 60.0, "gather": 0.02}
     return Terms(**{"total": 20, "batch_size": 8, "trainers": 1, **quick, **changed})
+
+
+def result(*values: float) -> Result:
+    """What trainer 0 might have come to."""
+    return Result("trainer-0", np.float32(values))
 
 
 class Running:
@@ -197,9 +205,9 @@ def test_a_run_from_beginning_to_end(started: Start, joined: Join) -> None:
     for thread in threads:
         thread.join(30)
     assert sorted([*results[0], *results[1]]) == list(range(20))
-    theta = struct.pack("<4f", 1, 2, 3, 4)
+    theta = np.float32([1, 2, 3, 4])
     for trainer in trainers:
-        trainer.member.send_result(theta)
+        trainer.member.send_result(Result(trainer.member.name, theta))
         trainer.finish()
     standing = running.end()
     assert server.until(Bye).reason == "all trainers have finished"
@@ -212,8 +220,8 @@ def test_a_run_from_beginning_to_end(started: Start, joined: Join) -> None:
     assert ledger["again"] == ledger["late"] == 0
     assert standing["summaries"] == {"trainer-0": {"loss": 0.5}, "trainer-1": {"loss": 0.5}}
     assert sum(m.get("examples", 0) for m in standing["metrics"].values()) == 160
-    assert standing["results"] == ["trainer-0.f32", "trainer-1.f32"]
-    assert (running.folder / "trainer-1.f32").read_bytes() == theta
+    assert standing["results"] == ["trainer-0", "trainer-1"]
+    np.testing.assert_array_equal(np.fromfile(handed_in(running.folder)["trainer-1"], "<f4"), theta)
     assert [m["why"] for m in standing["members"]] == [None, "finished", "finished"]
     assert running.standings[0]["state"] == "running"
     with pytest.raises(ValueError, match=r"is over .all trainers have finished.; give another"):
@@ -347,7 +355,7 @@ def test_a_master_that_stays_away_is_told_and_still_looked_for(
     assert "refused" in trainer.until(Lost).reason
     assert trainer.member.state == "lost"
     with pytest.raises(OSError, match="refused"):
-        trainer.member.send_result(b"1234")
+        trainer.member.send_result(result(1))
     process(terms())
     wait_until(lambda: trainer.member.state == "joined")
     assert sorted(trainer.train()) == list(range(20))
@@ -746,11 +754,12 @@ def test_results_that_are_not_what_they_say_are_refused(
     running = started(terms(parameters=2))
     trainer = joined(running.address)
     with pytest.raises(ConnectionError, match="refused the result, or cut off"):
-        trainer.member.send_result(b"\0" * 12)
+        trainer.member.send_result(result(1, 2, 3))
     assert "3 parameters, and not 2" in caplog.text
     for said, message in [
-        ((2).to_bytes(8, "little") + b"12345678" + b"9012", "its checksum is another"),
-        ((2).to_bytes(8, "little") + b"1234", "it broke off 4 bytes before its end"),
+        (struct.pack("<Q32s8s", 8, b"9", b"12345678"), "its digest is another"),
+        (struct.pack("<Q32s4s", 8, b"9", b"1234"), "it broke off"),
+        (struct.pack("<Q32s", 1 << 62, b"9"), "parameters, and not 2"),
         (b"\2", "it broke off"),
     ]:
         caplog.clear()
@@ -760,18 +769,17 @@ def test_results_that_are_not_what_they_say_are_refused(
             connection.sendall(said)
             connection.shutdown(socket.SHUT_WR)
             connection.settimeout(20)
-            assert connection.recv(1) == b""
+            assert connection.recv(9) in (b"", b"\0")  # no, or that the bytes are wanted
+            assert connection.recv(9) == b""
         assert message in caplog.text
     for name, purpose in (("../evil", "result"), ("sync-ps-0", "result"), ("trainer-0", "x")):
         with connect(
             running.address, KEY, role="trainer", name=name, purpose=purpose, deadline=9
         ) as connection:
             assert connection.recv(1) == b""
-    assert [p.name for p in running.folder.iterdir() if "trainer" in p.name] == []
-    with pytest.raises(ValueError, match="data must be float32 values, got 3 bytes"):
-        trainer.member.send_result(b"123")
-    trainer.member.send_result(b"12345678")
-    assert (running.folder / "trainer-0.f32").read_bytes() == b"12345678"
+    assert list(running.folder.glob("**/*trainer*")) == []
+    trainer.member.send_result(result(1, 2))
+    assert handed_in(running.folder)["trainer-0"].read_bytes() == struct.pack("<2f", 1, 2)
 
 
 class Slow:
@@ -779,6 +787,7 @@ class Slow:
 
     def __init__(self, silent: int) -> None:
         self.silent = silent
+        self.words = b"\0\1"  # send it; it is taken
         self.taken = b""
 
     def settimeout(self, _: float) -> None:
@@ -796,7 +805,8 @@ class Slow:
         if self.silent:
             self.silent -= 1
             raise TimeoutError
-        return b"\1"
+        self.words, word = self.words[1:], self.words[:1]
+        return word
 
     def __enter__(self) -> Slow:  # noqa: PYI034 (Self is of Python 3.11)
         return self
@@ -812,13 +822,14 @@ def test_a_result_may_take_as_long_as_it_moves_and_the_master_lives(
     member = joined(running.address).member
     slow = Slow(silent=9)
     monkeypatch.setattr(member, "_connect", lambda *_: slow)
-    member.send_result(b"12345678")
-    assert slow.taken == (2).to_bytes(8, "little") + b"12345678" + slow.taken[-4:]
+    member.send_result(result(1, 2))
+    assert slow.taken[:8] == (8).to_bytes(8, "little")
+    assert slow.taken[40:] == struct.pack("<2f", 1, 2)
     running.stop()
     member.wait(20)
     slow.silent = 9
     with pytest.raises(TimeoutError, match="nothing of the result has moved for 60 s"):
-        member.send_result(b"12345678")
+        member.send_result(result(1, 2))
 
 
 class Disk:
@@ -961,7 +972,7 @@ def test_a_journal_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     given = {"host": "127.0.0.1", "port": 0, "key": KEY, "folder": tmp_path / "run"}
     assert run(terms(), **given) == {}
     assert run(terms(), **given) == {}
-    assert reads == ["journal.jsonl"] * 2
+    assert [name for name in reads if name == "journal.jsonl"] == ["journal.jsonl"] * 2
 
 
 async def _ended_at_once(master: Master) -> dict[str, Any]:
@@ -976,12 +987,12 @@ def test_who_is_told_to_end_with_the_master_hands_in_before(started: Start, join
     assert other.until(Epoch).number == 1
     running.loop.call_soon_threadsafe(running.master.leave)
     first.member.leave()
-    first.member.send_result(struct.pack("<f", 1))
+    first.member.send_result(result(1))
     first.member.finish({"interrupted": 1.0})
     assert first.member.wait(20)
     assert other.until(Epoch).number == 2  # it is master still
     report = running.end()
-    assert (report["state"], report["results"]) == ("running", ["trainer-0.f32"])
+    assert (report["state"], report["results"]) == ("running", ["trainer-0"])
     found = journal.read(running.folder / "journal.jsonl")
     assert found is not None
     assert found[1].summaries == {"trainer-0": {"interrupted": 1.0}}

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cluster import fakes, row_server
+from cluster.handing import hand_in
 
 import leashed as lsh
 from leashed.cluster import outcome, table
@@ -118,7 +119,7 @@ def test_the_output_of_a_run_with_tables_is_what_one_process_would_have(
 ) -> None:
     problem, trained = of_clicks()
     saved(tmp_path, problem.model, trained, servers)
-    trained.parameters.astype("<f4").tofile(tmp_path / "trainer-0.f32")
+    hand_in(tmp_path, "trainer-0", trained.parameters)
     report = fakes.report()
     whole = outcome.conclude(report, tmp_path, plan_of(servers), problem, {}, {})
     expected = problem.model.evaluate(trained.parameters, problem.test, trained.tables)
@@ -143,7 +144,7 @@ def test_the_best_of_several_on_clicks_is_that_of_the_best_auc(tmp_path: Path) -
     ranks = np.array(trained.parameters)
     ranks[-1] += 5.0  # all are clicked, as it says
     for index, theta in enumerate((problem.model.init(0), ranks)):
-        theta.astype("<f4").tofile(tmp_path / f"trainer-{index}.f32")
+        hand_in(tmp_path, f"trainer-{index}", theta)
     whole = outcome.conclude(fakes.report(), tmp_path, plan_of(2, "best"), problem, {}, {})
     assert whole["output"] == "trainer 1, the best of 2 on the test set"
 
@@ -160,8 +161,7 @@ def test_statistics_are_those_of_the_parameters_that_come_out(output: str, tmp_p
     saved(tmp_path, model, trained, 2)
     found, report = [trained.statistics, 2 * trained.statistics], fakes.report()
     for index, batches in enumerate((100.0, 300.0)):
-        handed_in = np.concatenate((trained.parameters, found[index]))
-        handed_in.astype("<f4").tofile(tmp_path / f"trainer-{index}.f32")
+        hand_in(tmp_path, f"trainer-{index}", trained.parameters, found[index])
         report["summaries"][f"trainer-{index}"] = {**IN_STEP, "statistics_batches": batches}
     problem = Problem(model, split.train, split.test)
     whole = outcome.conclude(report, tmp_path, plan_of(2, output), problem, {}, {})
@@ -174,7 +174,7 @@ def test_statistics_are_those_of_the_parameters_that_come_out(output: str, tmp_p
 def test_pushes_that_no_file_has_are_told(tmp_path: Path) -> None:
     problem, trained = of_clicks()
     saved(tmp_path, problem.model, trained, 2)
-    trained.parameters.astype("<f4").tofile(tmp_path / "trainer-0.f32")
+    hand_in(tmp_path, "trainer-0", trained.parameters)
     report = fakes.report()
     for index, pushes in enumerate((0.0, 1200.0)):
         counted = {"pushes": pushes, "rows": 1.0}
@@ -191,7 +191,7 @@ def test_what_a_server_counted_when_it_saved_is_told(tmp_path: Path) -> None:
     """Its last word may be of a moment before."""
     problem, trained = of_clicks()
     saved(tmp_path, problem.model, trained, 1)
-    trained.parameters.astype("<f4").tofile(tmp_path / "trainer-0.f32")
+    hand_in(tmp_path, "trainer-0", trained.parameters)
     report = fakes.report()
     counted = {"pushes": 0.0, "rows": 1.0, "lookups": 5.0}
     report["members"] += [
@@ -206,7 +206,7 @@ def test_what_a_server_counted_when_it_saved_is_told(tmp_path: Path) -> None:
 def test_without_all_rows_there_is_a_report_and_no_model(tmp_path: Path) -> None:
     problem, trained = of_clicks()
     saved(tmp_path, problem.model, trained, 2)
-    trained.parameters.astype("<f4").tofile(tmp_path / "trainer-0.f32")
+    hand_in(tmp_path, "trainer-0", trained.parameters)
     with pytest.raises(FileNotFoundError, match="embedding server 2 has saved no rows in"):
         outcome.conclude(fakes.report(), tmp_path, plan_of(3), problem, {}, {})
     told = outcome.read_report(tmp_path)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from cluster import faults
+from cluster.handing import handed_in
 
 import leashed as lsh
 from leashed.cluster.supervisor import Supervisor, command, name_of
@@ -86,7 +87,7 @@ def test_who_left_early_does_not_decide_what_a_run_had_reached(sync: str, tmp_pa
     with Supervisor(names, command(folder / "plan.toml"), folder, restarts=5) as supervisor:
         wait(lambda: (folder / "run.json").exists() and complete(folder) > 20, supervisor)
         os.kill(supervisor.pids()["trainer-1"], signal.SIGTERM)
-        wait((folder / "trainer-1.f32").exists, supervisor)
+        wait(lambda: "trainer-1" in handed_in(folder), supervisor)
         wait((folder / "trainer-0.kept").exists, supervisor)
         left = time.monotonic()
         wait(lambda: time.monotonic() > left + 4.0, supervisor)
@@ -103,7 +104,7 @@ def test_who_left_early_does_not_decide_what_a_run_had_reached(sync: str, tmp_pa
         each.unlink()
     (folder / "trainer-0.kept").unlink()
     # What it had kept is no later than what it has handed in, and may be told as of the same moment.
-    at = (folder / "trainer-1.f32").stat().st_mtime_ns
+    at = handed_in(folder)["trainer-1"].stat().st_mtime_ns
     os.utime(folder / "trainer-1.kept", ns=(at, at))
     output = re.search("output  *(.*)", leashed("cluster", "report", folder).stdout)
     assert output is not None
@@ -148,7 +149,7 @@ def test_a_run_on_a_machine_that_is_shut_down_goes_on_after_it(sync: str, tmp_pa
         assert statuses == {
             name: 0 if name.startswith("trainer") else n for name, n in told.items()
         }
-        assert report["results"] == ["trainer-0.f32", "trainer-1.f32"]
+        assert report["results"] == ["trainer-0", "trainer-1"]
     assert report["ledger"]["complete"] == report["ledger"]["total"]
     reported = leashed("cluster", "report", folder)
     output = re.search("output  *(.*)", reported.stdout)

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cluster import fakes
+from cluster.handing import hand_in
 
 import leashed as lsh
 from leashed import cli
@@ -298,9 +299,9 @@ def test_who_was_never_synchronised_is_not_in_the_output():
 
 
 def test_a_result_of_another_length_is_told(tmp_path):
-    np.zeros(3, "<f4").tofile(tmp_path / "trainer-0.f32")
+    hand_in(tmp_path, "trainer-0", np.zeros(3, "<f4"))
     with pytest.raises(ValueError, match="has 3 parameters, not 5"):
-        outcome.replicas(tmp_path, 5)
+        outcome.replicas(tmp_path, "0123", 5)
 
 
 def test_the_view_shows_rates_since_the_last_report():

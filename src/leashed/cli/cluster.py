@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 _OF_PROCESSES = (
     *("journal.jsonl", "journal.new", REPORT, "history.jsonl", "master.address", "key"),
-    *("*.snapshot", "*.count", "*.kept", "*.f32", "embedding-ps-*/"),
+    *("*.snapshot", "*.count", "*.kept", "results/", "embedding-ps-*/"),
 )
 _LOOK = 0.5  # seconds between two looks at the report
 _FILE = "plan.toml"

@@ -7,14 +7,10 @@ import contextlib
 import json
 import logging
 import math
-import os
-import re
 import secrets
 import signal
 import socket
-import threading
 import time
-import zlib
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -29,7 +25,7 @@ from leashed.cluster.journal import Journal, lines
 from leashed.cluster.member import ADDRESS
 from leashed.cluster.opening import Key, Listener, Peer
 from leashed.cluster.outbox import Outbox
-from leashed.cluster.roles import ROLES
+from leashed.cluster.results import Results, named
 from leashed.cluster.state import (
     Began,
     Change,
@@ -58,10 +54,6 @@ _LEAVING = (
 )
 _CHUNK = 1 << 16
 _UNREAD = 8 << 20  # bytes that wait for a member that does not read, before it is cut off
-_RESULTS = 256  # that come in at a time
-_LONGEST_RESULT = 1 << 33  # parameters, where the terms do not say how many
-_RESULTS_OF = [name for name, role in ROLES.items() if role.results]
-_RESULT_OF = re.compile(rf"({'|'.join(_RESULTS_OF)})-\d{{1,5}}")
 
 _log = logging.getLogger(__name__)
 
@@ -137,8 +129,7 @@ class Master:
             master.address: where this one listens;
             run.json: how the run stands, written anew every second, less often where that takes more
                 than a tenth of the time, and at its end;
-            trainer-0.f32, …: final parameters, float32, little-endian, and behind them the statistics
-            that the model normalises by, if it has any.
+            results: final parameters (``results``).
         transport: over which exchanges with sync servers are profiled, once in a run.
         watch: called with what goes into run.json, when it is written. It must not block.
         journal: that in the folder, where it is open already.
@@ -169,7 +160,6 @@ class Master:
         self._begun = begun
         self._putting: asyncio.Task[None] | None = None  # a checkpoint's manifest
         self._watch = watch
-        self._results = _Results(folder, terms)
         self._connections = 0
         self._writers: dict[int, asyncio.StreamWriter] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -203,6 +193,7 @@ class Master:
                 self._journal.write(lines([began]))
             _check_same(folder, began.terms, terms, state)
             self._began = began
+            self._results = Results(folder, began.run, terms)
             self._zero = time.monotonic() - max(time.time() - began.at, _latest(state))
             whole = 0
             with contextlib.suppress(FileNotFoundError):
@@ -305,17 +296,18 @@ class Master:
 
     def _accept(self, connection: socket.socket, peer: Peer) -> None:
         """On the listener's thread."""
-        if peer.purpose == "control":
-            try:
-                self._loop.call_soon_threadsafe(self._begin, connection)
-            except RuntimeError:  # the loop is closed: the run is over
-                connection.close()
-        elif peer.purpose == "result":
-            self._results.take(connection, peer)
-        else:
+        begin = {"control": self._begin, "result": self._take}.get(peer.purpose)
+        if begin is None:
             raise ValueError(f"the master has no connections for {peer.purpose!r}")
+        try:
+            self._loop.call_soon_threadsafe(begin, connection, peer)
+        except RuntimeError:  # the loop is closed: the run is over
+            connection.close()
 
-    def _begin(self, connection: socket.socket) -> None:
+    def _take(self, connection: socket.socket, peer: Peer) -> None:
+        self._results.take(connection, peer)
+
+    def _begin(self, connection: socket.socket, _: Peer) -> None:
         if self._over.is_set():
             connection.close()
             return
@@ -460,7 +452,7 @@ class Master:
         return _told(
             self._coordinator,
             self._now(),
-            self._folder,
+            self._results.names,
             address=self.address,
             refused=self._listener.refused,
         )
@@ -471,86 +463,6 @@ class Master:
         if self._watch:
             self._watch(standing)
         return standing
-
-
-class _Results:
-    """Takes in final parameters, each on a thread of its own, so that the loop waits for no disk."""
-
-    def __init__(self, folder: Path, terms: Terms) -> None:
-        self._folder = folder
-        self._parameters = terms.parameters
-        self._statistics = terms.statistics
-        self._timeout = terms.timeout
-        self._open: set[socket.socket] = set()
-        self._lock = threading.Lock()
-        for left in folder.glob(".*.part"):
-            if _RESULT_OF.match(left.name, 1):
-                left.unlink(missing_ok=True)
-
-    def take(self, connection: socket.socket, peer: Peer) -> None:
-        """Begin to take one in."""
-        if not _RESULT_OF.fullmatch(peer.name):
-            raise ValueError(f"{peer.name!r} is no {' or '.join(_RESULTS_OF)}, and has no result")
-        with self._lock:
-            if len(self._open) >= _RESULTS:
-                raise ValueError(f"more than {_RESULTS} results at a time")
-            self._open.add(connection)
-        threading.Thread(
-            target=self._receive, args=(connection, peer), name="leashed-result", daemon=True
-        ).start()
-
-    def close(self) -> None:
-        """Cut off those that are still coming in."""
-        with self._lock:
-            for connection in self._open:
-                with contextlib.suppress(OSError):
-                    connection.shutdown(socket.SHUT_RDWR)
-
-    def _receive(self, connection: socket.socket, peer: Peer) -> None:
-        part = self._folder / f".{peer.name}.{secrets.token_hex(4)}.part"
-        try:
-            connection.settimeout(self._timeout)
-            self._write(connection, part)
-            part.replace(self._folder / f"{peer.name}.f32")
-            connection.sendall(b"\1")
-        except (OSError, ValueError) as error:
-            _log.warning("the result of %s is refused: %s", peer.name, error)
-        finally:
-            with self._lock:
-                self._open.discard(connection)
-            connection.close()
-            part.unlink(missing_ok=True)
-
-    def _write(self, connection: socket.socket, part: Path) -> None:
-        """Into a file what comes; ValueError where it is not what it says."""
-        count = int.from_bytes(_exactly(connection, 8), "little")
-        of_model = self._parameters or count
-        fits = count in (of_model, of_model + self._statistics)
-        if not fits or not 0 < count <= _LONGEST_RESULT:
-            raise ValueError(f"{count} parameters, and not {self._parameters or 'that many'}")
-        left, sum_ = 4 * count, 0
-        with part.open("xb") as file:
-            while left:
-                data = connection.recv(min(left, 1 << 20))
-                if not data:
-                    raise ValueError(f"it broke off {left} bytes before its end")
-                left -= len(data)
-                sum_ = zlib.crc32(data, sum_)
-                file.write(data)
-            if int.from_bytes(_exactly(connection, 4), "little") != sum_:
-                raise ValueError("its checksum is another")
-            file.flush()
-            os.fsync(file.fileno())
-
-
-def _exactly(connection: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        more = connection.recv(size - len(data))
-        if not more:
-            raise ValueError("it broke off")
-        data += more
-    return data
 
 
 def _say(change: Change, state: State) -> None:
@@ -590,13 +502,14 @@ def _ended(folder: Path, began: Began, state: State) -> Standing:
         if standing["state"] != "running":
             return standing
     coordinator = Coordinator(began.terms, began.run, state, state.ended, began.by_role())
-    standing = _told(coordinator, state.ended, folder, address="", refused=0)
+    handed_in = sorted(named(folder, began.run))
+    standing = _told(coordinator, state.ended, handed_in, address="", refused=0)
     _replace(path, json.dumps(standing, indent=1) + "\n")
     return standing
 
 
 def _told(
-    coordinator: Coordinator, now: float, folder: Path, *, address: str, refused: int
+    coordinator: Coordinator, now: float, results: list[str], *, address: str, refused: int
 ) -> Standing:
     """What goes into run.json."""
     return {
@@ -606,9 +519,7 @@ def _told(
         "terms": msgspec.to_builtins(coordinator.terms),
         "address": address,
         "refused": refused,
-        "results": sorted(
-            path.name for path in folder.glob("*.f32") if _RESULT_OF.fullmatch(path.stem)
-        ),
+        "results": results,
     }
 
 

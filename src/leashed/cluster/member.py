@@ -10,7 +10,6 @@ import select
 import socket
 import threading
 import time
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
@@ -45,6 +44,7 @@ from leashed.cluster.opening import (
     is_loopback,
     parse_address,
 )
+from leashed.cluster.results import Result
 from leashed.cluster.roles import ROLES
 from leashed.cluster.standing import News, Standing
 from leashed.cluster.supervisor import REPORT, read_report
@@ -328,33 +328,25 @@ class Member(Closing):
             self._standing.summary = {k: float(v) for k, v in summary.items()}
         self._alarm()
 
-    def send_result(self, data: bytes | bytearray | memoryview, *, deadline: float = 60.0) -> None:
-        """Send the final parameters, float32 in the machine's order (little-endian), on a
-        connection of its own; returns when the master has them on its disk, however long that takes.
+    def send_result(self, result: Result, *, deadline: float = 60.0) -> None:
+        """Hand in the final parameters, on a connection of its own; returns when the master has named
+        them, and they are on its disk, however long that takes.
 
         Raises:
             TimeoutError: nothing of them has gone for ``deadline`` seconds; or all has, and the
                 master, which is away, has not said in as many that it has them.
             OSError: the master is away, or has refused them.
         """
-        view = memoryview(data).cast("B")
-        if len(view) % 4 or not view:
-            raise ValueError(f"data must be float32 values, got {len(view)} bytes")
         checks.real("deadline", deadline, 0.0)
-        count, sum_ = len(view) // 4, zlib.crc32(view)
         with self._connect("result", min(deadline, _CONNECTING)) as connection:
             connection.settimeout(deadline)
             try:
-                for piece in (count.to_bytes(8, "little"), view, sum_.to_bytes(4, "little")):
-                    sent = 0
-                    while sent < len(piece):  # (sendall has one deadline for all of it)
-                        sent += connection.send(piece[sent:])
-                taken = self._answer(connection)
+                taken = result.send(connection, lambda: self._answer(connection))
             except TimeoutError:
                 raise TimeoutError(f"nothing of the result has moved for {deadline:g} s") from None
             except ConnectionError:
-                taken = b""
-        if taken != b"\1":
+                taken = False
+        if not taken:
             raise ConnectionError(
                 "the master has refused the result, or cut off; where it lives, its log says why"
             )

@@ -66,6 +66,7 @@ class Replica(NamedTuple):
 
 def replicas(
     folder: Path,
+    run: str,
     dimension: int,
     statistics: int = 0,
     summaries: Mapping[str, Mapping[str, float]] = MappingProxyType({}),
@@ -74,25 +75,29 @@ def replicas(
 
     Args:
         folder: the run's.
+        run: its name.
         dimension: of the model.
         statistics: running ones that it normalises by.
         summaries: the trainers' last words, which have of how many batches these are.
 
     Raises:
-        ValueError: a file has another length.
+        FileNotFoundError: a file is missing.
+        ValueError: one is damaged, or has another length.
     """
+    from leashed.cluster import results  # noqa: PLC0415 (it needs the extra)
+
     found = {}
-    for path in folder.glob("trainer-*.f32"):
+    for name, path in results.named(folder, run).items():
         values = np.fromfile(path, "<f4").astype(np.float32, copy=False)
         if len(values) not in (dimension, dimension + statistics):
             raise ValueError(f"{path} has {len(values)} parameters, not {dimension}")
         running = None
         if behind := len(values) - dimension:
-            said = summaries.get(path.stem, {})
+            said = summaries.get(name, {})
             batches = max(1, int(said.get("statistics_batches", 1)))
             near_zero = int(said.get("statistics_near_zero", 0))
             running = Running(values[-behind:], batches, near_zero)
-        found[int(path.stem.partition("-")[2])] = Replica(values[:dimension], running)
+        found[int(name.partition("-")[2])] = Replica(values[:dimension], running)
     return dict(sorted(found.items()))
 
 
@@ -240,7 +245,7 @@ def conclude(
     handed_in = {
         index: each
         for index, each in replicas(
-            folder, model.dimension, getattr(model, "statistics", 0), summaries
+            folder, report["run"], model.dimension, getattr(model, "statistics", 0), summaries
         ).items()
         if not summaries.get(f"trainer-{index}", {}).get("crashed")
     }
@@ -264,9 +269,10 @@ def conclude(
         whole["rows_behind"] = {f"embedding-ps-{k}": n for k, n in behind.items() if n > 0}
         whole["members"] = _with_last_words(report["members"], joined)
     if found.keys() <= gone:
-        from leashed.cluster import reached  # noqa: PLC0415 (it needs the extra)
+        from leashed.cluster import reached, results  # noqa: PLC0415 (it needs the extra)
 
-        since = max((_file(folder, k).stat().st_mtime for k in found), default=0.0)
+        files = results.named(folder, report["run"])
+        since = max((files[f"trainer-{k}"].stat().st_mtime for k in found), default=0.0)
         if (there := reached.find(folder, plan, model, since)) is not None:
             others = f" but {_names(handed_in)}, gone before the end," if handed_in else ""
             what = f"{there.what}: no trainer{others} has handed in its parameters"
@@ -334,10 +340,6 @@ def _write(folder: Path, report: Mapping[str, Any]) -> None:
     beside = folder / f"{REPORT}.new"
     beside.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     beside.replace(folder / REPORT)
-
-
-def _file(folder: Path, index: int) -> Path:
-    return folder / f"trainer-{index}.f32"
 
 
 def _names(trainers: Iterable[int]) -> str:

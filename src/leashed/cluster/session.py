@@ -39,6 +39,7 @@ from leashed.cluster.native import check_servers, native
 from leashed.cluster.opening import Key, Listener
 from leashed.cluster.remote_batches import BatchTending, SentStream
 from leashed.cluster.remote_rows import remote_rows
+from leashed.cluster.results import Result
 from leashed.cluster.ring_tending import Callers, RingTending
 from leashed.cluster.server_tending import EXCHANGE, ROWS, ServerTending
 from leashed.cluster.troubles import TRAINERS, Troubles
@@ -133,7 +134,7 @@ class Cluster:
         patience: seconds for which an embedding server is waited for, and a reader.
         sync: how the parameters are kept in sync with those of the others, from ``leashed.sync``; None:
             not at all.
-        folder: the run's, for checkpoints of it; None: this trainer saves nothing.
+        folder: the run's, for checkpoints of it and the final parameters; None: this trainer saves nothing.
         begins: the checkpoint's folder that the run goes on from; None: it begins.
     """
 
@@ -606,7 +607,7 @@ class Session(Closing):
         result = None
         if trained and finite:
             behind = () if statistics is None else (statistics.values,)
-            result = np.concatenate((parameters, *behind))
+            result = Result(self._name, parameters, *behind)
         if finite and self._model is not None:
             self._reached = Reached(self._member.welcome.run, self._model, parameters, statistics)
         summary["handed_in"] = float(result is not None)
@@ -637,10 +638,11 @@ class Session(Closing):
             )
         return summary
 
-    def _hand_in(self, result: NDArray[np.float32] | None, summary: dict[str, float]) -> None:
+    def _hand_in(self, result: Result | None, summary: dict[str, float]) -> None:
         if result is not None and self._cluster.results:
+            self._put(result)
             try:
-                if not self._send_result(np.ascontiguousarray(result, "<f4").tobytes()):
+                if not self._send_result(result):
                     summary["handed_in"] = 0.0
                     why = "the run was over before its parameters were handed in"
                     self._cut_short = self._cut_short or why
@@ -676,12 +678,21 @@ class Session(Closing):
         self._member.leave(self._leases.apart())
         self._listener.close()
 
-    def _send_result(self, data: bytes) -> bool:
+    def _put(self, result: Result) -> None:
+        """Writes it, for the master to find; which is sent it where it does not."""
+        if self._cluster.folder is None:
+            return
+        try:
+            result.put(self._cluster.folder)
+        except OSError as error:
+            _log.warning("the result goes to the master alone, as it cannot be written: %s", error)
+
+    def _send_result(self, result: Result) -> bool:
         """Whether the master has it; not where the run is over."""
         end, told = math.inf, ""  # as of the first attempt that fails, however long it took
         while self._member.state != "over":  # then nobody takes it any more
             try:
-                self._member.send_result(data)
+                self._member.send_result(result)
             except OSError as error:
                 end = min(end, time.monotonic() + self._cluster.grace)
                 if time.monotonic() >= end:

@@ -25,6 +25,7 @@ from leashed.models.tables import Initial, Part, Table, rule_of
 __all__ = [
     "CLUSTER",
     "MANIFEST",
+    "RESULTS",
     "Opened",
     "Rows",
     "digest_of",
@@ -38,6 +39,7 @@ __all__ = [
     "prepare",
     "put_manifest",
     "read",
+    "require_whole",
     "write",
     "write_rows",
 ]
@@ -47,6 +49,8 @@ T = TypeVar("T")
 MANIFEST = "manifest.json"
 CLUSTER = "leashed.cluster"
 """The format of a cluster's checkpoint (``cluster.checkpoints``)."""
+RESULTS = "leashed.results"
+"""Of what trainers have handed in (``cluster.results``)."""
 
 _FORMAT = "leashed.tables"
 _ROWS = "leashed.rows"  # of what write_rows writes
@@ -65,6 +69,7 @@ _KIND = {
     _FORMAT: "a model with tables",
     CLUSTER: "a cluster's run",
     _ROWS: "the rows of an embedding server, and of no model with tables; load the run's output",
+    RESULTS: "what trainers have come to, each by itself; load the run's output",
 }
 _UNFINISHED = re.compile(r"\.manifest\.json\.\d+\.\d+")
 
@@ -252,7 +257,7 @@ def read(path: str | os.PathLike[str], take: Callable[[Opened], T]) -> T:
     for _ in range(_TRIES):
         folder = _unchecked(path)
         try:
-            _require_whole(folder.model, folder.manifest["model"])
+            require_whole(folder.model, folder.manifest["model"])
             return take(folder)
         except (OSError, ValueError) as error:
             # (An alarm's handler raises TimeoutError.)
@@ -275,7 +280,7 @@ def opened(path: str | os.PathLike[str]) -> Opened:
         ValueError: one is damaged, or the manifest of a newer version.
     """
     folder = _unchecked(path)
-    _require_whole(folder.model, folder.manifest["model"])
+    require_whole(folder.model, folder.manifest["model"])
     folder.check()
     return folder
 
@@ -334,7 +339,7 @@ class Opened:
     def check(self) -> None:
         """FileNotFoundError or ValueError where a table's file is not what the manifest says."""
         for told in _table_files(self.manifest):
-            _require_whole(self._folder / told["file"], told)
+            require_whole(self._folder / told["file"], told)
 
     def require(self, tables: Mapping[str, Table], *, same_rule: bool = False) -> None:
         """ValueError where the folder's tables are not these: of the same names and sizes, with the
@@ -401,7 +406,7 @@ class Rows:
     def __init__(self, folder: Path) -> None:
         manifest = manifest_of(folder, _ROWS)
         for told in _table_files(manifest):
-            _require_whole(folder / told["file"], told)
+            require_whole(folder / told["file"], told)
         self.folder = folder
         self.told: dict[str, Any] = manifest["told"]
         self._of: dict[str, Any] = manifest["tables"]
@@ -610,7 +615,13 @@ def digest_of(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _require_whole(path: Path, told: Mapping[str, Any]) -> None:
+def require_whole(path: Path, told: Mapping[str, Any]) -> None:
+    """That a file is what its manifest has told of it: ``bytes``, ``sha256``.
+
+    Raises:
+        FileNotFoundError: it is missing.
+        ValueError: it is another.
+    """
     if not path.exists():
         raise FileNotFoundError(
             errno.ENOENT,
