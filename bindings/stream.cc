@@ -497,6 +497,7 @@ RowBlock block_of(const SentRows& sent, std::uint64_t count, const py::tuple& ar
   if (bags.size() != block.bags.size()) throw Error("rows have come with other features");
   for (std::size_t b = 0; b < block.bags.size(); ++b) {
     const py::sequence own = bags[b];
+    if (own.size() != 2U + layout.id_weights) throw Error("rows have come with other features");
     RowBlock::Bag& bag = block.bags[b];
     bag.offsets.resize(count + 1);
     copy(own[1], bag.offsets, "offsets");
@@ -509,6 +510,10 @@ RowBlock block_of(const SentRows& sent, std::uint64_t count, const py::tuple& ar
     if (layout.id_weights) {
       bag.weights.resize(bag.ids.size());
       copy(own[2], bag.weights, "weights of ids");
+    }
+    const auto beyond = [&](std::uint64_t column) { return column >= layout.columns; };
+    if (layout.columns > 0 && std::any_of(bag.ids.begin(), bag.ids.end(), beyond)) {
+      throw Error("rows have come with columns that there are not");
     }
   }
   layout.classes ? copy(arrays[3], block.labels, "labels")
@@ -525,27 +530,31 @@ using PySpan = std::pair<std::uint64_t, std::uint64_t>;
 void bind_sent(py::module_& m) {
   py::class_<SentRows, std::shared_ptr<SentRows>>(
       m, "SentRows", "Rows that others read and send: what is asked of them, and what has come.")
-      .def(
-          py::init([](std::size_t numbers, std::vector<bool> bags, bool classes, std::size_t values,
-                      bool weights, std::uint64_t rows, std::uint64_t passes, std::size_t at_once,
-                      std::uint64_t room, std::uint64_t stripe, std::size_t readers) {
-            for (const auto& [size, name] : {std::pair(rows, "rows"),
-                                             {at_once, "at_once"},
-                                             {stripe, "stripe"},
-                                             {readers, "readers"}}) {
-              require_some(size, name);
-            }
-            const RowLayout layout{.numbers = numbers,
-                                   .bags = std::move(bags),
-                                   .classes = classes,
-                                   .values = values,
-                                   .weights = weights};
-            return std::make_shared<SentRows>(
-                layout, SentRows::Settings{rows, passes, at_once, room, stripe, readers});
-          }),
-          py::kw_only(), py::arg("numbers"), py::arg("bags"), py::arg("classes"), py::arg("values"),
-          py::arg("weights"), py::arg("rows"), py::arg("passes"), py::arg("at_once"),
-          py::arg("room"), py::arg("stripe"), py::arg("readers"))
+      .def(py::init([](std::size_t numbers, std::vector<bool> bags, bool classes,
+                       std::size_t values, bool weights, std::size_t columns, bool distinct_columns,
+                       std::uint64_t rows, std::uint64_t passes, std::size_t at_once,
+                       std::uint64_t room, std::uint64_t stripe, std::size_t readers) {
+             for (const auto& [size, name] : {std::pair(rows, "rows"),
+                                              {at_once, "at_once"},
+                                              {stripe, "stripe"},
+                                              {readers, "readers"}}) {
+               require_some(size, name);
+             }
+             const RowLayout layout{.numbers = numbers,
+                                    .bags = std::move(bags),
+                                    .classes = classes,
+                                    .values = values,
+                                    .weights = weights,
+                                    .id_weights = columns > 0,
+                                    .columns = columns,
+                                    .distinct_columns = distinct_columns};
+             return std::make_shared<SentRows>(
+                 layout, SentRows::Settings{rows, passes, at_once, room, stripe, readers});
+           }),
+           py::kw_only(), py::arg("numbers"), py::arg("bags"), py::arg("classes"),
+           py::arg("values"), py::arg("weights"), py::arg("columns"), py::arg("distinct_columns"),
+           py::arg("rows"), py::arg("passes"), py::arg("at_once"), py::arg("room"),
+           py::arg("stripe"), py::arg("readers"))
       .def(
           "wanted",
           [](SentRows& self, const std::vector<bool>& readers, double seconds) {

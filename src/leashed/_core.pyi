@@ -1252,6 +1252,8 @@ class SentRows:
         classes: bool,
         values: typing.SupportsInt | typing.SupportsIndex,
         weights: bool,
+        columns: typing.SupportsInt | typing.SupportsIndex,
+        distinct_columns: bool,
         rows: typing.SupportsInt | typing.SupportsIndex,
         passes: typing.SupportsInt | typing.SupportsIndex,
         at_once: typing.SupportsInt | typing.SupportsIndex,

@@ -18,11 +18,11 @@ from cluster.test_up import outlives
 
 import leashed as lsh
 from leashed import cli, stream
-from leashed.cluster import batch_wire, row_index
+from leashed.cluster import batch_wire, row_index, row_text
 from leashed.cluster.measures import counted
 from leashed.cluster.reader import Rows, serve
 from leashed.cluster.remote_batches import SentStream
-from leashed.cluster.row_index import index_of
+from leashed.cluster.row_index import files_of, index_of
 
 SEED = 7
 
@@ -69,7 +69,7 @@ def same(found: Any, expected: Any) -> None:
 
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_index, "_PART", 5_000)
+    monkeypatch.setattr(row_text, "_PART", 5_000)
 
 
 def made(kind: str, folder: Path, pack: Any = bytes) -> Any:
@@ -93,7 +93,7 @@ def test_any_rows_are_those_of_the_stream(tmp_path: Path, kind: str, pack: Any):
     whole = opened.read(None)
     assert index.counts == opened.counts
     assert len(index.parts) > 2
-    sent = Rows(index, rows.text, 2)
+    sent = Rows(index, files_of(rows, None), 2)
     here, there = socket.socketpair()
     thread = threading.Thread(target=serve, args=(sent, there, "trainer-0"), daemon=True)
     thread.start()
@@ -133,7 +133,7 @@ def test_an_index_is_kept_and_made_again_where_a_file_has_changed(
     rows = made("criteo", tmp_path)
     first = index_of(rows, None, tmp_path / "run")
     with monkeypatch.context() as patched:
-        patched.setattr(row_index, "_made", None)
+        patched.setattr(row_text.TextRows, "count", None)
         assert index_of(rows, None, tmp_path / "run") == first
     with (tmp_path / "b.tsv").open("ab") as file:
         file.write(criteo_lines(10))
@@ -148,7 +148,7 @@ def test_an_index_is_kept_and_made_again_where_a_file_has_changed(
 def test_a_file_that_changes_during_a_run_is_refused_by_name(tmp_path: Path):
     rows = made("criteo", tmp_path)
     index = index_of(rows, None, tmp_path / "run")
-    sent = Rows(index, rows.text, 1)
+    sent = Rows(index, files_of(rows, None), 1)
     path = tmp_path / "b.tsv"
     path.write_bytes(path.read_bytes()[:-100])
     here, there = socket.socketpair()
@@ -200,7 +200,7 @@ def test_a_pipe_has_no_index(tmp_path: Path):
 def test_who_asks_for_rows_that_are_not_there_is_closed(tmp_path: Path, asked: tuple[int, int]):
     (tmp_path / "a.tsv").write_bytes(criteo_lines(300))
     rows = stream.criteo(tmp_path / "a.tsv")
-    sent = Rows(index_of(rows, None, tmp_path / "run"), rows.text, 1)
+    sent = Rows(index_of(rows, None, tmp_path / "run"), files_of(rows, None), 1)
     here, there = socket.socketpair()
     threading.Thread(target=serve, args=(sent, there, "trainer-0"), daemon=True).start()
     batch_wire.check_hello(here, sent.index)
@@ -284,7 +284,7 @@ def test_rows_that_are_sent_train_to_the_bits_of_rows_that_are_read(tmp_path: Pa
         )
 
     sent = SentStream(rows, index, 1, 64, 1)
-    read = Rows(index, rows.text, 1)
+    read = Rows(index, files_of(rows, None), 1)
     over = threading.Event()
 
     def feed() -> None:
@@ -344,12 +344,12 @@ def test_a_run_with_readers_trains(tmp_path: Path):
 @pytest.mark.parametrize("name", ["reader-0", "trainer-1"])
 def test_a_reader_or_a_trainer_that_is_killed_comes_back(tmp_path: Path, name: str):
     asked = up(tmp_path, "--trainers", "2", "--readers", "1", "--epochs", "60")
-    outlives(asked, tmp_path / "run", name, _begun)
+    outlives(asked, tmp_path / "run", name, begun)
     report = report_of(tmp_path)
     assert {key for key, times in report["restarts"].items() if times} == {name}
 
 
-def _begun(folder: Path) -> bool:
+def begun(folder: Path) -> bool:
     """Whether batches have been used."""
     try:
         report = json.loads((folder / "run.json").read_text())

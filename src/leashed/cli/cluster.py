@@ -428,7 +428,9 @@ def _check_tables(plan: Plan, problem: Problem) -> None:
     """Ask whether the servers have room for the tables; with readers the run's folder gets its index."""
     from leashed.cluster.embedding_server import row_terms  # noqa: PLC0415 (it needs the extra)
 
-    row_terms(plan, problem)
+    plan.index(problem)
+    if plan.cluster.embedding_ps:
+        row_terms(plan, problem)
 
 
 def _up(options: argparse.Namespace) -> int:
@@ -440,7 +442,7 @@ def _up(options: argparse.Namespace) -> int:
         if plan.train.days is not None:
             return _days(plan, options)
         problem = plan.problem()
-        if plan.cluster.embedding_ps and not plan.cluster.readers:
+        if not plan.cluster.readers:
             _check_tables(plan, problem)
 
     def run() -> int:

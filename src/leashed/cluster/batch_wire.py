@@ -55,6 +55,9 @@ class Layout(NamedTuple):
         classes: of labels; 0: there are numbers.
         values: labels or numbers of a row.
         weights: whether a row has one.
+        columns: of sparse rows, whose one bag has their columns, each with a value: how many there are;
+            0: rows are not sparse.
+        distinct: whether no sparse row has a column twice.
     """
 
     numbers: int
@@ -62,6 +65,8 @@ class Layout(NamedTuple):
     classes: int
     values: int
     weights: bool
+    columns: int = 0
+    distinct: bool = False
 
 
 def hello(index: RowIndex) -> bytes:
@@ -152,7 +157,12 @@ def receive(link: socket.socket, count: int, layout: Layout) -> Any:
 
 
 def _sections(layout: Layout) -> int:
-    return 3 + 2 * sum(layout.bags) + layout.weights
+    return 3 + _of_bag(layout) * sum(layout.bags) + layout.weights
+
+
+def _of_bag(layout: Layout) -> int:
+    """Sections of a bag: offsets, ids, and of sparse rows their values."""
+    return 3 if layout.columns else 2
 
 
 def _part(link: socket.socket, sizes: Sequence[int], layout: Layout, most: int) -> tuple[Any, int]:
@@ -160,13 +170,18 @@ def _part(link: socket.socket, sizes: Sequence[int], layout: Layout, most: int) 
     of_y = sizes[-1 - layout.weights]
     rows = of_y // (4 * layout.values)
     single = len(layout.bags) - sum(layout.bags)
-    bags = sizes[2 : 2 + 2 * sum(layout.bags)]
+    each = _of_bag(layout)
+    bags = sizes[2 : 2 + each * sum(layout.bags)]
     expected = [4 * layout.numbers * rows, 8 * single * rows, 4 * layout.values * rows]
     if (
         not 0 < rows <= most
         or [sizes[0], sizes[1], of_y] != expected
-        or any(size != 8 * (rows + 1) for size in bags[::2])
-        or any(size % 8 for size in bags[1::2])
+        or any(size != 8 * (rows + 1) for size in bags[::each])
+        or any(size % 8 for size in bags[1::each])
+        or (
+            each == 3
+            and any(2 * own != ids for ids, own in zip(bags[1::3], bags[2::3], strict=True))
+        )
         or (layout.weights and sizes[-1] != 4 * rows)
     ):
         raise ValueError(f"its sections of {list(sizes)} bytes are not those of rows")
@@ -176,7 +191,9 @@ def _part(link: socket.socket, sizes: Sequence[int], layout: Layout, most: int) 
     found = []
     for _ in range(sum(layout.bags)):
         offsets = _array(link, next(given), np.int64)
-        found.append((_array(link, next(given), np.uint64), offsets))
+        own_ids = _array(link, next(given), np.uint64)
+        of_ids = (_array(link, next(given), np.float32),) if layout.columns else ()
+        found.append((own_ids, offsets, *of_ids))
     y = _array(link, next(given), np.int32 if layout.classes else np.float32)
     if layout.values > 1:
         y = y.reshape(rows, layout.values)
@@ -188,10 +205,12 @@ def _joined(parts: Sequence[Any]) -> Any:
     x, ids, bags, y, weights = zip(*parts, strict=True)
     together = []
     for several in zip(*bags, strict=True):
-        before = np.cumsum([0, *(len(own) for own, _ in several)])
-        offsets = [several[0][1]]
-        offsets += [o[1:] + at for (_, o), at in zip(several[1:], before[1:], strict=False)]
-        together.append((np.concatenate([own for own, _ in several]), np.concatenate(offsets)))
+        own_ids, own_offsets, *of_ids = zip(*several, strict=True)
+        before = np.cumsum([0, *map(len, own_ids)])
+        offsets = [own_offsets[0]]
+        offsets += [o[1:] + at for o, at in zip(own_offsets[1:], before[1:], strict=False)]
+        values = map(np.concatenate, of_ids)
+        together.append((np.concatenate(own_ids), np.concatenate(offsets), *values))
     own = None if weights[0] is None else np.concatenate(weights)
     return np.concatenate(x), np.concatenate(ids), together, np.concatenate(y), own
 

@@ -40,7 +40,7 @@ from leashed.cluster.addressing import everywhere, is_local
 from leashed.stopping import Until
 from leashed.training import abilities, defaults, spelled
 from leashed.training.job import UNTIL, Job, threads_of
-from leashed.training.problems import clicks
+from leashed.training.problems import clicks, sparse
 from leashed.training.problems.problem import Problem, problem_of
 from leashed.training.request import MAX_SEED, MAX_THREADS
 from leashed.training.sets import drawn, shaped
@@ -551,10 +551,11 @@ class Plan:
             collectives.check_synchroniser("cluster.backend", self.cluster.backend, made)
 
     def _check_readers(self) -> None:
-        if not self.train.of_clicks or (self.train.data in WORDS and self.train.days is None):
+        of_files = self.train.of_clicks or self.train.model in sparse.MODELS
+        if not of_files or (self.train.data in WORDS and self.train.days is None):
             raise ValueError(
-                "cluster.readers are for models of clicks, whose train.data are files; got train.model "
-                f"{self.train.model} and train.data {self.train.data}: leave them out"
+                "cluster.readers are for models of clicks and of sparse rows, whose train.data are files; got "
+                f"train.model {self.train.model} and train.data {self.train.data}: leave them out"
             )
         if self.train.shuffle is not None:
             raise ValueError(

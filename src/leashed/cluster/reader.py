@@ -14,7 +14,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leashed.base.machine import cores
@@ -22,11 +21,10 @@ from leashed.cluster import batch_wire, fingerprint
 from leashed.cluster.addressing import reached
 from leashed.cluster.member import Member, master_address
 from leashed.cluster.opening import Listener, Peer
-from leashed.cluster.row_index import Parsed, RowIndex, index_of, parse
+from leashed.cluster.row_index import RowIndex, files_of, index_of
+from leashed.cluster.row_parts import Parsed, RowFiles
 from leashed.cluster.server_tending import BATCHES
 from leashed.cluster.serving import over
-from leashed.datasets.text import Text
-from leashed.datasets.unpacked import Unpacked
 
 if TYPE_CHECKING:
     from leashed.cluster.plan import Plan
@@ -51,9 +49,10 @@ def run(plan: Plan, index: int) -> None:
     cluster = plan.cluster
     problem = plan.problem()
     rows = index_of(problem.train, problem.model, cluster.run)
+    files = files_of(problem.train, problem.model)
     heard: queue.SimpleQueue[object] = queue.SimpleQueue()
     with (
-        contextlib.closing(Rows(rows, problem.train.text, max(1, cores() // 2))) as served,
+        contextlib.closing(Rows(rows, files, max(1, cores() // 2))) as served,
         contextlib.closing(
             Listener(
                 cluster.host,
@@ -86,18 +85,17 @@ class Rows:
 
     Args:
         index: which.
-        text: how the files are written.
+        files: how they are read.
         threads: that parse.
     """
 
-    def __init__(self, index: RowIndex, text: Text, threads: int) -> None:
-        self.index = index
-        self._text = text
+    def __init__(self, index: RowIndex, files: RowFiles, threads: int) -> None:
+        self.index, self._read = index, files
         self._pool = ThreadPoolExecutor(threads, "leashed-parse")
         self._lock = threading.Lock()
-        self._files: OrderedDict[int, Unpacked] = OrderedDict()
+        self._files: OrderedDict[int, Any] = OrderedDict()
         self._parsed: OrderedDict[int, Future[Parsed]] = OrderedDict()
-        self._most = max(_AHEAD + 2, _KEPT // (4 * max((p.size for p in index.parts), default=1)))
+        self._sizes: dict[int, int] = {}  # bytes of those that have been parsed
         self._counted = {"rows_sent": 0.0, "parts_parsed": 0.0, "refused": 0.0}
 
     def close(self) -> None:
@@ -134,6 +132,7 @@ class Rows:
                 with self._lock:
                     if self._parsed.get(part) is work:
                         del self._parsed[part]
+                        self._sizes.pop(part, None)
                 raise
         return found
 
@@ -143,8 +142,12 @@ class Rows:
             if work is None:
                 work = self._parsed[part] = self._pool.submit(self._parse, part)
             self._parsed.move_to_end(part)
-            while len(self._parsed) > self._most and next(iter(self._parsed.values())).done():
-                self._parsed.popitem(last=False)
+            while len(self._parsed) > _AHEAD + 2 and sum(self._sizes.values()) > _KEPT:
+                oldest, parsed = next(iter(self._parsed.items()))
+                if not parsed.done():
+                    break
+                del self._parsed[oldest]
+                self._sizes.pop(oldest, None)
             return work
 
     def _parse(self, number: int) -> Parsed:
@@ -153,19 +156,28 @@ class Rows:
         file.check()
         with self._lock:
             if part.file not in self._files:
-                self._files[part.file] = Unpacked(Path(file.path))
+                self._files[part.file] = self._read.open(part.file, file)
             opened = self._files[part.file]
             self._files.move_to_end(part.file)
             while len(self._files) > _OPEN:  # whoever reads one still has it
                 self._files.popitem(last=False)
-        parsed = parse(self._text, file, opened.read(part.offset, part.size))
+        parsed = self._read.parse(file, opened, part)
         if parsed.rows != part.rows:
             raise ValueError(
                 f"{file.path} has changed since its rows were counted: a part of it has {parsed.rows:,} "
                 f"rows, and had {part.rows:,}; start the run anew, in another folder"
             )
         self.count("parts_parsed", 1)
+        with self._lock:
+            self._sizes[number] = _bytes_of(parsed.arrays)
         return parsed
+
+
+def _bytes_of(arrays: Any) -> int:
+    """Of arrays in tuples and lists; None has none."""
+    if isinstance(arrays, (tuple, list)):
+        return sum(map(_bytes_of, arrays))
+    return 0 if arrays is None else int(arrays.nbytes)
 
 
 def _slice(arrays: Any, begin: int, end: int) -> Any:

@@ -17,10 +17,11 @@ from leashed.cluster.row_index import RowIndex
 from leashed.cluster.server_tending import BATCHES
 from leashed.datasets.fields import Weight
 from leashed.datasets.moments import Moments
-from leashed.stream import ReadCounts, Stream
+from leashed.stream import ReadCounts, SparseStream, Stream
 from leashed.stream.stream import Opened, Options
+from leashed.stream.text import PART_BYTES
 
-__all__ = ["BatchTending", "SentStream"]
+__all__ = ["BatchTending", "SentSparse", "SentStream", "sent"]
 
 _AT_ONCE = 4096  # rows of a request, about
 _CREDITS = 4  # requests of a connection that have no answer
@@ -83,22 +84,105 @@ class SentStream(Stream):
 
     def _open(self, threads: int, passes: int) -> Any:
         del threads
-        layout = self.layout
-        at_once = min(max(1, _AT_ONCE // self.batch_size) * self.batch_size, batch_wire.MOST_ROWS)
-        self.native = _core.SentRows(
-            numbers=layout.numbers,
-            bags=list(layout.bags),
-            classes=layout.classes > 0,
-            values=layout.values,
-            weights=layout.weights,
-            rows=self.index.rows,
-            passes=passes,
-            at_once=at_once,
-            room=max(2 * _CREDITS * at_once, 4 * self._workers * self.batch_size),
-            stripe=_STRIPE,
-            readers=self._readers,
+        self.native = _rows_of(
+            self.layout, self.index, passes, self.batch_size, self._workers, self._readers
         )
         return self.native
+
+
+class SentSparse(SparseStream):
+    """A stream of sparse rows that others read and send; arguments and attributes as of ``SentStream``."""
+
+    def __init__(
+        self, stream: SparseStream, index: RowIndex, readers: int, batch_size: int, workers: int
+    ) -> None:
+        text = stream.text
+        super().__init__(
+            stream.files,
+            text.features,
+            text.first,
+            text.fields,
+            text.classes,
+            Options(stream.bad, None, 0, 0),
+            PART_BYTES,
+        )
+        self.index, self.batch_size = index, batch_size
+        self._readers, self._workers = readers, workers
+        self.native: _core.SentRows | None = None
+        self.standard: Moments | None = None
+        self._distinct = False
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return ()
+
+    @property
+    def digest(self) -> str:
+        """Of the rows."""
+        return self.index.digest
+
+    @property
+    def layout(self) -> batch_wire.Layout:
+        """What rows are made of."""
+        return batch_wire.Layout(
+            0,
+            (True,),
+            self.classes,
+            1,
+            weights=False,
+            columns=self.features,
+            distinct=self._distinct,
+        )
+
+    def open(
+        self,
+        passes: int = 1,
+        *,
+        beside: int = 0,
+        distinct_columns: bool = False,
+        tells_fields: bool = False,
+    ) -> Opened:
+        del beside, tells_fields
+        self._distinct = distinct_columns
+        self.native = _rows_of(
+            self.layout, self.index, passes, self.batch_size, self._workers, self._readers
+        )
+        return _Sent(self.native, self.index.counts)
+
+
+def _rows_of(
+    layout: batch_wire.Layout,
+    index: RowIndex,
+    passes: int,
+    batch_size: int,
+    workers: int,
+    readers: int,
+) -> _core.SentRows:
+    at_once = min(max(1, _AT_ONCE // batch_size) * batch_size, batch_wire.MOST_ROWS)
+    return _core.SentRows(
+        numbers=layout.numbers,
+        bags=list(layout.bags),
+        classes=layout.classes > 0,
+        values=layout.values,
+        weights=layout.weights,
+        columns=layout.columns,
+        distinct_columns=layout.distinct,
+        rows=index.rows,
+        passes=passes,
+        at_once=at_once,
+        room=max(2 * _CREDITS * at_once, 4 * workers * batch_size),
+        stripe=_STRIPE,
+        readers=readers,
+    )
+
+
+def sent(
+    stream: Stream | SparseStream, index: RowIndex, readers: int, batch_size: int, workers: int
+) -> SentStream | SentSparse:
+    """The same rows, which others read and send."""
+    if isinstance(stream, SparseStream):
+        return SentSparse(stream, index, readers, batch_size, workers)
+    return SentStream(stream, index, readers, batch_size, workers)
 
 
 class _Sent(Opened):
@@ -122,7 +206,11 @@ class BatchTending:
     """
 
     def __init__(
-        self, stream: SentStream, connecting: Connecting, readers: int, patience: float
+        self,
+        stream: SentStream | SentSparse,
+        connecting: Connecting,
+        readers: int,
+        patience: float,
     ) -> None:
         assert stream.native is not None
         self._stream, self._native = stream, stream.native

@@ -37,7 +37,7 @@ from leashed.cluster.member import Lost, Member
 from leashed.cluster.messages import FINISHED, Bye, Cut, End, Epoch, Lease, Servers, Welcome
 from leashed.cluster.native import check_servers, native
 from leashed.cluster.opening import Key, Listener
-from leashed.cluster.remote_batches import BatchTending, SentStream
+from leashed.cluster.remote_batches import BatchTending, SentSparse, SentStream
 from leashed.cluster.remote_rows import remote_rows
 from leashed.cluster.results import Result
 from leashed.cluster.ring_tending import Callers, RingTending
@@ -180,7 +180,7 @@ class Cluster:
         left: Position | None = None,
         trained: fingerprint.Trained | None = None,
         rows: RowsRead | None = None,
-        sent: SentStream | None = None,
+        sent: SentSparse | SentStream | None = None,
     ) -> Session:
         """Takes part, from here to the session's end. ``left``: where a process before this one has
         left what this one would begin with (``Session.goes_on``). ``trained``: what is, where that
@@ -258,7 +258,7 @@ class Session(Closing):
         ended: Callable[[Reached | None], Output | None] | None = None,
         rows: RowsRead | None = None,
         model: Any = None,
-        sent: SentStream | None = None,
+        sent: SentSparse | SentStream | None = None,
     ) -> None:
         if synchroniser is not None:
             check_servers(synchroniser, cluster.servers)

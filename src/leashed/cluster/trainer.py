@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from leashed.base.machine import cores
 from leashed.cluster import checkpoints
 from leashed.cluster.member import master_address
-from leashed.cluster.remote_batches import SentStream
+from leashed.cluster.remote_batches import sent
 from leashed.cluster.session import Cluster
 from leashed.files import resuming
 from leashed.training.options import Checkpoint, Observe
@@ -39,7 +39,7 @@ def run(plan: Plan, index: int) -> str | None:
     rows, data = plan.index(problem), problem.train
     if rows is not None:
         threads = words.threads if isinstance(words.threads, int) else cores()
-        data = SentStream(problem.train, rows, cluster.readers, words.batch_size, threads)
+        data = sent(problem.train, rows, cluster.readers, words.batch_size, threads)
     begins = None
     if cluster.resume is not None and not kept.exists():
         begins = checkpoints.Checkpoint(cluster.resume).trainer(index)

@@ -5,6 +5,7 @@ have in common.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -39,6 +40,11 @@ class Text(NamedTuple):
     header: str
     names: Sequence[str]
     quotes: bool
+
+    @property
+    def told(self) -> list[Any]:
+        """All of it, as JSON's own types."""
+        return [self.schema.to_json(), self.separators, self.header, list(self.names), self.quotes]
 
     def open(
         self,
@@ -93,6 +99,12 @@ class SparseText(NamedTuple):
     fields: NDArray[np.int32] | None
     classes: int
 
+    @property
+    def told(self) -> list[Any]:
+        """All of it, as JSON's own types; of fields a digest."""
+        fields = None if self.fields is None else sha256(self.fields.tobytes()).hexdigest()
+        return [self.first, self.features, fields, self.classes]
+
     def open(
         self,
         files: Sequence[Path | IO[bytes]],
@@ -103,10 +115,11 @@ class SparseText(NamedTuple):
         passes: int = 1,
         shuffle: int = 0,
         seed: int = 0,
+        named: Sequence[str] = (),
         distinct_columns: bool = False,
         tells_fields: bool = False,
     ) -> _core.RowStream:
-        """The rows of files, not started yet. With ``distinct_columns`` a column that comes again in a
+        """The rows of files, not started yet; ``named`` as of ``Text.open``. With ``distinct_columns`` a column that comes again in a
         row is added to where it came first; with ``tells_fields`` ids of libffm files are
         field · 2³² + column.
         """
@@ -115,7 +128,7 @@ class SparseText(NamedTuple):
             features=self.features,
             fields=self.fields,
             classes=self.classes,
-            files=[name_of(file) for file in files],
+            files=list(named) or [name_of(file) for file in files],
             open=lambda n, stopped: open_file(files[n], stopped),
             again=is_repeatable(list(files)),
             part_bytes=part_bytes,

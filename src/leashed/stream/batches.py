@@ -14,6 +14,7 @@ from leashed.datasets.fields import PARTS, Id, Label, Number, Target, Weight
 from leashed.datasets.files import Paths, paths_of, unpacked
 
 __all__ = [
+    "ParquetParts",
     "arrow",
     "csv_batches",
     "is_parquet",
@@ -96,31 +97,58 @@ def parquet_whole(files: Sequence[Path]) -> Any:
     return dataset.dataset(paths, schema=together, **how)
 
 
+class ParquetParts:
+    """Batches of Parquet files, of columns whose types hold what any file has.
+
+    Args:
+        files: in order.
+        names: of the columns that are read.
+
+    Raises:
+        OSError, ValueError: a file is none; the columns are not there.
+    """
+
+    def __init__(self, files: Sequence[Path], names: Sequence[str]) -> None:
+        pa, self._dataset = arrow("Parquet"), arrow("Parquet", "pyarrow.dataset")
+        whole = parquet_whole(files)
+        if lacking := [name for name in names if name not in whole.schema.names]:
+            raise ValueError(f"{files[0]} has no column {', '.join(lacking)}")
+        fragments = {fragment.path: fragment for fragment in whole.get_fragments()}
+        self._names, self._whole = list(names), whole.schema
+        self._fragments = [fragments[str(file)] for file in files]
+        self.schema = pa.schema([whole.schema.field(name) for name in names])
+
+    def groups(self, file: int) -> list[int]:
+        """Rows of each row group of a file, as its end tells them."""
+        return [group.num_rows for group in self._fragments[file].row_groups]
+
+    def of(self, file: int, group: int | None = None) -> Iterator[Any]:
+        """Those of a file, or of one of its row groups. ValueError where it lacks a column."""
+        fragment = self._fragments[file]
+        keys = self._dataset.get_partition_keys(fragment.partition_expression)
+        there = {*fragment.physical_schema.names, *keys}
+        if lacking := [name for name in self._names if name not in there]:
+            raise ValueError(f"{fragment.path} has no column {', '.join(lacking)}")
+        part = fragment if group is None else fragment.subset(row_group_ids=[group])
+        batches: Iterator[Any] = part.to_batches(
+            schema=self._whole,
+            columns=self._names,
+            batch_size=_BATCH,
+            batch_readahead=1,
+            use_threads=False,
+        )
+        return batches
+
+
 def parquet_batches(files: Sequence[Path], names: Sequence[str]) -> Any:
     """These columns of files, in order."""
-    pa, dataset = arrow("Parquet"), arrow("Parquet", "pyarrow.dataset")
-    whole = parquet_whole(files)
-    if lacking := [name for name in names if name not in whole.schema.names]:
-        raise ValueError(f"{files[0]} has no column {', '.join(lacking)}")
-    fragments = {fragment.path: fragment for fragment in whole.get_fragments()}
-    in_order = [fragments[str(file)] for file in files]
+    parts = ParquetParts(files, names)
 
     def batches() -> Iterator[Any]:
-        for fragment in in_order:
-            keys = dataset.get_partition_keys(fragment.partition_expression)
-            there = {*fragment.physical_schema.names, *keys}
-            if lacking := [name for name in names if name not in there]:
-                raise ValueError(f"{fragment.path} has no column {', '.join(lacking)}")
-            yield from fragment.to_batches(
-                schema=whole.schema,
-                columns=list(names),
-                batch_size=_BATCH,
-                batch_readahead=1,
-                use_threads=False,
-            )
+        for file in range(len(files)):
+            yield from parts.of(file)
 
-    schema = pa.schema([whole.schema.field(name) for name in names])
-    return pa.RecordBatchReader.from_batches(schema, batches())
+    return arrow("Parquet").RecordBatchReader.from_batches(parts.schema, batches())
 
 
 def csv_batches(

@@ -25,7 +25,7 @@ from leashed.stream.schema import schema
 from leashed.stream.stream import Options, Stream
 from leashed.stream.text import criteo, csv
 
-__all__ = ["Given", "parquet", "table"]
+__all__ = ["Given", "ParquetStream", "parquet", "table"]
 
 Given = Mapping[str, Column] | str | os.PathLike[str] | None
 
@@ -65,7 +65,7 @@ def parquet(
     """
     files = parquet_files(path)
     known = _known(files, columns, label, target=target)
-    return _Parquet(files, known, Options(bad, threads, shuffle, seed))
+    return ParquetStream(files, known, Options(bad, threads, shuffle, seed))
 
 
 def table(
@@ -141,7 +141,9 @@ def _known(
     return found
 
 
-class _Parquet(_Arrow):
+class ParquetStream(_Arrow):
+    """Of Parquet files."""
+
     def __init__(self, files: list[Path], columns: Mapping[str, Column], options: Options) -> None:
         others = f" and {len(files) - 1} more" if len(files) > 1 else ""
         super().__init__(None, Schema(columns), options, str(files[0]) + others)
@@ -153,4 +155,24 @@ class _Parquet(_Arrow):
 
     def _made(self) -> Callable[[], Any]:
         check_readable([*self._files])
-        return partial(parquet_batches, self._files, self._schema.sources(labelled=self.labelled))
+        return partial(parquet_batches, self._files, self.sources)
+
+    @property
+    def sources(self) -> list[str]:
+        """The columns of a file that are read."""
+        return self._schema.sources(labelled=self.labelled)
+
+    def numbers_alone(self) -> ParquetStream:
+        """The same rows without what they are to give and their ids."""
+        columns = self._schema.columns
+        told = self.heads or (str(self._schema.target),)
+        kept = Schema({name: columns[name] for name in (*told, *self.number_names)})
+        made = self._of(kept).unlabelled()
+        assert isinstance(made, ParquetStream)
+        return made
+
+    def of_table(self, rows: Any) -> Stream:
+        """Rows that pyarrow has read of these columns; bad ones are passed over and counted."""
+        made = _Arrow(rows, self._schema, Options("skip", 1, 0, 0), self.name)
+        made.labelled = self.labelled
+        return made

@@ -249,6 +249,16 @@ class SparseStream:
         return self._options.order
 
     @property
+    def text(self) -> SparseText:
+        """How its files are written."""
+        return SparseText(self._first, self.features, self._fields, self.classes)
+
+    @property
+    def bad(self) -> str:
+        """What is done about a line that is no row."""
+        return self._options.bad
+
+    @property
     def format(self) -> str:
         """``"libsvm"`` or ``"libffm"``."""
         return "libsvm" if self._fields is None else "libffm"
@@ -290,8 +300,7 @@ class SparseStream:
         """
         options, files = self._options, self._files
         check_readable(files)
-        text = SparseText(self._first, self.features, self._fields, self.classes)
-        native = text.open(
+        native = self.text.open(
             files,
             threads=options.reading_threads(beside),
             skip=options.bad == "skip",

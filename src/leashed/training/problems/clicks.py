@@ -196,17 +196,22 @@ def streamed(words: ClickWords) -> Streamed:
         raise ValueError("--stream takes --data FILE; what is generated is in memory")
     if words.rows is not None:
         raise ValueError("--rows goes with --data clicks, not with a file")
-    test = None if words.test is None else read(str(words.test), words)
-    return Streamed(stream_of(words.data, words, shuffle=words.shuffle), test)
+    rows = stream_of(words.data, words, shuffle=words.shuffle)
+    test = None
+    if words.test is not None:
+        test = read(words.test, words, known=Schema(rows.schema))
+    return Streamed(rows, test)
 
 
-def read(path: str, words: ClickWords, rows: int | None = None) -> ClickDataset:
-    """The rows of files in memory, all or the first so many.
+def read(
+    path: str, words: ClickWords, rows: int | None = None, known: Schema | None = None
+) -> ClickDataset:
+    """The rows of files in memory, all or the first so many; ``known`` as of ``stream_of``.
 
     Raises:
         OSError, ValueError, TypeError: a file is missing or wrong, or has no ids.
     """
-    found = stream_of(path, words).read(rows)
+    found = stream_of(path, words, known).read(rows)
     if not isinstance(found, ClickDataset):
         raise TypeError(f"{path} has no ids; the schema must name some for a model of clicks")
     return found
