@@ -68,12 +68,9 @@ def written(folder: Path) -> dict[str, Any]:
 def make_plan(folder: Path, epochs: float, **given: Any) -> plans.Plan:
     """As of ``faults``, of such examples."""
     of = {
-        "sync_ps": 1,
-        "embedding_ps": SERVERS,
-        "readers": 1,
-        "timeout": 1.5,
-        "snapshot_every": 0.1,
-    }
+        "sync_ps": 1, "embedding_ps": SERVERS, "readers": 1, "timeout": 1.5, "snapshot_every": 0.1,
+        "grace": 30.0,  # a master that is killed again and again is away for long on a busy machine
+    }  # fmt: skip
     return faults.make_plan(
         folder, "easgd", "background", epochs=epochs, trainers=TRAINERS,
         train=written(folder.parent / "rows"), **{**of, **given},
