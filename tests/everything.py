@@ -58,10 +58,12 @@ PARTS = {
         "LEASHED_SCHEDULES=100000 build/dev/tests/cpp/test_cluster -tc='whenever and however*'",
     ),
     "rows": Part(
-        30,
+        90,
         "cmake -S . -B build/dev -DLEASHED_TESTS=ON && cmake --build build/dev --target test_cluster && "
         "LEASHED_SCHEDULES=100000 LEASHED_FUZZ=10000000 build/dev/tests/cpp/test_cluster "
-        "-tc='whatever is cut*,pushes whose*,an embedding server refuses*,*closes what answers*'",
+        "-tc='whatever is cut*,pushes whose*,an embedding server refuses*,*closes what answers*' && "
+        "LEASHED_FUZZ=10000000 pytest -n 2 --timeout 0 tests/cluster/test_reader_fuzz.py "
+        "tests/cluster/test_opening.py -k 'refuses or mutated_claims'",
     ),
     "schedules": Part(30, "python tests/policies/compare.py --schedules 100000"),
     "levels": Part(15, "make test-levels-whole"),

@@ -45,7 +45,7 @@ RATE = 1e-9  # of Adagrad: a thousand steps do not reach what tells one row from
 NEAR, APART = 1e-5, 1e-4
 
 
-def written(folder: Path) -> dict[str, Any]:
+def written(folder: Path, rows: int = ROWS) -> dict[str, Any]:
     """The words that train on a file of examples with ids of their own, and in common."""
     columns = {
         "click": {"kind": "label"},
@@ -55,7 +55,7 @@ def written(folder: Path) -> dict[str, Any]:
     }
     folder.mkdir(parents=True, exist_ok=True)
     common = " ".join(map(str, range(COMMON)))
-    lines = [f"{k % 2},{k % 7},{k},{common}\n" for k in range(ROWS)]
+    lines = [f"{k % 2},{k % 7},{k},{common}\n" for k in range(rows)]
     (folder / "rows.csv").write_text("".join([",".join(columns) + "\n", *lines]))
     (folder / "schema.json").write_text(json.dumps({"columns": columns}))
     file = str(folder / "rows.csv")
@@ -65,15 +65,15 @@ def written(folder: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def make_plan(folder: Path, epochs: float, **given: Any) -> plans.Plan:
-    """As of ``faults``, of such examples."""
+def make_plan(folder: Path, epochs: float, train: Any = None, **given: Any) -> plans.Plan:
+    """As of ``faults``, of such examples. ``train``: other words."""
     of = {
         "sync_ps": 1, "embedding_ps": SERVERS, "readers": 1, "timeout": 1.5, "snapshot_every": 0.1,
         "grace": 30.0,  # a master that is killed again and again is away for long on a busy machine
     }  # fmt: skip
     return faults.make_plan(
         folder, "easgd", "background", epochs=epochs, trainers=TRAINERS,
-        train=written(folder.parent / "rows"), **{**of, **given},
+        train=train or written(folder.parent / "rows"), **{**of, **given},
     )  # fmt: skip
 
 

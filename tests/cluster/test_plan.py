@@ -56,6 +56,7 @@ def drawn(draw):
         key=st.none() | paths,
         transport=st.sampled_from(["auto", "tcp", "shm"]),
         restarts=st.integers(0, 100),
+        patience=POSITIVE,
         snapshot_every=POSITIVE,
         ports=st.none() | st.integers(20_000, 60_000),
         prometheus=st.none() | st.integers(1, 9999) | st.just("10.0.0.1:9100"),

@@ -2,13 +2,99 @@
 
 from __future__ import annotations
 
+import os
+import threading
+import time
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
-from cluster import row_faults
+from cluster import faults, row_faults
+from cluster.test_up import pids
+
+from leashed.cluster import outcome
+from leashed.cluster.measures import Counters, counted
 
 
 @pytest.mark.process
 def test_5_faults_in_a_row(tmp_path: Path) -> None:
     """``python tests/cluster/row_faults.py --faults 500`` for more."""
     assert row_faults.attempts(5, 1, tmp_path, mean=0.5) == 0
+
+
+class Look(NamedTuple):
+    """At a server while a run goes on.
+
+    Attributes:
+        time: since 1970.
+        resident: bytes of memory.
+        told: what it counts.
+    """
+
+    time: float
+    resident: int
+    told: Counters
+
+
+def look(folder: Path, over: threading.Event, found: dict[int, list[Look]]) -> None:
+    """At all embedding servers, again and again."""
+    while not over.wait(0.1):
+        there = pids(folder)
+        try:
+            told = counted(outcome.read_report(folder) or {"members": []}, "embedding-ps")
+            for index, counters in told.items():
+                path = Path(f"/proc/{there[f'embedding-ps-{index}']}/statm")
+                pages = int(path.read_text().split()[1])
+                found.setdefault(index, []).append(
+                    Look(time.time(), pages * os.sysconf("SC_PAGE_SIZE"), counters)
+                )
+        except (KeyError, OSError, ValueError):
+            continue
+
+
+PATIENCE = 2.0
+
+
+@pytest.mark.process
+def test_a_trainer_that_hangs_for_good_holds_rows_for_a_term_and_no_memory(tmp_path: Path) -> None:
+    """Of tables that evict and hold the rows of one trainer's batches, but not of two: its rows are in
+    the way of the other until they are let go, and then every id of that gets one.
+    """
+    batch = 448  # of a table of 600 rows a server: two batches of one trainer have 448 there
+    words = row_faults.written(tmp_path / "rows", 12 * batch)
+    del words["test"]  # a part of the rows is kept back
+    plan = row_faults.make_plan(
+        tmp_path / "run", epochs=500.0, patience=PATIENCE, snapshot_every=1.0, readers=0,
+        grace=5.0, train={**words, "batch_size": batch, "table_mib": 1 / 8, "evict": "age"},
+    )  # fmt: skip
+    looks: dict[int, list[Look]] = {}
+    over = threading.Event()
+    looking = threading.Thread(target=look, args=(plan.cluster.run, over, looks))
+    looking.start()
+    hangs = faults.Fault("trainer-1", 600.0)
+    try:
+        played = faults.play(plan, [(-1.0, hangs)])
+    finally:
+        over.set()
+        looking.join()
+    ledger = played.report["ledger"]
+    assert ledger["complete"] == ledger["total"]
+    assert len(looks) == row_faults.SERVERS
+    for each in looks.values():
+        held = [one for one in each if one.time < hangs.time + PATIENCE]
+        free = [
+            one for one in each if one.time > hangs.time + 2 * PATIENCE + 2.0
+        ]  # (told once a second)
+        first, last = free[0].told, free[-1].told
+
+        def share(name: str, begin: Counters, end: Counters) -> float:
+            return (end[f"row_{name}"] - begin[f"row_{name}"]) / (
+                end["row_asked"] - begin["row_asked"]
+            )
+
+        assert last["expired"] >= 1
+        assert last["row_refused"] > 0
+        assert share("refused", first, last) < 0.05  # (those to go are found by sampling)
+        assert share("evicted", first, last) > 0.3
+        assert last["payload_bytes"] <= max(one.told["payload_bytes"] for one in held)
+        assert max(one.resident for one in each) < held[-1].resident + 2**24

@@ -9,8 +9,7 @@ import pytest
 from cluster import fakes
 
 from leashed.cluster import page, row_table, table
-from leashed.cluster.packing import FRAGMENT
-from leashed.cluster.row_costs import BY_BYTES
+from leashed.cluster.packing import BY_ROW_BYTES, FRAGMENT
 
 ASKED = {
     "row_least_bytes": 80e3, "row_lookups": 40.0, "row_rows": 900.0, "row_seconds": 0.3, "row_pushes": 40.0,
@@ -64,7 +63,7 @@ def test_the_packing_is_told_beside_the_least_possible() -> None:
     assert [row["load"] for row in rows] == ["10.0 µs", "20.0 µs"]
     said = dict(row_table.facts(told))["packing of rows"]
     assert said.startswith("the most loaded server has 1.250 times the least possible; a row costs")
-    told["row_packing"] |= {"one": BY_BYTES.one, "whole": BY_BYTES.whole}
+    told["row_packing"] |= {"one": BY_ROW_BYTES.one, "whole": BY_ROW_BYTES.whole}
     assert dict(row_table.facts(told))["packing of rows"].endswith("possible, by bytes")
     assert row_table.servers(told).rows[0][2] == "–"  # bytes are no seconds
 

@@ -696,7 +696,8 @@ def _filled(kind: type[T], name: str, tables: Mapping[str, Any]) -> T:
 
 def _fields(table: Any) -> dict[str, Any]:
     """What a table has that is not None, by name."""
-    names = [item.name for item in dataclasses.fields(table) if item.name not in ALONE]
+    alone = ALONE if isinstance(table, Train) else ()
+    names = [item.name for item in dataclasses.fields(table) if item.name not in alone]
     named = {name: getattr(table, name) for name in names}
     return {name: value for name, value in named.items() if value is not None}
 
