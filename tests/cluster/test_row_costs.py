@@ -10,7 +10,8 @@ import pytest
 
 import leashed as lsh
 from leashed.cluster import row_costs, sizing
-from leashed.cluster.row_costs import BY_BYTES, RowTerms, profile
+from leashed.cluster.packing import BY_ROW_BYTES
+from leashed.cluster.row_costs import RowTerms, profile
 from leashed.models import TableSpec
 from leashed.training.rows_read import RowsRead
 
@@ -44,11 +45,11 @@ def test_where_nothing_can_be_measured_it_is_by_bytes(
 
     monkeypatch.setattr(row_costs.sizing, "profiled", none)
     with caplog.at_level(logging.WARNING):
-        assert profile(RULE) == BY_BYTES
+        assert profile(RULE) == BY_ROW_BYTES
     assert "no loopback" in caplog.text
     monkeypatch.setattr(sizing, "profiled", lambda _, ids: {"rows": ids.shape[2], "serving": 1e-3})
-    assert profile(RULE) == BY_BYTES  # more floats cost no more: a clock of milliseconds
-    assert BY_BYTES.of(16) == pytest.approx(8 + 8 * 16)
+    assert profile(RULE) == BY_ROW_BYTES  # more floats cost no more: a clock of milliseconds
+    assert BY_ROW_BYTES.of(16) == pytest.approx(8 + 8 * 16)
 
 
 def test_a_master_knows_tables_features_and_the_rule() -> None:

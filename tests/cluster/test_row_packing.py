@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 import leashed as lsh
 from leashed.cluster.messages import Placed, Welcome
-from leashed.cluster.packing import FRAGMENT, Costs
-from leashed.cluster.row_costs import BY_BYTES
+from leashed.cluster.packing import BY_ROW_BYTES, FRAGMENT, Costs
 from leashed.cluster.row_packing import SHARDS, placed, told
 from leashed.models import TableSpec
 from leashed.training.rows_read import RowsRead
@@ -60,7 +59,7 @@ def test_a_table_costs_what_its_rows_of_a_batch_do():
 
 def test_tables_of_few_rows_do_not_count_as_much_as_others():
     tables = [TableSpec(f"t{k}", 16, rows=10 if k < 4 else 10_000) for k in range(8)]
-    found = placed(tables, list(range(8)), 2, BY_BYTES, 512)
+    found = placed(tables, list(range(8)), 2, BY_ROW_BYTES, 512)
     assert [len({*range(4, 8)} & {*found.numbers(s, 8)}) for s in range(2)] == [2, 2]
     assert found.imbalance < 1.01
 
