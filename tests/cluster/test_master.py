@@ -25,7 +25,7 @@ import numpy as np
 import pytest
 from cluster.handing import handed_in
 
-from leashed.cluster import journal, messages, wire
+from leashed.cluster import journal, messages, packing, wire
 from leashed.cluster.ending import OverError
 from leashed.cluster.journal import Journal
 from leashed.cluster.master import Master, run
@@ -962,6 +962,19 @@ def test_a_snapshot_has_what_was_decided_at_once_and_once(
     found = journal.read(path)
     assert found is not None
     assert len(found[1].membership.members) == 9
+
+
+def test_shares_of_servers_are_found_once_in_a_run(
+    started: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[int] = []
+    plain = packing.packed
+    monkeypatch.setattr(packing, "packed", lambda *given: (found.append(1), plain(*given))[1])
+    running = started(terms(sync_ps=2, parameters=100))
+    wait_until(lambda: len(running.standings) > 2)
+    assert all(len(each["packing"]["servers"]) == 2 for each in running.standings)
+    assert found == [1]
+    running.stop()
 
 
 def test_a_journal_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

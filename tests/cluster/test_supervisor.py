@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from leashed.cluster import children
+from leashed.cluster import supervisor as supervisors
 from leashed.cluster.supervisor import Supervisor, command, name_of, supervise
 
 PATIENCE = 60.0  # seconds after which something that should happen does not
@@ -76,6 +78,52 @@ def test_one_that_fails_is_started_again_as_often_as_allowed(tmp_path):
     assert supervisor.counts() == {"trainer-0": 2}
     why = f"ended with status 4 after 2 restarts: here (see {tmp_path / 'trainer-0.log'})"
     assert supervisor.given_up() == {"trainer-0": why}
+
+
+def test_one_that_cannot_be_started_again_for_now_is_tried_again(tmp_path, monkeypatch):
+    told, plain, tries = [], subprocess.Popen, []
+
+    def popen(*given, **named):
+        tries.append(time.monotonic())
+        if 1 < len(tries) < 7:  # more often than one that ends so is started again
+            raise BlockingIOError(11, "Resource temporarily unavailable")
+        return plain(*given, **named)
+
+    monkeypatch.setattr(supervisors.subprocess, "Popen", popen)
+    monkeypatch.setattr(supervisors, "_FIRST_DELAY", 0.001)
+    dies = programs(trainer="import sys; sys.exit(4)")
+    with Supervisor([("trainer", 0)], dies, tmp_path, 6, told.append) as supervisor:
+        until(lambda: not supervisor.running("trainer"), supervisor.step)
+    assert [each.status for each in supervisor.deaths] == [4, *[75] * 5, 4]
+    assert "cannot be started: [Errno 11]" in told[1]
+    assert supervisor.counts() == {"trainer-0": 6}
+
+
+def test_one_that_cannot_be_started_at_all_is_an_error(tmp_path):
+    with (
+        pytest.raises(FileNotFoundError),
+        Supervisor([("trainer", 0)], lambda *_: ["/no/such/program"], tmp_path, restarts=5),
+    ):
+        pass
+
+
+def test_children_are_watched_on_where_one_cannot_be_started_again(tmp_path, monkeypatch):
+    plain, tries = subprocess.Popen, []
+
+    def popen(*given, **named):
+        tries.append(1)
+        if len(tries) == 2:
+            raise OSError(12, "Cannot allocate memory")
+        return plain(*given, **named)
+
+    monkeypatch.setattr(supervisors.subprocess, "Popen", popen)
+    dies = programs(trainer="import sys; sys.exit(4)")
+    here = children.Children(tmp_path, dies, [], [("trainer", 0)])
+    try:
+        until(lambda: len(tries) > 2)
+        assert here.died
+    finally:
+        here.end(0.0)
 
 
 FAILS = """

@@ -201,6 +201,7 @@ class Master:
             self._coordinator = Coordinator(
                 terms, began.run, state, self._now(), began.by_role(), whole
             )
+            self._shares = _shares(self._coordinator)
             undo.pop_all()
         if self._journal.found is not None:
             ledger = state.ledger
@@ -452,6 +453,7 @@ class Master:
         return _told(
             self._coordinator,
             self._now(),
+            self._shares,
             self._results.names,
             address=self.address,
             refused=self._listener.refused,
@@ -503,24 +505,35 @@ def _ended(folder: Path, began: Began, state: State) -> Standing:
             return standing
     coordinator = Coordinator(began.terms, began.run, state, state.ended, began.by_role())
     handed_in = sorted(named(folder, began.run))
-    standing = _told(coordinator, state.ended, handed_in, address="", refused=0)
+    shares = _shares(coordinator)
+    standing = _told(coordinator, state.ended, shares, handed_in, address="", refused=0)
     _replace(path, json.dumps(standing, indent=1) + "\n")
     return standing
 
 
 def _told(
-    coordinator: Coordinator, now: float, results: list[str], *, address: str, refused: int
+    coordinator: Coordinator,
+    now: float,
+    shares: dict[str, Any],
+    results: list[str],
+    *,
+    address: str,
+    refused: int,
 ) -> Standing:
     """What goes into run.json."""
     return {
         **coordinator.standing(now),
-        **_packing(coordinator),
-        **_row_packing(coordinator),
+        **shares,
         "terms": msgspec.to_builtins(coordinator.terms),
         "address": address,
         "refused": refused,
         "results": results,
     }
+
+
+def _shares(coordinator: Coordinator) -> dict[str, Any]:
+    """How servers of each role share what they hold, which stays so for the run."""
+    return {**_packing(coordinator), **_row_packing(coordinator)}
 
 
 def _packing(coordinator: Coordinator) -> dict[str, Any]:

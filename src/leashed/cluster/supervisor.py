@@ -198,10 +198,15 @@ class Supervisor:
         self.stop()
 
     def step(self) -> None:
-        """Start what is due, and see who has ended. To be called again and again."""
+        """Start what is due, and see who has ended. To be called again and again.
+
+        Raises:
+            OSError: one cannot be started at all. One that cannot be started again, as where the
+                system has no room for a process, has died once more.
+        """
         for child in self._children:
             if child.process is None and child.status is None and time.monotonic() >= child.due:
-                self._start(child)
+                self._start_again(child) if child.restarts else self._start(child)
             elif child.process is not None and _over(child.process):
                 self._bury(child, _reap(child.process))
 
@@ -289,14 +294,21 @@ class Supervisor:
                 start_new_session=True,
             )
 
-    def _bury(self, child: _Child, status: int) -> None:
-        """Note how a process has ended, and when it is due again."""
+    def _start_again(self, child: _Child) -> None:
+        try:
+            self._start(child)
+        except OSError as error:
+            child.alike = 0  # this passes, and is no fault of the process
+            self._bury(child, AGAIN, f"it cannot be started: {error}")
+
+    def _bury(self, child: _Child, status: int, why: str = "") -> None:
+        """Note how a process has ended, and when it is due again. ``why``: default: as its log says."""
         child.process = None
         if status in _SAID:
             child.status = status
             return
         now = time.monotonic()
-        cause = _cause(self._log(child), child.logged, child.name)
+        cause = why or _cause(self._log(child), child.logged, child.name)
         last, child.last = child.last, (status, cause if status > 0 else "")
         child.quick = 0 if now - child.started >= _SETTLED else child.quick + 1
         child.alike = min(child.quick, child.alike + 1 if child.last == last else 1)
