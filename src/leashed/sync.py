@@ -446,6 +446,13 @@ class Synced:
         """The cluster's."""
         return int(getattr(self.cluster, "embedding_servers", 0))
 
+    def resuming(self, given: Any) -> tuple[Synced, Any]:
+        """As the cluster's."""
+        if (resuming := getattr(self.cluster, "resuming", None)) is None:
+            return self, given
+        cluster, begun = resuming(given)
+        return Synced(cluster, self.sync), begun
+
     def session(self, *given: Any, **named: Any) -> Session:
         """The cluster's."""
         return self.cluster.session(*given, **named)

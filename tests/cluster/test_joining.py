@@ -93,7 +93,7 @@ def test_a_run_that_has_failed_is_told_of_once(
     monkeypatch.setattr(joining, "_failed", lambda _: "no trainer is left")
     cluster = join(0, tmp_path)
     assert cluster.meet is not None
-    _, end = cluster.meet(10, 1, 1, None, {}, None)
+    end = cluster.meet(10, 1, 1, None, {}, None, None).ended
     with once("the run has failed: no trainer is left; its report is in"):
         end(None)
 
@@ -108,7 +108,7 @@ def test_a_sync_server_that_ends_is_told_of_at_once(
     )
     cluster = join(0, tmp_path, grace=0.1)
     assert cluster.meet is not None
-    _, end = cluster.meet(10, 1, 1, None, {}, None)
+    end = cluster.meet(10, 1, 1, None, {}, None, None).ended
     try:
         deadline = time.monotonic() + 60
         while not (told := capsys.readouterr().err):

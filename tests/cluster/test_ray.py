@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from cluster import written
 
@@ -159,6 +160,84 @@ def test_a_run_over_ray_has_embedding_servers(tmp_path):
     trained = lsh.load(master / "output")
     assert {table.statistics()["rows"] for table in trained.tables.values()} == {41, 61}
     assert report["test_auc"] > 0.7
+
+
+CUTS = """
+import _thread, json, sys, threading, time
+from dataclasses import replace
+from pathlib import Path
+
+import ray
+
+import leashed.cluster.ray as rays
+from leashed.cluster import plan as plans
+from leashed.cluster.checkpoints import Checkpoint, newest
+
+folder, data, schema = sys.argv[1:]
+text = [
+    "[cluster]", "trainers = 1", "embedding_ps = 2", "look_ahead = 0", "checkpoint_every = 0.3", "[sync]",
+    "kind = 'none'", "[train]", "model = 'dlrm'", f"data = {json.dumps(data)}",
+    f"schema = {json.dumps(schema)}", "table_mib = 1.0", "dim = 4", "rule = 'adagrad'", "lr = 0.05",
+    "epochs = 60", "discipline = 'sequential'",
+]
+plan = plans.parse("\\n".join(text), Path(folder))
+
+
+ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=2**27)
+
+
+def up(name, **given):
+    at = replace(plan, cluster=replace(plan.cluster, run=Path(folder) / name, **given))
+    return rays.up(at, options={role: {"num_cpus": 0.25} for role in plans.ROLES})
+
+
+def used(run):
+    try:
+        return Checkpoint(newest(run)).account.used
+    except FileNotFoundError:
+        return 0
+
+
+def end():
+    while used(Path(folder) / "broken") == 0:
+        time.sleep(0.01)
+    _thread.interrupt_main()  # and with it all processes end
+
+
+whole = up("whole")
+threading.Thread(target=end, daemon=True).start()
+try:
+    up("broken")
+except KeyboardInterrupt:
+    pass
+report = up("more", embedding_ps=1, resume=Path(folder) / "broken")
+ray.shutdown()
+print(json.dumps([whole["folder"], report["folder"], report["ledger"], used(Path(folder) / "broken")]))
+"""
+
+
+@pytest.mark.process
+@over_ray
+def test_a_run_over_ray_goes_on_from_its_checkpoint(tmp_path):
+    """To the bits of one that was not broken off, on another number of servers."""
+    files = [str(path) for path in written.clicks(tmp_path, 3000)]
+    ended = subprocess.run(
+        [sys.executable, "-c", CUTS, str(tmp_path), *files],
+        env={**os.environ, "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=280,
+    )
+    assert ended.returncode == 0, ended.stderr
+    whole, more, ledger, used = json.loads(ended.stdout.splitlines()[-1])
+    assert ledger["complete"] == ledger["total"] > ledger["resumed"] == used > 0
+    alone, other = lsh.load(f"{whole}/output"), lsh.load(f"{more}/output")
+    np.testing.assert_array_equal(alone.parameters, other.parameters)
+    for name, table in alone.tables.items():
+        ids = np.sort(table.ids())
+        np.testing.assert_array_equal(np.sort(other.tables[name].ids()), ids)
+        np.testing.assert_array_equal(other.tables[name].lookup(ids), table.lookup(ids))
 
 
 def test_ray_is_asked_for_where_it_is_not(monkeypatch):

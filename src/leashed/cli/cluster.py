@@ -347,13 +347,15 @@ def _resume(options: argparse.Namespace) -> int:
         raise ValueError(
             f"the run in {folder} has ended ({report['reason']}): nothing is left of it"
         )
-    found = Checkpoint(newest(folder))
+    if not (folder / _FILE).exists():
+        newest(folder)
+    plan = plans.read(folder / _FILE)
+    found = Checkpoint(newest(plan.cluster.cuts))
     if found.complete:
         raise ValueError(
             f"all batches of the run in {folder} are used in {found.folder}: nothing is left of it; that is "
             "its model, for leashed.load and leashed evaluate"
         )
-    plan = plans.read(folder / _FILE)
     counts = {"trainers": options.trainers, "sync_ps": options.sync_ps}
     counts |= {"embedding_ps": options.embedding_servers, "readers": options.readers}
     given = {name: count for name, count in counts.items() if count is not None}
@@ -380,7 +382,7 @@ def _resume(options: argparse.Namespace) -> int:
     found.check()
     if run == folder:
         _clear(folder)
-        tidy(folder, None, [found.folder])
+        tidy(plan.cluster.cuts, None, [found.folder])
     return _ended(lambda: _train(plan, problem, view=options.view))
 
 

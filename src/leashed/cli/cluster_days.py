@@ -49,6 +49,11 @@ def train(plan: Plan, run: Callable[[Plan, Problem], int]) -> int:
         raise ValueError(
             "--output best goes by a test set, of which days have none; take first or average"
         )
+    if plan.cluster.checkpoints is not None:
+        raise ValueError(
+            "cluster.checkpoints does not go with train.days, each of which keeps its own in its folder; leave "
+            "it out"
+        )
     for rule in ("loss_fraction", "loss", "updates", "seconds", "divergence"):
         if getattr(plan.train, rule) is not None:
             raise ValueError(

@@ -9,6 +9,7 @@ then there is a checkpoint, and the one before goes.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shutil
 from collections.abc import Collection, Mapping, Sequence
@@ -25,12 +26,13 @@ from leashed.cluster.messages import Account, Saved
 from leashed.cluster.roles import ROLES
 from leashed.files import folders, resuming
 
-__all__ = ["Checkpoint", "newest", "place", "put_array", "saved_of", "tidy", "write"]
+__all__ = ["Checkpoint", "found", "newest", "place", "put_array", "saved_of", "tidy", "write"]
 
 FOLDER = "checkpoints"
 _MAY_DIFFER = {
     *fingerprint.of_begin(True),
     *fingerprint.of_servers({name: 0 for name, role in ROLES.items() if role.serves}),
+    *fingerprint.of_job("any"),
     "batches",
     "leashed",  # (files of other versions say what they are)
 }
@@ -55,6 +57,21 @@ def newest(run: Path) -> Path:
             "in a plan checkpoint_every in [cluster]"
         )
     return place(run, max(found))
+
+
+def found(path: str | os.PathLike[str]) -> Checkpoint | None:
+    """That in this folder, or the newest whole one of the run in it; None: it is neither.
+
+    Raises:
+        FileNotFoundError: it is a run's, which has none.
+        ValueError: its manifest is damaged.
+    """
+    folder = Path(path)
+    if folders.is_one(folder):
+        return Checkpoint(folder) if folders.is_joint(folder) else None
+    if (folder / FOLDER).is_dir() or (folder / "run.json").is_file():
+        return Checkpoint(newest(folder))
+    return None
 
 
 def tidy(run: Path, number: int | None, keep: Collection[Path]) -> None:
@@ -149,11 +166,11 @@ class Checkpoint:
         """Whether all of the run's batches are used: who goes on does so with other data."""
         return bool(self.told["next"] == self.told["total"] and not self.told["open"])
 
-    def require(self, words: Mapping[str, str]) -> None:
+    def require(self, words: Mapping[str, str], *, same_data: bool = False) -> None:
         """ValueError where a run with this fingerprint cannot go on from it. Numbers of processes, and of
-        batches in all, may be others, and where it is complete the data.
+        batches in all, may be others, and where it is complete the data, unless they are to be the same.
         """
-        others = _MAY_DIFFER | {"data"} if self.complete else _MAY_DIFFER
+        others = _MAY_DIFFER | {"data"} if self.complete and not same_data else _MAY_DIFFER
         was = {k: v for k, v in self.told["fingerprint"].items() if k not in others}
         if unlike := [name for name in was if words.get(name, was[name]) != was[name]]:
             told = "; ".join(f"{name} was {was[name]} and is {words[name]}" for name in unlike)
@@ -187,9 +204,12 @@ class Checkpoint:
         """What that trainer goes on from: its own file, or where there was none of that number that of
         the first.
         """
+        return (resuming.AtEnd if self.complete else resuming.AtCut)(self.file(index))
+
+    def file(self, index: int) -> Path:
+        """The file of that."""
         known = self.trainers
-        path = self._checked(f"trainer-{index if index in known else known[0]}.safetensors")
-        return (resuming.AtEnd if self.complete else resuming.AtCut)(path)
+        return self._checked(f"trainer-{index if index in known else known[0]}.safetensors")
 
     def states(self, dimension: int) -> NDArray[np.float32] | None:
         """What trainers that sum have together, w^global and its velocity, one behind the other."""

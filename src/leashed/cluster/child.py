@@ -37,6 +37,7 @@ def _account(resumed: tuple[int, list[list[int]], str] | None) -> Account | None
 def _main(role: str, folder: Path, index: int) -> int:
     terms = json.loads((folder / "terms.json").read_text(encoding="utf-8"))
     key = read_key(terms["key"], given=terms["given"])
+    begins = terms["begins"] and Path(terms["begins"])
     if role == "master":
         standing = master.run(
             master.Terms(
@@ -54,6 +55,8 @@ def _main(role: str, folder: Path, index: int) -> int:
                 beat=min(0.5, terms["timeout"] / 4.0),
                 min_trainers=terms["min_trainers"],
                 require_sync=terms["require_sync"],
+                cut=terms["cut"],
+                checkpoint_every=terms["checkpoint_every"],
             ),
             host=terms["host"],
             port=terms["port"],
@@ -61,6 +64,7 @@ def _main(role: str, folder: Path, index: int) -> int:
             folder=folder,
             transport=terms["transport"],
             comes_back=False,
+            begun=begins,
         )
         return 0 if standing["state"] == "ended" else OVER
     found: dict[str, Any] = {
@@ -72,6 +76,7 @@ def _main(role: str, folder: Path, index: int) -> int:
         "transport": terms["transport"],
         "advertise": terms["advertise"],
         "job": terms["job"],
+        "resume": begins,
     }
     ports = terms["ports"]
     if role == "embedding-ps":
@@ -81,6 +86,7 @@ def _main(role: str, folder: Path, index: int) -> int:
             port=ports and ports + terms["servers"] + index,
             patience=terms["patience"],
             told=terms["fingerprint"],
+            cuts=terms["cuts"] and Path(terms["cuts"]),
             **found,
         )
         saved(folder_of(folder, index)).touch()

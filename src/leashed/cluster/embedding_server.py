@@ -75,6 +75,7 @@ def run(plan: Plan, index: int) -> None:
         loops=cluster.embedding_loops,
         told=fingerprint.of_model(problem.model),
         resume=cluster.resume,
+        cuts=cluster.cuts,
     )
 
 
@@ -124,6 +125,7 @@ def serve(
     loops: int | None = None,
     told: Mapping[str, str] | None = None,
     resume: Path | None = None,
+    cuts: Path | None = None,
 ) -> None:
     """Hold the rows of server ``index`` until the run has ended.
 
@@ -146,6 +148,7 @@ def serve(
         loops: threads that serve. None: a fourth of this machine's processors, which its servers share.
         told: what else all of the run must have alike, as far as it is known.
         resume: the checkpoint's folder that the run goes on from. Default: it begins.
+        cuts: of the run's checkpoints. Default: ``folder``.
 
     Raises:
         ValueError: the run is another, or a snapshot is damaged.
@@ -184,7 +187,7 @@ def serve(
             begins = None if resume is None else checkpoints.Checkpoint(resume)
             files = RowFiles(tables, folder, run_name, index, snapshot_every, begins)
             files.restore()
-            cuts = ServerCuts(member, folder, resume, files.cut)
+            tending = ServerCuts(member, cuts or folder, resume, files.cut)
             server = _core.RowServer(
                 [table.native for table in tables.values()],
                 placed.numbers(index, len(read.tables)),
@@ -198,7 +201,7 @@ def serve(
             due = time.monotonic() + patience
             refusals = Refusals(tables, since_made=True)
             try:
-                while not over(heard, member, run_name, cuts):
+                while not over(heard, member, run_name, tending):
                     files.keep()
                     refusals.look()
                     member.report({**server.counters(), **files.counters()})

@@ -28,11 +28,12 @@ from leashed.base import checks, leftovers
 from leashed.base.warning import warn
 from leashed.cluster import collectives, placing, row_files, served_output
 from leashed.cluster.addressing import everywhere, is_local
+from leashed.cluster.checkpoints import Checkpoint
 from leashed.cluster.children import Children, saved
 from leashed.cluster.member import master_address
 from leashed.cluster.opening import check_ports, format_address, make_key, read_key
 from leashed.cluster.row_packing import MOST_SERVERS
-from leashed.cluster.session import TRANSPORTS, Address, Cluster, Output, Reached
+from leashed.cluster.session import TRANSPORTS, Address, Cluster, Met, Output, Reached
 from leashed.cluster.supervisor import OVER, read_report
 from leashed.cluster.table_terms import TableTerms, check_settings
 from leashed.sync import Position, Synchroniser, check_synchroniser
@@ -67,6 +68,7 @@ def join(
     min_trainers: int = 1,
     require_sync: bool = False,
     patience: float = 300.0,
+    checkpoint_every: float | None = None,
 ) -> Cluster:
     """This process's place among the trainers of a run, for ``train(cluster=...)``.
 
@@ -126,6 +128,10 @@ def join(
             which two rounds of its pace were due, or was not at all at its end. Rank 0's holds.
         patience: seconds for which an embedding server that is away is waited for; one that dies is
             started again, and goes on from its last snapshot.
+        checkpoint_every: seconds between two checkpoints of the whole run, of one moment each, in
+            ``run-0/checkpoints`` in ``folder``, which is needed then, and which all machines have to see.
+            ``train(resume=)`` of all trainers, that are as many or not, goes on from one, or from the
+            newest of a folder ``run-0``, in a run whose ``folder`` is another. Default: none are taken.
 
     Raises:
         ImportError: what ``backend`` names is not installed.
@@ -146,6 +152,12 @@ def join(
     checks.real("grace", grace, 0.0)
     place = placing.find(os.environ, rank=rank, size=size, rendezvous=rendezvous)
     collectives.check(backend, place.size)
+    if checkpoint_every is not None:
+        checks.real("checkpoint_every", checkpoint_every, 0.0)
+        if folder is None:
+            raise ValueError(
+                "folder must be given with checkpoint_every: checkpoints are left in run-0/checkpoints there"
+            )
     rows_on = _rows_on(embedding_servers, place, folder, collect=collect)
     served = rows_on.servers
     for name, given in (("tables", settings), ("collect", collect)):
@@ -195,9 +207,15 @@ def join(
         resumed: Position | None,
         told: dict[str, str],
         rows: RowsRead | None,
-    ) -> tuple[Address, Callable[[Reached | None], Output | None]]:
+        begins: Checkpoint | None,
+    ) -> Met:
         run = next(runs)
         home = base / f"run-{run}"
+        saves = None
+        if checkpoint_every is not None:
+            saves = (
+                base if local or place.rank == 0 else Path(folder or base)
+            ).absolute() / home.name
         mine = [] if rows is None else list(rows_on.mine)
         # On one machine the master takes any port that is free, and writes down which.
         port = 0 if local else place.port + run
@@ -205,10 +223,12 @@ def join(
         address: Address = master_address(home) if local else format_address(place.host, port)
         if place.rank != 0:
             if not mine:
-                return address, lambda _: None
+                return Met(address, lambda _: None, saves)
             home = rows_on.home(Path(folder or base), run)
             home.mkdir(mode=0o700, parents=True)
         else:
+            if begins is not None:
+                begins.check()
             home.mkdir(mode=0o700)
         here = format_address("::1" if host == "::" else "127.0.0.1", port)
         if place.rank != 0:
@@ -240,6 +260,10 @@ def join(
             "require_sync": require_sync,
             "transport": transport,
             "job": job,
+            "checkpoint_every": checkpoint_every,
+            "cuts": saves and str(saves),
+            "begins": begins and str(begins.folder.absolute()),
+            "cut": 0 if begins is None else begins.number,
         }
         (home / "terms.json").write_text(
             json.dumps(terms, default=methodcaller("item")) + "\n", encoding="utf-8"
@@ -247,8 +271,10 @@ def join(
         once = [("master", 0), *(("sync-ps", k) for k in range(servers))]
         children = Children(home, _command(home), once if place.rank == 0 else [], mine)
         if place.rank != 0:
-            return address, lambda reached: children.end(
-                grace, None if reached is None else "embedding-ps"
+            return Met(
+                address,
+                lambda reached: children.end(grace, None if reached is None else "embedding-ps"),
+                saves,
             )
 
         def master() -> str:
@@ -275,7 +301,7 @@ def join(
                 shutil.rmtree(home, ignore_errors=True)
             return output
 
-        return master, end
+        return Met(master, end, saves)
 
     return Cluster(
         index=place.rank,

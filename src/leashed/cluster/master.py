@@ -69,6 +69,7 @@ def run(
     watch: Callable[[Standing], None] | None = None,
     comes_back: bool = True,
     begun: Path | None = None,
+    cuts: Path | None = None,
 ) -> Standing:
     """Be the master of a run until it is over. Ctrl-C ends it, and its members are told. SIGTERM, as of a
     machine that is shut down, ends this master alone, and the run goes on with the next one in the
@@ -104,6 +105,7 @@ def run(
             watch=watch,
             journal=journal,
             begun=begun,
+            cuts=cuts,
         )
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, master.stop, "stopped by SIGINT")
@@ -134,6 +136,7 @@ class Master:
         watch: called with what goes into run.json, when it is written. It must not block.
         journal: that in the folder, where it is open already.
         begun: the checkpoint's folder that the run goes on from, which stays.
+        cuts: the folder of its own checkpoints. Default: ``folder``.
 
     Raises:
         ValueError: an argument is wrong, the run in ``folder`` is over or had other terms, or its
@@ -153,11 +156,13 @@ class Master:
         watch: Callable[[Standing], None] | None = None,
         journal: Journal | None = None,
         begun: Path | None = None,
+        cuts: Path | None = None,
     ) -> None:
         terms.check()
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._begun = begun
+        self._cuts = cuts or folder
         self._putting: asyncio.Task[None] | None = None  # a checkpoint's manifest
         self._watch = watch
         self._connections = 0
@@ -197,7 +202,7 @@ class Master:
             self._zero = time.monotonic() - max(time.time() - began.at, _latest(state))
             whole = 0
             with contextlib.suppress(FileNotFoundError):
-                whole = int(checkpoints.newest(folder).name)
+                whole = int(checkpoints.newest(self._cuts).name)
             self._coordinator = Coordinator(
                 terms, began.run, state, self._now(), began.by_role(), whole
             )
@@ -379,7 +384,7 @@ class Master:
                 "open": account.open,
                 "fingerprint": coordinator.state.fingerprint,
             }
-            folder, why = checkpoints.place(self._folder, number), ""
+            folder, why = checkpoints.place(self._cuts, number), ""
             try:
                 write = partial(checkpoints.write, folder, told, saved)
                 await self._loop.run_in_executor(self._manifests, write)
@@ -388,7 +393,7 @@ class Master:
             coordinator.written(number, self._now(), why)
             if not why and coordinator.state.cuts.whole == number:
                 keep = [] if self._begun is None else [self._begun]
-                tidy = partial(checkpoints.tidy, self._folder, number, keep)
+                tidy = partial(checkpoints.tidy, self._cuts, number, keep)
                 try:
                     await self._loop.run_in_executor(self._manifests, tidy)
                 except OSError as error:

@@ -76,6 +76,7 @@ WORDS = (DIGITS, clicks.WORD)
 
 _TRANSPORTS = ("auto", "tcp", "shm")
 _BACKGROUND = "background"
+_PATHS = ("run", "key", "checkpoints", "resume")  # of [cluster]
 _MOST_PROCESSES = 4096
 _MOST_LOOPS = 256
 _EPOCHS = 10.0
@@ -130,6 +131,8 @@ class Cluster:
         checkpoint_every: seconds between two checkpoints of the whole run, of one moment each
             (``checkpoints`` in ``run``), from which it can be resumed with other numbers of processes.
             None: none are taken.
+        checkpoints: a folder in whose ``checkpoints`` they are, that all machines see, in place of ``run``.
+            None: ``run``, of each process its own where that is on its machine alone.
         resume: the folder of such a one, from which the run goes on. None: it begins.
         ports: the first of the ports on which sync servers, embedding servers and trainers listen: sync
             server k on ``ports`` + k, embedding server k on ``ports`` + ``sync_ps`` + k, readers and
@@ -164,6 +167,7 @@ class Cluster:
     keep: float = 5.0
     snapshot_every: float = 1.0
     checkpoint_every: float | None = None
+    checkpoints: Path | None = None
     resume: Path | None = None
     ports: int | None = None
     prometheus: int | str | None = None
@@ -207,7 +211,7 @@ class Cluster:
             others["prometheus"] = checks.whole("cluster.prometheus", metrics[1], 1, 65_535)
         if self.ports is not None:
             opening.check_ports("cluster.ports", self.ports, len(self.processes()) - 1, others)
-        for name in ("run", "key", "resume"):
+        for name in _PATHS:
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, _path(f"cluster.{name}", value))
@@ -240,6 +244,11 @@ class Cluster:
         if self.ports is None:
             return 0
         return self.ports + self.processes().index((role, index)) - 1
+
+    @property
+    def cuts(self) -> Path:
+        """The folder in whose ``checkpoints`` the run's are."""
+        return self.checkpoints or self.run
 
     @property
     def key_file(self) -> Path:
@@ -629,9 +638,7 @@ def parse(text: str, folder: Path) -> Plan:
     spelled.renew(tables.setdefault("train", {}), warn, "train.")
     train = _filled(Train, "train", tables)
     within = {
-        name: folder / path
-        for name in ("run", "key", "resume")
-        if (path := getattr(cluster, name)) is not None
+        name: folder / path for name in _PATHS if (path := getattr(cluster, name)) is not None
     }
     return Plan(dataclasses.replace(cluster, **within), words, train.within(folder))
 

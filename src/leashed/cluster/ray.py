@@ -50,7 +50,9 @@ def up(plan: Plan, options: Mapping[str, Mapping[str, Any]] | None = None) -> di
 
     Each machine has the data at the same path. What a process writes lies on its machine, in a
     folder of its own within ``plan.cluster.run``; the report and the output model, with tables that are
-    joined there, in the master's.
+    joined there, in the master's. Checkpoints of the whole run (``checkpoint_every``) lie in ``checkpoints``
+    there, or in ``plan.cluster.checkpoints``, which all machines have to see; a plan with ``resume``, that
+    run's folder or one of them, and another ``run`` goes on from it, with the same or other numbers.
 
     Args:
         plan: ``cluster.master`` says at most a port; the host is the one where Ray puts the master.
@@ -98,7 +100,15 @@ def _run(plan: Plan, key: str, actors: Mapping[tuple[str, int], Any]) -> dict[st
     host = _LOOPBACK if len(set(hosts.values())) == 1 else hosts["master", 0]
     port = cluster.address[1] or ray.get(master.free_port.remote(host))
     run = cluster.run.absolute()
-    where = replace(cluster, master=opening.format_address(host, port), run=run, key=None)
+    where = replace(
+        cluster,
+        master=opening.format_address(host, port),
+        run=run,
+        key=None,
+        checkpoints=cluster.cuts.absolute(),
+        resume=cluster.resume
+        and Path(ray.get(master.begins.remote(str(cluster.resume.absolute())))),
+    )
     if (before := ray.get(master.over.remote(str(run)))) is not None:
         raise FileExistsError(
             f"{run} on {hosts['master', 0]} has a run already, which is over ({before}): choose another "
@@ -177,6 +187,18 @@ class _Process:
         if report is None or report["state"] == "running":
             return None
         return f"{report['state']}: {report['reason']}"
+
+    def begins(self, folder: str) -> str:
+        """The checkpoint that is meant by the folder of one, or of a run of which it is the newest."""
+        from leashed.cluster.checkpoints import found  # noqa: PLC0415
+
+        checkpoint = found(folder)
+        if checkpoint is None:
+            raise FileNotFoundError(
+                f"cluster.resume: {folder} is no checkpoint of a run, nor a run's folder"
+            )
+        checkpoint.check()
+        return str(checkpoint.folder)
 
     def free_port(self, host: str) -> int:
         """A port that nobody listens on now."""

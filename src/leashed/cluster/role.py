@@ -214,6 +214,7 @@ def _master(plan: Plan, *, comes_back: bool) -> dict[str, Any]:
             watch=watch,
             comes_back=comes_back,
             begun=cluster.resume,
+            cuts=cluster.cuts,
         )
 
 

@@ -64,6 +64,7 @@ def run(plan: Plan, index: int) -> None:
         job=cluster.name,
         snapshot_every=cluster.snapshot_every,
         resume=cluster.resume,
+        cuts=cluster.cuts,
     )
 
 
@@ -83,6 +84,7 @@ def serve(
     job: str = "",
     snapshot_every: float = 1.0,
     resume: Path | None = None,
+    cuts: Path | None = None,
 ) -> None:
     """Hold the fragments of server ``index`` of ``servers`` until the run has ended.
 
@@ -102,6 +104,7 @@ def serve(
         snapshot_every: seconds between two snapshots, where writing one takes less than a tenth of
             that: a restart loses the exchanges of so long.
         resume: the checkpoint's folder that the run goes on from. Default: it begins.
+        cuts: of the run's checkpoints. Default: ``folder``.
 
     Raises:
         ValueError: the run has another number of sync servers, or a snapshot is of another run.
@@ -138,8 +141,11 @@ def serve(
             restored = _restore(server, path, run, sum(lengths), len(mine))
             if restored == 0 and resume is not None:
                 _begin(server, checkpoints.Checkpoint(resume), dimension, mine)
-            cuts = ServerCuts(
-                member, folder, resume, lambda to: _cut(server, to, f"sync-ps-{index}", mine)
+            tending = ServerCuts(
+                member,
+                cuts or folder,
+                resume,
+                lambda to: _cut(server, to, f"sync-ps-{index}", mine),
             )
             kept = Keeping(
                 lambda: int(server.counters()["changes"]),
@@ -151,7 +157,7 @@ def serve(
             )
             made.set_result((run, server))
             try:
-                while not over(heard, member, run, cuts):
+                while not over(heard, member, run, tending):
                     counted = _counters(server, len(mine))
                     kept.keep(int(counted["changes"]))
                     member.report({**counted, "restored": restored, **kept.counters()})

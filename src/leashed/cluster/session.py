@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
+import os
 import queue
 import threading
 import time
@@ -29,7 +30,7 @@ from leashed.base.warning import warn
 from leashed.cluster import collectives, fingerprint, packing, row_packing
 from leashed.cluster.account_tending import AccountTending, account_of, kept_of
 from leashed.cluster.addressing import everywhere, is_local, reached
-from leashed.cluster.checkpoints import Checkpoint
+from leashed.cluster.checkpoints import Checkpoint, found
 from leashed.cluster.connecting import Connecting
 from leashed.cluster.cut_tending import TrainerCuts
 from leashed.cluster.lease_tending import LeaseTending
@@ -43,6 +44,7 @@ from leashed.cluster.results import Result
 from leashed.cluster.ring_tending import Callers, RingTending
 from leashed.cluster.server_tending import EXCHANGE, ROWS, ServerTending
 from leashed.cluster.troubles import TRAINERS, Troubles
+from leashed.files.resuming import AtCut, Resume
 from leashed.models._running import Running
 from leashed.models.tables import Table
 from leashed.sync import Position, Synchroniser, When
@@ -51,6 +53,7 @@ from leashed.training.rows_read import RowsRead
 __all__ = [
     "EXCHANGE",
     "Cluster",
+    "Met",
     "Output",
     "Reached",
     "Session",
@@ -89,6 +92,21 @@ class Reached(NamedTuple):
     running: Running | None
 
 
+class Met(NamedTuple):
+    """What was started for a training.
+
+    Attributes:
+        master: where its master is.
+        ended: ends it; called with what the training has come to (or None), it tells the output of the run,
+            where it makes one.
+        cuts: the folder of the run's checkpoints; None: this trainer saves nothing.
+    """
+
+    master: Address
+    ended: Callable[[Reached | None], Output | None]
+    cuts: Path | None
+
+
 class Output(NamedTuple):
     """What comes out of a run with embedding servers.
 
@@ -125,16 +143,16 @@ class Cluster:
             is 0.0.0.0 or ::, the one that this machine has towards the master.
         meet: in place of ``master``, called with the length of the parameters, the batches of the
             whole run (or None), the batch size, where the run goes on (or None), and what all of the
-            run must have alike, and the rows that it reads of embedding servers (or None): tells where
-            the master of this run is, and how what was started for it is ended: called with what this
-            training has come to (or None), it tells the output of the run, where it makes one.
+            run must have alike, the rows that it reads of embedding servers (or None), and the checkpoint
+            that it goes on from (or None).
         embedding_servers: how many hold the rows of the model's tables.
         look_ahead: whether rows of the next batch are asked for while one is computed: 1, or 0.
         readers: how many send the rows that are trained on.
         patience: seconds for which an embedding server is waited for, and a reader.
         sync: how the parameters are kept in sync with those of the others, from ``leashed.sync``; None:
             not at all.
-        folder: the run's, for checkpoints of it and the final parameters; None: this trainer saves nothing.
+        folder: the run's, for the final parameters; None: the master is sent them.
+        cuts: that of the run's checkpoints; None: this trainer saves nothing.
         begins: the checkpoint's folder that the run goes on from; None: it begins.
     """
 
@@ -154,8 +172,16 @@ class Cluster:
     advertise: str | None = None
     meet: (
         Callable[
-            [int, int | None, int, Position | None, dict[str, str], RowsRead | None],
-            tuple[Address, Callable[[Reached | None], Output | None]],
+            [
+                int,
+                int | None,
+                int,
+                Position | None,
+                dict[str, str],
+                RowsRead | None,
+                Checkpoint | None,
+            ],
+            Met,
         ]
         | None
     ) = field(default=None, repr=False)
@@ -165,7 +191,19 @@ class Cluster:
     patience: float = 300.0
     sync: Synchroniser | None = None
     folder: Path | None = None
+    cuts: Path | None = None
     begins: Path | None = None
+
+    def resuming(self, given: Resume | None) -> tuple[Cluster, Resume | None]:
+        """Where ``given`` is a checkpoint of a whole run, or the folder of such a run, of which that is the
+        newest: this place in a run that goes on from it, and what this trainer does.
+
+        Raises:
+            OSError, ValueError: it has none, or it cannot be read.
+        """
+        if not isinstance(given, (str, os.PathLike)) or (begins := found(given)) is None:
+            return self, given
+        return replace(self, begins=begins.folder), AtCut(begins.file(self.index))
 
     def session(
         self,
@@ -215,8 +253,12 @@ class Cluster:
             told |= fingerprint.of_rows(rows.rule, rows.staleness, rows.seed)
         cluster, ended = self, None
         if self.meet is not None:
-            master, ended = self.meet(dimension, total, batch_size, resumed, told, rows)
-            cluster = replace(self, master=master, meet=None)
+            begins = None if self.begins is None else Checkpoint(self.begins)
+            if begins is not None:
+                begins.require(told, same_data=True)
+            met = self.meet(dimension, total, batch_size, resumed, told, rows, begins)
+            ended = met.ended
+            cluster = replace(self, master=met.master, cuts=met.cuts, meet=None)
         try:
             return Session(
                 cluster,
@@ -353,7 +395,7 @@ class Session(Closing):
                 self._cuts = TrainerCuts(
                     self._member,
                     self._name,
-                    cluster.folder,
+                    cluster.cuts,
                     cluster.begins,
                     workers,
                     self._leases.leases,

@@ -71,6 +71,7 @@ def run(plan: Plan, index: int) -> str | None:
             grace=cluster.grace,
             sync=plan.sync.synchroniser(),
             folder=cluster.run,
+            cuts=cluster.cuts,
             begins=cluster.resume,
         ),
     )

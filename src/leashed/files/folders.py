@@ -79,6 +79,11 @@ def is_one(path: str | os.PathLike[str]) -> bool:
     return (Path(path) / MANIFEST).is_file()
 
 
+def is_joint(folder: Path) -> bool:
+    """Whether one with a manifest is a checkpoint of a cluster's run, of several processes."""
+    return bool(manifest_of(folder, _FORMAT, CLUSTER)["format"] == CLUSTER)
+
+
 def check(folder: Path) -> None:
     """OSError where the folder cannot be made or written to, is a file, or has something else in it."""
     checks.writable_folder(folder, "is a file, and a model with tables takes a folder")

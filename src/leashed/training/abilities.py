@@ -184,7 +184,8 @@ REFUSED = (
         "resume",
         ("embedding servers",),
         "a trainer's checkpoint has no rows, and servers begin with new ones",
-        "begin anew, or go on in one process from the run's output, which lsh.load reads",
+        "go on from one of the whole run (lsh.cluster.join(checkpoint_every=60)), or in one process from "
+        "the run's output, which lsh.load reads",
     ),
     Refused(
         'threads="auto"',

@@ -435,6 +435,8 @@ def of(
     data, validation = rows_of(model, data, validation, **of_table, seed=choices.get("seed", 0))
     given = options(init, mode, observe, checkpoint, cluster, told, names)
     observe, checkpoint, cluster = given.observe, given.checkpoint, given.cluster
+    if (resuming_ := getattr(cluster, "resuming", None)) is not None:
+        cluster, resume = resuming_(resume)
     sync = getattr(cluster, "sync", None)
     auto = isinstance(threads, str) and threads == "auto"
     request = asked(
