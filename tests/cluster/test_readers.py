@@ -240,8 +240,8 @@ def test_an_answer_that_is_none_is_refused_before_memory_is_asked_for(
     here.sendall(bytes(200))
     here.close()
     asked: list[int] = []
-    plain = batch_wire._exactly
-    monkeypatch.setattr(batch_wire, "_exactly", lambda link, n: asked.append(n) or plain(link, n))
+    plain = batch_wire.exactly
+    monkeypatch.setattr(batch_wire, "exactly", lambda link, n: asked.append(n) or plain(link, n))
     with pytest.raises((ValueError, OSError)):
         batch_wire.receive(there, 2, LAYOUT)
     assert max(asked) <= 4096

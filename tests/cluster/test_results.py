@@ -218,7 +218,7 @@ def test_exactly_so_many_bytes_are_received(end: float | None) -> None:
         late.join()
         ours.close()
         assert receiving.exactly(theirs, 1, end) == b"e"
-        with pytest.raises(receiving.EndedError, match="broke off in the middle"):
+        with pytest.raises(receiving.EndedError, match="closed the connection in the middle"):
             receiving.exactly(theirs, 1, end)
 
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from leashed.cluster.receiving import exactly, fill
 from leashed.cluster.row_index import RowIndex
 
 __all__ = [
@@ -76,7 +77,7 @@ def hello(index: RowIndex) -> bytes:
 
 def check_hello(link: socket.socket, index: RowIndex) -> None:
     """ValueError where a reader has other rows."""
-    magic, digest = _HELLO.unpack(_exactly(link, _HELLO.size))
+    magic, digest = _HELLO.unpack(exactly(link, _HELLO.size))
     told = digest.rstrip(b"\0").decode(errors="replace")
     if magic != _MAGIC or told != index.digest:
         raise ValueError(f"it has {told}, and the run {index.digest}")
@@ -91,7 +92,7 @@ def asked(link: socket.socket) -> tuple[int, int] | None:
     """What is asked for next, (first, count); None: nothing any more."""
     if not (begun := link.recv(_ASKED.size)):
         return None
-    first, count = _ASKED.unpack(begun + _exactly(link, _ASKED.size - len(begun)))
+    first, count = _ASKED.unpack(begun + exactly(link, _ASKED.size - len(begun)))
     return first, count
 
 
@@ -133,16 +134,16 @@ def receive(link: socket.socket, count: int, layout: Layout) -> Any:
         RefusedError: the reader refuses, and why.
         ValueError: it is no such answer; no memory was asked for by what it says.
     """
-    status, number = _HEAD.unpack(_exactly(link, _HEAD.size))
+    status, number = _HEAD.unpack(exactly(link, _HEAD.size))
     each = _sections(layout)
     if status == _REFUSED and number == 1:
-        (size,) = struct.unpack("<Q", _exactly(link, 8))
+        (size,) = struct.unpack("<Q", exactly(link, 8))
         if size > _MOST_TOLD:
             raise ValueError(f"it refuses in {size:,} bytes")
-        raise RefusedError(_exactly(link, size).decode(errors="replace"))
+        raise RefusedError(exactly(link, size).decode(errors="replace"))
     if status != _GIVEN or number == 0 or number % each or number // each > count:
         raise ValueError(f"it answers with status {status} and {number:,} sections")
-    sizes = struct.unpack(f"<{number}Q", _exactly(link, 8 * number))
+    sizes = struct.unpack(f"<{number}Q", exactly(link, 8 * number))
     if sum(sizes) > _MOST_BYTES:
         raise ValueError(f"its answer has {sum(sizes):,} bytes, more than {_MOST_BYTES:,}")
     parts = []
@@ -222,18 +223,5 @@ def _flat(array: NDArray[Any]) -> NDArray[Any]:
 def _array(link: socket.socket, size: int, dtype: Any) -> NDArray[Any]:
     array = np.empty(size // np.dtype(dtype).itemsize, dtype)
     if size:
-        _fill(link, memoryview(array.data).cast("B"))
+        fill(link, memoryview(array.data).cast("B"))
     return array
-
-
-def _exactly(link: socket.socket, size: int) -> bytes:
-    found = bytearray(size)
-    _fill(link, memoryview(found))
-    return bytes(found)
-
-
-def _fill(link: socket.socket, to: memoryview) -> None:
-    while len(to):
-        if not (count := link.recv_into(to)):
-            raise ConnectionResetError("it has ended the connection")
-        to = to[count:]

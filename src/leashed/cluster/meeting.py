@@ -13,6 +13,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from leashed.cluster.receiving import exactly
+
 __all__ = ["Collective", "Meeting", "all_gather"]
 
 _LENGTH = 2  # bytes, in front of each text
@@ -96,28 +98,13 @@ def all_gather(
         data = texts[-1].encode()
         if len(data) > _MOST:
             raise ValueError(f"a text may have {_MOST} bytes, not {len(data)}")
-        ahead.settimeout(_left(end))
+        ahead.settimeout(max(end - time.monotonic(), 1e-3))
         ahead.sendall(len(data).to_bytes(_LENGTH, "little") + data)
-        length = int.from_bytes(_read(behind, _LENGTH, end), "little")
+        length = int.from_bytes(exactly(behind, _LENGTH, end), "little")
         if length > _MOST:
             raise ConnectionError("something else has come than a member's text")
         try:
-            texts.append(_read(behind, length, end).decode())
+            texts.append(exactly(behind, length, end).decode())
         except UnicodeDecodeError:
             raise ConnectionError("something else has come than a member's text") from None
     return [texts[(rank - other) % members] for other in range(members)]
-
-
-def _read(connection: socket.socket, count: int, end: float) -> bytes:
-    data = b""
-    while len(data) < count:
-        connection.settimeout(_left(end))
-        piece = connection.recv(count - len(data))
-        if not piece:
-            raise ConnectionError("a member has closed its connection")
-        data += piece
-    return data
-
-
-def _left(end: float) -> float:
-    return max(end - time.monotonic(), 1e-3)

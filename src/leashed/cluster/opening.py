@@ -40,6 +40,7 @@ from dataclasses import dataclass, field
 
 from leashed.base import checks
 from leashed.base.closing import Closing
+from leashed.cluster.receiving import EndedError, exactly
 
 __all__ = [
     "Answering",
@@ -424,27 +425,20 @@ def _limit(connection: socket.socket, end: float, address: str) -> None:
 
 
 def _read(connection: socket.socket, size: int, end: float, address: str) -> bytes:
-    """Exactly ``size`` bytes."""
-    heard = b""
-    while len(heard) < size:
-        _limit(connection, end, address)
-        try:
-            more = connection.recv(size - len(heard))
-        except ConnectionResetError:
-            if size == ANSWER:
-                raise _broken_off(address) from None
-            more = b""
-        if not more:
-            if size == GREETING:
-                raise ConnectionResetError(
-                    errno.ECONNRESET, "closed the connection before its greeting", address
-                )
-            raise Refused(
-                f"{address} closed the connection before it had proved itself: it holds another key "
-                "(give all processes the same key file)"
-            )
-        heard += more
-    return heard
+    """Exactly ``size`` bytes, or why the other side has not sent them."""
+    try:
+        return exactly(connection, size, end)
+    except ConnectionResetError as error:
+        if size == GREETING:
+            raise ConnectionResetError(
+                errno.ECONNRESET, "closed the connection before its greeting", address
+            ) from None
+        if not isinstance(error, EndedError):
+            raise _broken_off(address) from None
+        raise Refused(
+            f"{address} closed the connection before it had proved itself: it holds another key "
+            "(give all processes the same key file)"
+        ) from None
 
 
 def _broken_off(address: str) -> ConnectionResetError:

@@ -41,5 +41,5 @@ def fill(connection: socket.socket, to: memoryview, end: float | None = None) ->
                 raise TimeoutError(errno.ETIMEDOUT, f"{len(to)} bytes have not come in time")
             connection.settimeout(left)
         if not (count := connection.recv_into(to)):
-            raise EndedError("it broke off in the middle of what it was to send")
+            raise EndedError("it has closed the connection in the middle of what it was to send")
         to = to[count:]
