@@ -206,6 +206,96 @@ def test_one_worker_has_the_bits_of_one_process(name: str) -> None:
     assert counted["lost"] == counted["unsettled"] == counted["cuts"] == 0
 
 
+FULL = {
+    "full": {},
+    "full, admitted after 2": {"admit_after": 2},
+    "full, by SWAP": {"rule": lsh.SWAP(lsh.Adam(0.01), period=5)},
+}
+EVICTING = {
+    "by age": {"evict": "age"},
+    "by norm": {"evict": "norm"},
+    "by age, admitted after 3": {"evict": "age", "admit_after": 3},
+    "by norm, by SWAP": {"evict": "norm", "rule": lsh.SWAP(lsh.Adagrad(0.05), period=7)},
+}
+COUNTED = (
+    "rows", "capacity", "asked", "found", "admitted", "evicted", "applied", "late", "excluded",
+    "unadmitted", "deferred", "refused", "staleness", "stalest",
+)  # fmt: skip
+
+
+def at_limits(given: dict[str, Any]) -> Example:
+    """Of tables with room for a part of the ids."""
+    given = {"max_bytes": 20_000, **given}
+    rule = given.pop("rule", lsh.Adagrad(0.05))
+    return Example(lsh.models.dlrm(None), clicks(2000), rule, given)
+
+
+def statistics(of: dict[str, lsh.Table]) -> dict[str, int]:
+    told = [table.statistics() for table in of.values()]
+    return {name: sum(each[name] for each in told) for name in COUNTED}
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_tables_that_are_full_have_the_bits_and_counts_of_one_process(name: str) -> None:
+    """At one server, which has as much room: the same ids are refused a row."""
+    example = at_limits(FULL[name])
+    servers = Servers(example, 1)
+    outcome, _ = servers.train(updates=150)
+    same_bits(example, servers, outcome, 150)
+    local = example.tables()
+    _core.train(example.training(1, list(local.values())), watch(150))
+    for each, table in local.items():
+        ids, there = ids_of(table), servers.tables[0][each]
+        versions = [of.lookup(ids, versions=True)[1] for of in (table, there)]
+        np.testing.assert_array_equal(*versions)
+    counted = statistics(local)
+    assert statistics(servers.tables[0]) == counted
+    assert counted["refused"] > 500
+    assert (counted["unadmitted"] > 500) == ("admit_after" in FULL[name])
+
+
+@pytest.mark.parametrize("name", EVICTING)
+def test_tables_that_evict_at_a_server_do_so_as_in_one_process(name: str) -> None:
+    """Not to the bit, as there the next batch's rows are found, and kept, while one is computed."""
+    example = at_limits(EVICTING[name])
+    first, again = Servers(example, 1), Servers(example, 1)
+    outcome, counted = first.train(updates=150)
+    assert np.array_equal(outcome["parameters"], again.train(updates=150)[0]["parameters"])
+    local = example.tables()
+    _core.train(example.training(1, list(local.values())), watch(150))
+    alone, told = statistics(local), statistics(first.tables[0])
+    assert counted["settled"] == 150
+    assert told["asked"] == alone["asked"]
+    assert told["evicted"] > 500
+    unadmitted = alone["unadmitted"] > 0
+    assert unadmitted == ("admit_after" in EVICTING[name])
+    for what in ("rows", "admitted", "evicted", "applied", "unadmitted"):
+        assert told[what] == pytest.approx(alone[what], rel=0.05), what
+    assert told["refused"] + told["deferred"] + told["late"] < 0.01 * told["asked"]
+    assert told["staleness"] == alone["staleness"] == 0
+
+
+def test_tables_evict_while_others_look_up() -> None:
+    """With two workers, that evaluate too: each id of a push has made an update, or is counted."""
+    example = at_limits({"evict": "age"})
+    servers = Servers(example, 2, loops=2)
+    rows = servers.rows(2, 1)
+    servers.join(rows)
+    until = _core.Watch(until={"updates": 300.0, "loss": 0.0001}, evaluate_every=0.002)
+    outcome = _core.train(example.training(2, []), until, rows=rows)
+    told = rows.counters()
+    assert told["reads"] > 0
+    assert told["settled"] == 2 * outcome["updates"]
+    counted = [statistics(each) for each in servers.tables]
+    for each, native in zip(counted, servers.natives, strict=True):
+        assert each["evicted"] > 500
+        without = each["late"] + each["unadmitted"] + each["deferred"] + each["refused"]
+        assert each["applied"] + without == native.counters()["pushed"]
+    for name in servers.names:  # whoever has a row has it once, at its own server
+        there = [set(ids_of(each[name])) - {0, -1} for each in servers.tables]
+        assert not set.intersection(*there)
+
+
 @pytest.mark.parametrize("transport", ["tcp", "shm"])
 @pytest.mark.parametrize(("count", "whole"), [(1, False), (2, True), (3, False), (3, True)])
 def test_any_number_of_servers_has_the_bits(count: int, whole: bool, transport: str) -> None:
