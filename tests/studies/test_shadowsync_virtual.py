@@ -168,19 +168,23 @@ def test_bad_input_is_told() -> None:
 
 def test_rows_at_servers_are_played_with_the_papers_numbers_of_them() -> None:
     panels = VirtualServed().panels()
-    asked = {
-        "Table 2(a)": (11, 12),
-        "Table 2(b)": (20, 29),
-        "Table 3": (20, 20),
-        "Figure 8": (5, 4),
-    }
-    for panel, (trainers, servers) in asked.items():
+    asked = [
+        ("Table 2(a)", 11, 12),
+        ("Table 2(b)", 20, 29),
+        ("Table 3", 10, 10),
+        ("Table 3", 20, 20),
+        ("Figure 8", 5, 4),
+        ("Figure 8", 10, 6),
+    ]
+    for panel, trainers, servers in asked:
         assert panels[panel].rows(trainers).count == servers
+    assert panels["Table 3"].trainers == (5, 10, 20)
+    assert panels["Figure 8"].threads == (1, 12, 24, 32, 64)
     assert panels["Figures 6 and 7"].rows(15).count == 15
     assert VirtualFigure6().rows(15) is None
     study = VirtualServed(trainers=(2,), threads=(1,), gaps=(2,), repeats=1, **SMALL)
     settings = study.settings()
-    assert len({study.words(setting) for setting in settings}) == len(settings) == 2 + 2 + 3 + 5 + 1
+    assert len({study.words(setting) for setting in settings}) == len(settings) == 2 + 2 + 3 + 5 + 2
     records = [study.run(setting, CLICKS) for setting in settings]
     assert all(record["measured"]["row_bytes"] > 0 for record in records)
     assert not left(study, CLICKS, records)

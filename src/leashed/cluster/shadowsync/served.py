@@ -127,7 +127,7 @@ class VirtualServed(Played):
     """All of them, a panel each.
 
     Args:
-        trainers: numbers of trainers, of Table 3 and Figures 6 and 7.
+        trainers: numbers of trainers, of Table 3 and Figures 6 and 7; Figure 8 has 5 and 10.
         threads: numbers of threads of a trainer, of Figure 8; elsewhere they are 24.
         gaps: of Table 2; Table 3's are 5 and 30.
         alpha: of all.
@@ -149,8 +149,8 @@ class VirtualServed(Played):
     examples: int = 80_000
     passes: float = 1.0
     repeats: int = 5
-    trainers: tuple[int, ...] = (5, 20)
-    threads: tuple[int, ...] = (12, 24, 64)
+    trainers: tuple[int, ...] = VirtualTable3.trainers
+    threads: tuple[int, ...] = VirtualFigure8.threads
     gaps: tuple[int, ...] = (5, 30)
 
     def __post_init__(self) -> None:
@@ -172,7 +172,7 @@ class VirtualServed(Played):
             self.TABLE_2B: _Table2b(gaps=self.gaps, alpha=alpha, **same),
             self.TABLE_3: VirtualTable3(trainers=self.trainers, **same),
             self.FIGURE_6: _Figure6(trainers=self.trainers, **same),
-            self.FIGURE_8: _Figure8(trainers=(5,), threads=self.threads, **same),
+            self.FIGURE_8: _Figure8(threads=self.threads, **same),
         }
 
     def settings(self) -> list[Record]:
@@ -216,8 +216,8 @@ class VirtualServed(Played):
 
     def parts(self, records: Sequence[Record]) -> list[Part]:
         told = (
-            f"Rows of DLRM's tables at embedding servers: 12 and 29 in Table 2, 4 in Figure 8, elsewhere "
-            f"as many as trainers; each with a link of {_BANDWIDTH / 1e6:g} MB/s each way and "
+            f"Rows of DLRM's tables at embedding servers: 12 and 29 in Table 2, 4 and 6 in Figure 8, "
+            f"elsewhere as many as trainers; each with a link of {_BANDWIDTH / 1e6:g} MB/s each way and "
             f"{_THREADS} threads, whom a batch's rows take {_SERVING:g} of its gradient's time in all. "
             "Look-ahead 1."
         )
