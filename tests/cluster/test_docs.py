@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from cluster import written
+from cluster import slurm, written
 from cluster.test_up import pids
 
 from leashed.datasets import synthetic_click_lines
@@ -152,8 +152,28 @@ def test_started_by_others(line: str, tmp_path: Path) -> None:
     name = line.rsplit(maxsplit=1)[-1]
     text = block("python", PROGRAMS[name])
     (tmp_path / name).write_text(text, encoding="utf-8")
-    printed = run(line, tmp_path)
+    if program != "srun":
+        printed = run(line, tmp_path)
+    elif why := slurm.missing():
+        pytest.skip(why)
+    else:
+        with slurm.running(tmp_path / "slurm", [slurm.Node("n0")]) as env:
+            printed = run(line, tmp_path, SLURM_CONF=env["SLURM_CONF"])
     assert sorted(re.findall(r"^(\d) \d", printed, re.MULTILINE)) == ["0", "1"]
+
+
+@pytest.mark.process
+@pytest.mark.skipif(slurm.missing() is not None, reason=str(slurm.missing()))
+def test_as_a_job_of_slurm(tmp_path: Path) -> None:
+    """Of two tasks on one node, where the page has four nodes."""
+    text = block("python", PROGRAMS["train.py"]).replace("servers=2", 'servers=2, key="key"')
+    (tmp_path / "train.py").write_text(text, encoding="utf-8")
+    (tmp_path / "job.sh").write_text(block("bash", "#SBATCH"), encoding="utf-8")
+    size = "--nodes=1 --ntasks-per-node=2 --cpus-per-task=1"
+    with slurm.running(tmp_path / "slurm", [slurm.Node("n0")]) as env:
+        run(f"sbatch --wait {size} -o said job.sh", tmp_path, SLURM_CONF=env["SLURM_CONF"])
+    said = (tmp_path / "said").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"^(\d) \d", said, re.MULTILINE)) == ["0", "1"]
 
 
 @pytest.mark.process

@@ -239,7 +239,7 @@ def test_rows_that_rank_0_does_not_see_are_told_of(tmp_path: Path) -> None:
     home = tmp_path / "run-0"
     there = [home / "embedding-ps-0", tmp_path / "node-1" / "run-0" / "embedding-ps-1"]
     reached = Reached("run", dlrm(), np.zeros(1, np.float32), None)
-    with once(f"{there[1]} is not there; give a folder that all nodes see"):
+    with once(f"{there[1]} has not come; that node has it, in the folder that was given there, "):
         assert joining._output(there, home, reached, 1.0, collect=False) is None
 
 

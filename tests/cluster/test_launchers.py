@@ -1,4 +1,4 @@
-"""Places under launchers as they are: torchrun and mpirun start two processes each."""
+"""Places under launchers as they are: torchrun, mpirun and srun start two processes each."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from cluster import slurm
 
 PROGRAM = """
 import dataclasses, json, os, sys
@@ -21,12 +22,12 @@ with open(os.path.join(sys.argv[1], str(place.rank)), "w") as file:
 """
 
 
-def places(tmp_path, *launcher):
-    """What two processes found, by rank."""
+def places(tmp_path, *launcher, **given):
+    """What two processes found, by rank; with this in their environment too."""
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     ours = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "OMPI_", "PMI", "MPI_", "SLURM_")
-    env = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    env = {name: value for name, value in os.environ.items() if not name.startswith(ours)} | given
     ended = subprocess.run(
         [*launcher, str(program), str(tmp_path)],
         env=env,
@@ -63,3 +64,23 @@ def test_under_mpirun(tmp_path):
     found = places(tmp_path, mpiexec, "-n", "2", sys.executable)
     assert found[0]["told_by"] in {"MPICH", "Open MPI"}
     assert found == [expected(rank, found[0]["told_by"]) for rank in range(2)]
+
+
+@pytest.mark.process
+@pytest.mark.skipif(slurm.missing() is not None, reason=str(slurm.missing()))
+def test_under_srun(tmp_path):
+    with slurm.running(tmp_path / "slurm", [slurm.Node("n0")]) as env:
+        found = places(tmp_path, "srun", "-n", "2", sys.executable, **env)
+        assert found == [expected(rank, "Slurm") for rank in range(2)]
+        # A job's script is no rank of it.
+        script = tmp_path / "script.sh"
+        script.write_text(f"#!/bin/sh\n{sys.executable} {tmp_path / 'program.py'} {tmp_path}\n")
+        ended = subprocess.run(
+            ["sbatch", "--wait", "-n", "2", "-o", str(tmp_path / "said"), str(script)],
+            env=os.environ | env, cwd=tmp_path, check=False, timeout=200,
+        )  # fmt: skip
+    assert ended.returncode == 1
+    assert (
+        "was this started by srun, and not by the job's script itself"
+        in (tmp_path / "said").read_text()
+    )

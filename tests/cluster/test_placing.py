@@ -27,7 +27,7 @@ OPEN_MPI = {
 MPICH = {"PMI_RANK": "0", "PMI_SIZE": "3", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "3"}
 SLURM = {
     "SLURM_PROCID": "5",
-    "SLURM_NTASKS": "8",
+    "SLURM_STEP_NUM_TASKS": "8",
     "SLURM_LOCALID": "1",
     "SLURM_JOB_NODELIST": "gpu[03-04,12],login",
 }
@@ -47,7 +47,12 @@ SLURM = {
         (SLURM, Place(5, 8, "gpu03", PORT, 1, "Slurm")),
         ({**SLURM, "SLURM_JOB_NODELIST": "one"}, Place(5, 8, "127.0.0.1", PORT, 1, "Slurm")),
         (
-            {**SLURM, "SLURM_STEP_NODELIST": "gpu[12]", "SLURM_STEP_NUM_TASKS": "6"},
+            {
+                **SLURM,
+                "SLURM_STEP_NODELIST": "gpu[12]",
+                "SLURM_NTASKS": "12",
+                "SLURM_STEP_NUM_TASKS": "6",
+            },
             Place(5, 6, "127.0.0.1", PORT, 1, "Slurm"),
         ),
         # mpirun and torchrun within an allocation of Slurm: theirs are the processes.
@@ -80,6 +85,12 @@ def test_a_rendezvous_comes_before_what_the_launcher_says():
         ({}, {}, "torchrun, mpirun or srun"),
         ({"RANK": "0"}, {}, "WORLD_SIZE"),
         ({"RANK": "x", "WORLD_SIZE": "2"}, {}, "RANK must be a whole number, got 'x'"),
+        # As in the script of a job of several tasks.
+        (
+            {"SLURM_PROCID": "0", "SLURM_NTASKS": "2"},
+            {},
+            "by srun, and not by the job's script itself",
+        ),
         ({"PMI_RANK": "2", "PMI_SIZE": "2"}, {"rendezvous": "a"}, "rank must be at most 1"),
         ({"PMI_RANK": "0", "PMI_SIZE": "2"}, {}, "where rank 0 is \\(MPICH does not\\)"),
         ({}, {"rank": 0}, "rank and size go together"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import itertools
 import json
 import os
@@ -26,12 +27,12 @@ from typing import Any, Literal
 
 from leashed.base import checks, leftovers
 from leashed.base.warning import warn
-from leashed.cluster import collectives, placing, row_files, served_output
+from leashed.cluster import bringing, collectives, placing, row_files, served_output
 from leashed.cluster.addressing import everywhere, is_local
 from leashed.cluster.checkpoints import Checkpoint
 from leashed.cluster.children import Children, saved
 from leashed.cluster.member import master_address
-from leashed.cluster.opening import check_ports, format_address, make_key, read_key
+from leashed.cluster.opening import Key, check_ports, format_address, make_key, read_key
 from leashed.cluster.row_packing import MOST_SERVERS
 from leashed.cluster.session import TRANSPORTS, Address, Cluster, Met, Output, Reached
 from leashed.cluster.supervisor import OVER, read_report
@@ -106,7 +107,8 @@ def join(
             where there are several. Default: one made for this run.
         folder: where the master keeps its journal and the run's report, and servers their
             snapshots; one without a run. Needed with embedding servers, unless ``collect``, and with
-            "nodes", where all of them have to see it. Default: a new one for temporary files, which rank 0
+            "nodes" on several: where a node's is none that rank 0 sees, its server's rows are sent there
+            at the end. Default: a new one for temporary files, which rank 0
             removes, unless one of its children fails: its log is there; where rank 0 is killed the next
             run does, or ``leashed cluster clean``. (It is found by who has started the processes: two
             runs at once from one shell need a folder each.)
@@ -225,7 +227,7 @@ def join(
             if not mine:
                 return Met(address, lambda _: None, saves)
             home = rows_on.home(Path(folder or base), run)
-            home.mkdir(mode=0o700, parents=True)
+            _make(home)
         else:
             if begins is not None:
                 begins.check()
@@ -271,11 +273,15 @@ def join(
         once = [("master", 0), *(("sync-ps", k) for k in range(servers))]
         children = Children(home, _command(home), once if place.rank == 0 else [], mine)
         if place.rank != 0:
-            return Met(
-                address,
-                lambda reached: children.end(grace, None if reached is None else "embedding-ps"),
-                saves,
-            )
+
+            def end_mine(reached: Reached | None) -> None:
+                children.end(grace, None if reached is None else "embedding-ps")
+                rank_0s = Path(folder or base) / f"run-{run}"
+                if reached is not None and not local and not _sees(rank_0s, reached):
+                    for _, index in mine:
+                        _send(home, index, reached, here, secret, timeout + grace)
+
+            return Met(address, end_mine, saves)
 
         def master() -> str:
             if not children.running("master"):
@@ -286,16 +292,28 @@ def join(
             return master_address(home)() if local else here
 
         def end(reached: Reached | None) -> Output | None:
-            # (Other trainers may still evaluate, by rows of these servers.)
-            children.end(grace, None if rows is None or reached is None else "master")
-            failed = _failed(home) if OVER in children.statuses("master") else None
-            output = None
-            if failed is not None:
-                warn(f"the run has failed: {failed}; its report is in {home}")
-            elif rows is not None and reached is not None:
-                output = _output(
-                    rows_on.folders(home, run), home, reached, patience, collect=collect
-                )
+            folders = rows_on.folders(home, run)
+            unseen = {
+                k: one
+                for k, one in enumerate(folders)
+                if one.parent != home and not one.parent.exists()
+            }
+            with contextlib.ExitStack() as ending:
+                brought = None
+                if rows is not None and reached is not None and unseen and not local:
+                    brought = ending.enter_context(
+                        bringing.Bringing(host, port, secret, reached.run, unseen, timeout)
+                    )
+                # (Other trainers may still evaluate, by rows of these servers.)
+                children.end(grace, None if rows is None or reached is None else "master")
+                failed = _failed(home) if OVER in children.statuses("master") else None
+                output = None
+                if failed is not None:
+                    warn(f"the run has failed: {failed}; its report is in {home}")
+                elif rows is not None and reached is not None:
+                    if brought is not None:
+                        brought.wait(patience)
+                    output = _output(folders, home, reached, patience, collect=collect)
             kept = rows is not None and (output is None or not collect)
             if folder is None and failed is None and not (children.died or kept):
                 shutil.rmtree(home, ignore_errors=True)
@@ -361,8 +379,8 @@ def _rows_on(servers: object, place: placing.Place, folder: object, *, collect: 
         mine = (("embedding-ps", node.number),) if place.local_rank == 0 else ()
         if folder is None and node.nodes > 1:
             raise ValueError(
-                'folder must be given with embedding_servers="nodes" on several nodes: one that all of '
-                "them see, where each leaves its rows"
+                'folder must be given with embedding_servers="nodes" on several nodes: where each leaves '
+                "its rows, and rank 0 the run's output"
             )
         found = _RowsOn(node.nodes, mine, True, node.number)
     else:
@@ -386,7 +404,8 @@ def _output(
     elsewhere = [one for one in folders if one.parent != home]
     if missing := [one for one in elsewhere if not one.exists()]:
         warn(
-            f"the run's output is not written: {missing[0]} is not there; give a folder that all nodes see"
+            f"the run's output is not written: {missing[0]} has not come; that node has it, in the folder "
+            "that was given there, under the same name, and result.parameters has the rest"
         )
         return None
     end = time.monotonic() + patience
@@ -406,6 +425,36 @@ def _output(
             f"saved its rows at the end, and they are of its last snapshot; {behind[0]}.log says why"
         )
     return output
+
+
+def _sees(home: Path, reached: Reached) -> bool:
+    """Whether rank 0's folder of the run can be seen here."""
+    try:
+        report = read_report(home)
+    except (OSError, ValueError):
+        return False
+    return report is not None and report["run"] == reached.run
+
+
+def _send(home: Path, index: int, reached: Reached, address: str, key: Key, seconds: float) -> None:
+    """What a node's server has saved, to rank 0; where that does not get it, this is told."""
+    folder = row_files.folder_of(home, index)
+    try:
+        bringing.send(folder, index, reached.run, address, key, seconds)
+    except OSError as error:
+        warn(
+            f"rank 0 has not got the rows of embedding server {index}: {error}; they are here, in {folder}"
+        )
+
+
+def _make(home: Path) -> None:
+    """A node's folder of one training."""
+    try:
+        home.mkdir(mode=0o700, parents=True)
+    except FileExistsError:
+        raise FileExistsError(
+            errno.EEXIST, "there is a run's already; give a new folder each time", str(home)
+        ) from None
 
 
 def _failed(home: Path) -> str | None:

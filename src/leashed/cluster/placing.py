@@ -88,9 +88,8 @@ _LAUNCHERS = (
         ("OMPI_COMM_WORLD_LOCAL_SIZE",),
     ),
     _Launcher("MPICH", ("PMI_RANK",), ("PMI_SIZE",), ("MPI_LOCALRANKID",), ("MPI_LOCALNRANKS",)),
-    _Launcher(
-        "Slurm", ("SLURM_PROCID",), ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"), ("SLURM_LOCALID",), ()
-    ),
+    # (A job's script, which no srun has started, has SLURM_PROCID and SLURM_NTASKS too.)
+    _Launcher("Slurm", ("SLURM_PROCID",), ("SLURM_STEP_NUM_TASKS",), ("SLURM_LOCALID",), ()),
 )
 
 
@@ -126,9 +125,14 @@ def find(
             continue
         count = _variable(environment, launcher.size)
         if count is None:
+            by = (
+                "srun, and not by the job's script itself"
+                if launcher.name == "Slurm"
+                else launcher.name
+            )
             raise ValueError(
-                f"{launcher.rank[0]} is set, but not {launcher.size[0]}: was this started by "
-                f"{launcher.name}? Give rank and size"
+                f"{launcher.rank[0]} is set, but not {launcher.size[0]}: was this started by {by}? Give "
+                "rank and size"
             )
         local = _variable(environment, launcher.local_rank)
         here = _variable(environment, launcher.local_size)

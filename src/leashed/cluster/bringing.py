@@ -1,0 +1,234 @@
+"""Rows that embedding servers have saved in folders that rank 0 does not see, brought to rank 0's.
+
+Whoever started such a server connects to where the run's master was, as soon as that has ended and rank 0
+listens there in its place. What goes over the connection:
+
+    sender → rank 0   length, JSON: names and sizes of files in their order, and whether all was saved
+    rank 0 → sender   length, why it does not take them; nothing: it does
+    sender → rank 0   the files, one after the other
+    rank 0 → sender   length, why they are not written; nothing: they are
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import logging
+import os
+import shutil
+import socket
+import struct
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from leashed.base.closing import Closing
+from leashed.cluster.addressing import within
+from leashed.cluster.children import saved
+from leashed.cluster.opening import Key, Listener, Peer, connect
+from leashed.cluster.supervisor import name_of
+from leashed.files.folders import MANIFEST
+
+__all__ = ["Bringing", "send"]
+
+_ROLE, _PURPOSE, _HERE = "embedding-ps", "rows", "rank-0"
+_LENGTH = struct.Struct("<I")
+_MOST = 1 << 24  # bytes of a head
+_PIECE = 1 << 20
+_LOOK = 0.05  # seconds
+
+_log = logging.getLogger(__name__)
+
+
+def send(folder: Path, index: int, run: str, address: str, key: Key, seconds: float) -> None:
+    """Sends what an embedding server has saved in its folder to rank 0, once that listens.
+
+    Args:
+        folder: the server's.
+        index: which server it is.
+        run: the run's name.
+        address: where rank 0 listens.
+        key: what connections are opened with.
+        seconds: for which rank 0 may be away, and say nothing.
+
+    Raises:
+        OSError: the server has saved nothing, rank 0 does not come, or cannot write the files.
+    """
+    names = [path.name for path in folder.iterdir() if path.name != MANIFEST]
+    files = [(name, (folder / name).stat().st_size) for name in (*sorted(names), MANIFEST)]
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            link = connect(
+                address,
+                key,
+                role=_ROLE,
+                name=within(run, name_of(_ROLE, index)),
+                purpose=_PURPOSE,
+                deadline=max(end - time.monotonic(), _LOOK),
+                expected=_HERE,
+            )
+            break
+        except OSError:
+            if time.monotonic() >= end:
+                raise
+            time.sleep(_LOOK)
+    with link:
+        link.settimeout(seconds)
+        told = {"files": files, "saved": saved(folder).exists()}
+        head = json.dumps(told).encode()
+        link.sendall(_LENGTH.pack(len(head)) + head)
+        with link.makefile("rb") as heard:
+            _agreed(heard)
+            for name, size in files:
+                with (folder / name).open("rb") as file:
+                    if size and link.sendfile(file, count=size) < size:
+                        raise OSError(errno.EIO, "has become shorter", str(folder / name))
+            _agreed(heard)
+
+
+def _agreed(heard: BinaryIO) -> None:
+    """OSError where rank 0 says why not."""
+    (length,) = _LENGTH.unpack(_whole(heard, _LENGTH.size))
+    if length:
+        raise OSError(_whole(heard, min(length, _MOST)).decode(errors="replace"))
+
+
+class Bringing(Closing):
+    """Rank 0's side: listens where the master was, from when that has ended.
+
+    Args:
+        host: the address to listen on.
+        port: the master's.
+        key: what connections are opened with.
+        run: the run's name.
+        wanted: where the files of which server are put.
+        timeout: seconds for which a sender may say nothing.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        key: Key,
+        run: str,
+        wanted: Mapping[int, Path],
+        timeout: float,
+    ) -> None:
+        self._wanted = {within(run, name_of(_ROLE, k)): folder for k, folder in wanted.items()}
+        self._timeout = timeout
+        self._closing = threading.Event()
+        self._listener: Listener | None = None
+        self._thread = threading.Thread(
+            target=self._listen, args=(host, port, key), name="leashed-bringing", daemon=True
+        )
+        self._thread.start()
+
+    def wait(self, seconds: float) -> list[Path]:
+        """Until all is there, for so long at most; the folders that are not."""
+        end = time.monotonic() + seconds
+        while (missing := self._missing()) and time.monotonic() < end:
+            time.sleep(_LOOK)
+        return missing
+
+    def close(self) -> None:
+        """Listens no more."""
+        self._closing.set()
+        self._thread.join()
+        if self._listener is not None:
+            self._listener.close()
+
+    def _missing(self) -> list[Path]:
+        return [folder for folder in self._wanted.values() if not folder.exists()]
+
+    def _listen(self, host: str, port: int, key: Key) -> None:
+        told = False
+        while not self._closing.wait(_LOOK):
+            try:
+                self._listener = Listener(host, port, key, _HERE, self._accept)
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE and not told:
+                    told = True
+                    _log.warning("rows of other nodes are not brought here yet: %s", error)
+            else:
+                return
+
+    def _accept(self, link: socket.socket, peer: Peer) -> None:
+        folder = self._wanted.get(peer.name)
+        if (peer.role, peer.purpose) != (_ROLE, _PURPOSE) or folder is None:
+            link.close()
+            return
+        threading.Thread(target=self._take, args=(link, peer, folder), daemon=True).start()
+
+    def _take(self, link: socket.socket, peer: Peer, folder: Path) -> None:
+        with link, link.makefile("rb") as heard:
+            link.settimeout(self._timeout)
+            try:
+                _receive(link, heard, folder)
+                why = b""
+            except (OSError, ValueError) as error:
+                _log.warning(
+                    "the rows of %s at %s are not here: %s", peer.name, peer.address, error
+                )
+                why = f"rank 0 does not write them to {folder}: {error}".encode()
+            with contextlib.suppress(OSError):
+                link.sendall(_LENGTH.pack(len(why)) + why)
+                link.shutdown(socket.SHUT_WR)
+                while heard.read(_PIECE):  # else what was said might not arrive
+                    pass
+
+
+def _receive(link: socket.socket, heard: BinaryIO, folder: Path) -> None:
+    """Puts into the folder what a sender tells, all of it or nothing."""
+    (length,) = _LENGTH.unpack(_whole(heard, _LENGTH.size))
+    if length > _MOST:
+        raise ValueError("something else comes than rows")
+    told = json.loads(_whole(heard, length))
+    files = _files(told)
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if sum(size for _, size in files) > _free(folder.parent):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder.parent))
+    link.sendall(_LENGTH.pack(0))
+    coming = folder.with_suffix(".coming")
+    shutil.rmtree(coming, ignore_errors=True)
+    coming.mkdir(mode=0o700)
+    for name, size in files:
+        with (coming / name).open("wb") as file:
+            for first in range(0, size, _PIECE):
+                file.write(_whole(heard, min(_PIECE, size - first)))
+    if told["saved"]:
+        saved(folder).touch()
+    coming.rename(folder)
+
+
+def _free(folder: Path) -> int:
+    return shutil.disk_usage(folder).free
+
+
+def _files(told: Any) -> list[tuple[str, int]]:
+    """Names and sizes; ValueError where they are none, or lead out of the folder."""
+    try:
+        files = [(name, size) for name, size in told["files"]]
+        good = isinstance(told["saved"], bool) and all(
+            isinstance(name, str)
+            and isinstance(size, int)
+            and size >= 0
+            and name == Path(name).name
+            and name not in ("", ".", "..")
+            for name, size in files
+        )
+    except (TypeError, KeyError, ValueError):
+        good = False
+    if not good:
+        raise ValueError("something else comes than rows")
+    return files
+
+
+def _whole(heard: BinaryIO, count: int) -> bytes:
+    data = heard.read(count)
+    if len(data) < count:
+        raise ConnectionError("the connection has ended before all had come")
+    return data
