@@ -402,13 +402,15 @@ def _served(
     """
 
     def told(records: Sequence[Record]) -> Told | None:
-        own = VirtualServed.of_panel(records, panel)
+        found = VirtualServed.of_panel(records, panel)
+        # (Some numbers of trainers were run later.)
+        own = sorted(found, key=lambda record: record["setting"].get("trainers", 0))
         if all(record["setting"]["panel"] != panel for record in own):
             return None
-        found = tell(own)
+        judged = tell(own)
         waits = [record["measured"]["row_wait"] for record in own]
-        words = f"{found.words} A batch waited {1e3 * min(waits):.2f} to {1e3 * max(waits):.2f} ms for rows."
-        return dataclasses.replace(found, words=words, picture=None, theirs="")
+        words = f"{judged.words} A batch waited {1e3 * min(waits):.2f} to {1e3 * max(waits):.2f} ms for rows."
+        return dataclasses.replace(judged, words=words, picture=None, theirs="")
 
     return told
 
