@@ -336,7 +336,7 @@ def _check_results(played: Played) -> None:
     report, plan = played.report, played.plan
     model, _, test = plan.train.problem()
     before = model.evaluate(model.init(plan.train.seed), test)[0]
-    found = outcome.replicas(played.folder, model.dimension)
+    found = outcome.replicas(played.folder, report["run"], model.dimension)
     finished = [m["index"] for m in report["members"] if m["role"] == "trainer" and m["finished"]]
     for index in finished:
         counted = report["summaries"][f"trainer-{index}"]

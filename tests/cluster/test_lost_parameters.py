@@ -301,5 +301,6 @@ def test_all_trainers_are_gone_at_once(kind: str, kept: bool, killed: bool, tmp_
     assert trained >= (ledger["lost"] if kept else ledger["total"])
     assert not any(file.exists() for file in files)
     model, _, test = plan.train.problem()
-    for replica in faults.outcome.replicas(tmp_path / "run", model.dimension).values():
+    found = faults.outcome.replicas(tmp_path / "run", report["run"], model.dimension)
+    for replica in found.values():
         assert model.evaluate(replica.parameters, test)[1] > 0.9

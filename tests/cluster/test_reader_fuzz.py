@@ -10,14 +10,19 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from leashed import _core
 from leashed.cluster import batch_wire, reader
 
 # LEASHED_FUZZ: how many frames; ten million by hand.
 FUZZ = int(os.environ.get("LEASHED_FUZZ", "50000"))
+MOST_IDS = 8  # of a part
 REFUSED = (ValueError, OSError, RuntimeError)
-LAYOUT = batch_wire.Layout(2, (False, True), 2, 1, weights=False)
+LAYOUTS = {
+    "dense": batch_wire.Layout(2, (False, True), 2, 1, weights=False),
+    "sparse": batch_wire.Layout(0, (True,), 2, 1, weights=False, columns=MOST_IDS, distinct=True),
+}
 ROWS = 300  # of the index
 MOST = 8  # of an answer
 
@@ -61,21 +66,24 @@ def changed(random_: random.Random, data: bytes) -> bytes:
     return bytes(found)
 
 
-def part(random_: random.Random, rows: int) -> Any:
+def part(random_: random.Random, rows: int, layout: batch_wire.Layout) -> Any:
     """As a reader has it of a part of a file."""
     lengths = [random_.randrange(3) for _ in range(rows)]
     offsets = np.cumsum([0, *lengths], dtype=np.int64)
     bag = np.arange(offsets[-1], dtype=np.uint64)
-    x = np.arange(2 * rows, dtype=np.float32).reshape(rows, 2)
-    ids = np.arange(rows, dtype=np.uint64).reshape(rows, 1)
-    return x, ids, [(bag, offsets)], np.arange(rows, dtype=np.int32) % 2, None
+    values = (bag.astype(np.float32),) if layout.columns else ()
+    x = np.arange(layout.numbers * rows, dtype=np.float32).reshape(rows, layout.numbers)
+    single = len(layout.bags) - sum(layout.bags)
+    ids = np.arange(single * rows, dtype=np.uint64).reshape(rows, single)
+    return x, ids, [(bag, offsets, *values)], np.arange(rows, dtype=np.int32) % 2, None
 
 
-def answers(random_: random.Random) -> Iterator[tuple[int, bytes]]:
+def answers(random_: random.Random, layout: batch_wire.Layout) -> Iterator[tuple[int, bytes]]:
     """Of so many rows, in one part or two."""
     while True:
         parts = [
-            part(random_, random_.randrange(1, MOST // 2)) for _ in range(random_.choice((1, 2)))
+            part(random_, random_.randrange(1, MOST // 2), layout)
+            for _ in range(random_.choice((1, 2)))
         ]
         said = Link()
         batch_wire.send(said, parts)  # type: ignore[arg-type]
@@ -85,28 +93,34 @@ def answers(random_: random.Random) -> Iterator[tuple[int, bytes]]:
         yield sum(len(each[3]) for each in parts), bytes(said.said)
 
 
-def test_a_trainer_takes_rows_or_refuses_what_it_hears() -> None:
+@pytest.mark.parametrize("kind", LAYOUTS)
+def test_a_trainer_takes_rows_or_refuses_what_it_hears(kind: str) -> None:
+    layout = LAYOUTS[kind]
     random_ = random.Random(1)
     sent = _core.SentRows(
-        numbers=2, bags=list(LAYOUT.bags), classes=True, values=1, weights=False, rows=ROWS, passes=1,
+        numbers=layout.numbers, bags=list(layout.bags), classes=True, values=1, weights=False,
+        columns=layout.columns, distinct_columns=layout.distinct, rows=ROWS, passes=1,
         at_once=MOST, room=4 * MOST, stripe=1 << 16, readers=1,
     )  # fmt: skip
     taken = refused = 0
-    for _, (count, answer) in zip(range(FUZZ), answers(random_), strict=False):
+    for _, (count, answer) in zip(range(FUZZ), answers(random_, layout), strict=False):
         heard = changed(random_, answer)
         sent.expect(0, count)
         span = sent.wanted([True], 0.0)
         assert span == (0, count)
         try:
-            found = batch_wire.receive(Link(heard), count, LAYOUT)  # type: ignore[arg-type]
+            found = batch_wire.receive(Link(heard), count, layout)  # type: ignore[arg-type]
             sent.give(span, found, 2)
         except REFUSED:
             assert heard != answer or answer[0] == 1, "what was right is refused"
             sent.lost(span)
             refused += 1
         else:
-            x, ids, bag, y, _ = found
-            assert (len(x), len(ids), len(bag[0][1]), len(y)) == (count, count, count + 1, count)
+            x, ids, ((own, offsets, *values),), y, _ = found
+            assert (len(x), len(ids), len(offsets), len(y)) == (count, count, count + 1, count)
+            if layout.columns:
+                assert len(values[0]) == len(own)
+                assert (own < layout.columns).all()
             assert ((y == 0) | (y == 1)).all()
             taken += 1
         sent.forget()
