@@ -9,6 +9,7 @@ import json
 import os
 import queue
 import re
+import shutil
 import signal
 import socket
 import struct
@@ -25,7 +26,7 @@ import numpy as np
 import pytest
 from cluster.handing import handed_in
 
-from leashed.cluster import journal, messages, packing, wire
+from leashed.cluster import checkpoints, journal, messages, packing, wire
 from leashed.cluster.ending import OverError
 from leashed.cluster.journal import Journal
 from leashed.cluster.master import Master, run
@@ -52,7 +53,7 @@ def result(*values: float) -> Result:
 class Running:
     """A master on a thread."""
 
-    def __init__(self, folder: Path, given: Terms, port: int = 0) -> None:
+    def __init__(self, folder: Path, given: Terms, port: int = 0, **more: Any) -> None:
         self.folder = folder
         self.standings: list[dict[str, Any]] = []
         self.result: dict[str, Any] = {}
@@ -63,7 +64,7 @@ class Running:
             try:
                 master = Master(
                     given, host="127.0.0.1", port=port, key=KEY, folder=folder,
-                    watch=self.standings.append,
+                    watch=self.standings.append, **more,
                 )  # fmt: skip
             except (OSError, ValueError) as error:
                 started.put(error)
@@ -746,6 +747,24 @@ def test_a_lie_about_a_lease_closes_the_connection(started: Start, joined: Join)
     wait_until(lambda: len(running.standings[-1]["members"]) == 2)
     why = running.standings[-1]["members"][0]["why"]
     assert why == "lease 1 has 3 batches, 4 are said to be used"
+
+
+def test_checkpoints_of_another_run_are_not_taken_for_this_ones(tmp_path: Path) -> None:
+    """In a folder that several runs are given: who resumes this one would go on with another's."""
+    folder = checkpoints.place(tmp_path / "shared", 5)
+    folder.mkdir(parents=True)
+    (folder / "trainer-0.safetensors").write_bytes(b"x")
+    saved = {"trainer-0": checkpoints.saved_of(folder, "trainer-0.safetensors")}
+    checkpoints.write(folder, {"run": "before", "number": 5}, saved)
+    for begun in (None, checkpoints.place(tmp_path / "shared", 4)):
+        with pytest.raises(ValueError, match=r"5 is a checkpoint of another run.* another folder"):
+            Running(tmp_path / "run", terms(), cuts=tmp_path / "shared", begun=begun)
+    spelled = tmp_path / "run" / ".." / "shared"
+    for given in ({"begun": folder, "cuts": spelled}, {}):
+        Running(tmp_path / "run", terms(), **given).stop()
+        shutil.rmtree(tmp_path / "run")
+    checkpoints.tidy(spelled, 6, [folder])
+    assert folder.is_dir()
 
 
 def test_results_that_are_not_what_they_say_are_refused(

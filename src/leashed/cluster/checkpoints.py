@@ -76,8 +76,9 @@ def found(path: str | os.PathLike[str]) -> Checkpoint | None:
 
 def tidy(run: Path, number: int | None, keep: Collection[Path]) -> None:
     """Removes the folders of cuts before that one, None: of all, but those."""
+    kept = {folder.resolve() for folder in keep}
     for each in _numbers(run):
-        if (number is None or each < number) and place(run, each) not in keep:
+        if (number is None or each < number) and place(run, each).resolve() not in kept:
             shutil.rmtree(place(run, each), ignore_errors=True)
 
 

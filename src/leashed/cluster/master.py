@@ -139,8 +139,8 @@ class Master:
         cuts: the folder of its own checkpoints. Default: ``folder``.
 
     Raises:
-        ValueError: an argument is wrong, the run in ``folder`` is over or had other terms, or its
-            journal is damaged.
+        ValueError: an argument is wrong, the run in ``folder`` is over or had other terms, its journal is
+            damaged, or the newest checkpoint in ``cuts`` is another run's.
         OSError: the folder cannot be written, another master has it, or the port is in use.
     """
 
@@ -189,6 +189,7 @@ class Master:
                 contextlib.closing(Journal(folder / _JOURNAL))
             )
             began, state = self._journal.found or (None, State.of(terms))
+            whole = _whole(self._cuts, None if began is None else began.run, begun)
             if began is None:
                 costs = packing.profile(transport) if terms.sync_ps else None
                 rows = None
@@ -200,9 +201,6 @@ class Master:
             self._began = began
             self._results = Results(folder, began.run, terms)
             self._zero = time.monotonic() - max(time.time() - began.at, _latest(state))
-            whole = 0
-            with contextlib.suppress(FileNotFoundError):
-                whole = int(checkpoints.newest(self._cuts).name)
             self._coordinator = Coordinator(
                 terms, began.run, state, self._now(), began.by_role(), whole
             )
@@ -470,6 +468,26 @@ class Master:
         if self._watch:
             self._watch(standing)
         return standing
+
+
+def _whole(cuts: Path, run: str | None, begun: Path | None) -> int:
+    """The number of the newest checkpoint in a folder of a run's, which has that name, or none yet; 0:
+    there is none.
+
+    Raises:
+        ValueError: it is of another run, and not the one that this run goes on from.
+    """
+    try:
+        found = checkpoints.Checkpoint(checkpoints.newest(cuts))
+    except FileNotFoundError:
+        return 0
+    goes_on = begun is not None and begun.resolve() == found.folder.resolve()
+    if found.told["run"] != run and not goes_on:
+        raise ValueError(
+            f"{found.folder} is a checkpoint of another run, for whose newest it would be taken; give this run "
+            "another folder (checkpoints in [cluster]), or have it go on from that one (resume)"
+        )
+    return found.number
 
 
 def _say(change: Change, state: State) -> None:
