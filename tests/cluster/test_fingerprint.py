@@ -19,6 +19,7 @@ from leashed.cluster.fingerprint import (
     of_model,
     of_rows,
     of_server,
+    of_tables,
     of_trainer,
 )
 
@@ -241,3 +242,23 @@ def test_rows_are_updated_by_one_rule_in_a_run() -> None:
         of_rows(lsh.Adagrad(0.01), none, 1),
     ):
         assert differing(told, other)
+
+
+def test_tables_have_the_same_settings_at_all_servers_of_a_run() -> None:
+    given = {
+        "max_bytes": 1 << 20,
+        "share": None,
+        "admit_after": 1,
+        "evict": None,
+        "weight_decay": 0.0,
+    }
+    told = of_tables(given)
+    assert told == of_tables(dict(reversed(given.items())))
+    for name, value in (
+        ("max_bytes", 1 << 21),
+        ("share", 0.5),
+        ("admit_after", 2),
+        ("evict", "age"),
+        ("weight_decay", 0.1),
+    ):
+        assert "settings of tables is" in str(differing(told, of_tables({**given, name: value})))

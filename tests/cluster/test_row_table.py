@@ -119,6 +119,20 @@ def test_ids_without_a_row_are_told() -> None:
     )
 
 
+def test_bad_lines_that_readers_have_left_out_are_told() -> None:
+    told = report()
+    assert "rows read" not in dict(table.facts(told))
+    told["reading"] = {"rows": 1200, "bad": 0, "first_bad": []}
+    assert dict(table.facts(told))["rows read"] == "1,200"
+    told["reading"] |= {
+        "bad": 3,
+        "first_bad": [["day.tsv", 1, "no number: x"], ["day.tsv", 9, "?"]],
+    }
+    assert dict(table.facts(told))["rows read"] == (
+        "1,200; 3 bad lines left out, the first of them 1 of day.tsv: no number: x"
+    )
+
+
 def test_a_run_without_embedding_servers_tells_nothing_of_rows() -> None:
     plain = fakes.report()
     assert row_table.servers(plain).rows == []
