@@ -20,6 +20,7 @@ from cluster import inside
 from warned import once
 
 import leashed as lsh
+from leashed.cluster import checkpoints, fingerprint
 from leashed.cluster.member import Member, master_address
 from leashed.cluster.messages import Account
 from leashed.cluster.opening import Listener
@@ -195,6 +196,23 @@ def test_all_trainers_go_on_or_none_does(tmp_path: Path) -> None:
         report = run.report()
     assert (result.total_updates, result.gradients) == (12, 7)
     assert (report["ledger"]["resumed"], report["ledger"]["complete"]) == (5, 12)
+
+
+def test_all_trainers_go_on_from_the_same_checkpoint(tmp_path: Path) -> None:
+    folder = checkpoints.place(tmp_path, 5)
+    folder.mkdir(parents=True)
+    (folder / "trainer-0.safetensors").write_bytes(b"x")
+    saved = {"trainer-0": checkpoints.saved_of(folder, "trainer-0.safetensors")}
+    checkpoints.write(folder, {"run": "before", "number": 5}, saved)
+    told = fingerprint.of_checkpoint("before", 7)
+    terms = {"batch_size": BATCH, "begun": Account(5), "fingerprint": told}
+    with (
+        inside.run(tmp_path / "run", MODEL.dimension, **terms) as run,
+        pytest.raises(
+            ValueError, match="checkpoint is 5 of run before here, and 7 of run before in"
+        ),
+    ):
+        train(run.cluster(begins=folder), "ma", "background", until=lsh.until(updates=5))
 
 
 def written(path: Path) -> dict[str, Any]:

@@ -31,6 +31,7 @@ __all__ = ["Checkpoint", "found", "newest", "place", "put_array", "saved_of", "t
 FOLDER = "checkpoints"
 _MAY_DIFFER = {
     *fingerprint.of_begin(True),
+    *fingerprint.of_checkpoint("any", 0),
     *fingerprint.of_servers({name: 0 for name, role in ROLES.items() if role.serves}),
     *fingerprint.of_job("any"),
     "batches",

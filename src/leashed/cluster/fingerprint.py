@@ -29,6 +29,7 @@ __all__ = [
     "differing",
     "of_batches",
     "of_begin",
+    "of_checkpoint",
     "of_data",
     "of_job",
     "of_model",
@@ -62,6 +63,11 @@ def of_batches(total: int | None, batch_size: int) -> Fingerprint:
 def of_begin(resumed: bool) -> Fingerprint:
     """Of a trainer: whether the run goes on from a checkpoint."""
     return {"resume": "a checkpoint" if resumed else "none"}
+
+
+def of_checkpoint(run: str, number: int) -> Fingerprint:
+    """Of a trainer whose run goes on from a checkpoint of a whole run: from which."""
+    return {"checkpoint": f"{number} of run {run}"}
 
 
 def of_servers(counts: Mapping[str, int]) -> Fingerprint:

@@ -231,7 +231,8 @@ class Cluster:
                 no rows; the run has another model,
                 other data, another synchroniser or version, as the message tells; another batch size
                 or number of batches or of sync servers, goes on from a checkpoint where this trainer
-                does not, or does not where it does, or has no sync server where one is needed.
+                does not, from another one, or does not where it does, or has no sync server where one is
+                needed.
             OSError: the master cannot be reached in time.
         """
         collectives.check(self.backend, self.trainers, synchroniser)
@@ -251,9 +252,11 @@ class Cluster:
         }
         if rows is not None:
             told |= fingerprint.of_rows(rows.rule, rows.staleness, rows.seed)
+        begins = None if self.begins is None else Checkpoint(self.begins)
+        if begins is not None:
+            told |= fingerprint.of_checkpoint(begins.told["run"], begins.number)
         cluster, ended = self, None
         if self.meet is not None:
-            begins = None if self.begins is None else Checkpoint(self.begins)
             if begins is not None:
                 begins.require(told, same_data=True)
             met = self.meet(dimension, total, batch_size, resumed, told, rows, begins)
