@@ -145,6 +145,21 @@ def test_an_index_is_kept_and_made_again_where_a_file_has_changed(
 
 
 @pytest.mark.usefixtures("small_parts")
+def test_a_part_whose_rows_are_all_sent_goes_and_comes_again(tmp_path: Path):
+    rows = made("criteo", tmp_path)
+    index = index_of(rows, None, tmp_path / "run")
+    read = Rows(index, files_of(rows, None), 1)
+    parts = len(index.parts)
+    for _ in range(2):
+        for first in range(0, index.rows, 10):
+            read.read(first, min(10, index.rows - first))
+        assert read._parsed == read._sizes == read._left == {}
+    assert read.counters()["parts_parsed"] == 2 * parts
+    read.read(0, 10)
+    read.close()
+
+
+@pytest.mark.usefixtures("small_parts")
 def test_a_file_that_changes_during_a_run_is_refused_by_name(tmp_path: Path):
     rows = made("criteo", tmp_path)
     index = index_of(rows, None, tmp_path / "run")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import os
 import random
 import zlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -148,3 +150,14 @@ def test_a_pipe_and_a_missing_file_are_refused(tmp_path: Path):
         Unpacked(tmp_path / "pipe")
     with pytest.raises(FileNotFoundError):
         Unpacked(tmp_path / "none")
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_part_of_it_as_a_file_is_there_as_long_as_somebody_reads_that(tmp_path: Path, pack: Any):
+    content = bytes(range(256)) * 40
+    (tmp_path / "a").write_bytes(pack(content))
+    part = Unpacked(tmp_path / "a").at(1000, 3000)  # of which nobody else has the whole
+    gc.collect()
+    assert part.read(1500) + part.read() == content[1000:4000]
+    assert part.read() == b""
+    assert Unpacked(tmp_path / "a").at(len(content) - 5, 100).read() == content[-5:]

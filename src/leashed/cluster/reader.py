@@ -96,6 +96,7 @@ class Rows:
         self._files: OrderedDict[int, Any] = OrderedDict()
         self._parsed: OrderedDict[int, Future[Parsed]] = OrderedDict()
         self._sizes: dict[int, int] = {}  # bytes of those that have been parsed
+        self._left: dict[int, int] = {}  # rows of those that are sent in part
         self._counted = {"rows_sent": 0.0, "parts_parsed": 0.0, "refused": 0.0}
 
     def close(self) -> None:
@@ -128,13 +129,25 @@ class Rows:
                 self._work(ahead)
             try:
                 found.append(_slice(work.result().arrays, begin, begin + taken))
+                self._given(part, taken)
             except (OSError, ValueError):
                 with self._lock:
                     if self._parsed.get(part) is work:
-                        del self._parsed[part]
-                        self._sizes.pop(part, None)
+                        self._forget(part)
                 raise
         return found
+
+    def _given(self, part: int, rows: int) -> None:
+        """So many rows of a part are sent: one of which all are makes room, while its memory is warm."""
+        with self._lock:
+            self._left[part] = self._left.get(part, self.index.parts[part].rows) - rows
+            if self._left[part] <= 0:
+                self._forget(part)
+
+    def _forget(self, part: int) -> None:
+        self._parsed.pop(part, None)
+        self._sizes.pop(part, None)
+        self._left.pop(part, None)
 
     def _work(self, part: int) -> Future[Parsed]:
         with self._lock:
@@ -146,8 +159,7 @@ class Rows:
                 oldest, parsed = next(iter(self._parsed.items()))
                 if not parsed.done():
                     break
-                del self._parsed[oldest]
-                self._sizes.pop(oldest, None)
+                self._forget(oldest)
             return work
 
     def _parse(self, number: int) -> Parsed:
@@ -169,7 +181,8 @@ class Rows:
             )
         self.count("parts_parsed", 1)
         with self._lock:
-            self._sizes[number] = _bytes_of(parsed.arrays)
+            if number in self._parsed:
+                self._sizes[number] = _bytes_of(parsed.arrays)
         return parsed
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from leashed import _core
 from leashed.cluster.row_parts import Counted, File, Parsed, Part, RowFiles, in_order, judge, parsed
-from leashed.datasets.files import name_of
+from leashed.datasets.files import behind, name_of
 from leashed.datasets.moments import Moments
 from leashed.datasets.text import SparseText, Text
 from leashed.datasets.unpacked import Unpacked
@@ -71,26 +71,26 @@ class TextRows(RowFiles):
         return Counted(tuple(known), tuple(parts), counts, moments)
 
     def _piece(self, file: File, piece: tuple[int, bytes]) -> Parsed:
-        return self._rows(file, piece[1])
+        return self._rows(file, io.BytesIO(piece[1]), len(piece[1]))
 
     def open(self, number: int, file: File) -> Unpacked:
         del number
         return Unpacked(Path(file.path))
 
     def parse(self, file: File, opened: Unpacked, part: Part) -> Parsed:
-        return self._rows(file, opened.read(part.offset, part.size))
+        return self._rows(file, opened.at(part.offset, part.size), part.size)
 
-    def _rows(self, file: File, content: bytes) -> Parsed:
-        """The rows in whole lines of a file. ValueError where the header lacks a column."""
+    def _rows(self, file: File, lines: Any, size: int) -> Parsed:
+        """The rows in whole lines of a file, of so many bytes. ValueError where the header lacks a column."""
         head = file.head.encode("utf-8", "surrogateescape")
-        given = head + content
-        how: dict[str, Any] = {"threads": 1, "skip": True, "part_bytes": len(given) + 1}
+        given = behind(head, lines) if head else lines
+        how: dict[str, Any] = {"threads": 1, "skip": True, "part_bytes": len(head) + size + 1}
         text = self.text
         if isinstance(text, SparseText):
             how["distinct_columns"] = self._distinct
         elif file.separator:
             text = text._replace(separators=file.separator, header="none")
-        return parsed(text.open([io.BytesIO(given)], named=[file.path], **how), int(bool(head)))
+        return parsed(text.open([given], named=[file.path], **how), int(bool(head)))
 
     def _begun(self, file: File, opened: Unpacked) -> tuple[File, int, int]:
         """What is known of a file by its first line, where its rows begin, and lines before."""
@@ -111,7 +111,7 @@ class TextRows(RowFiles):
         if isinstance(text, SparseText) or text.header == "none" or not line:
             return file, begin, blank
         told = line if line.endswith(b"\n") else line + b"\n"
-        alone = self._rows(file, told)
+        alone = self._rows(file, io.BytesIO(told), len(told))
         if not alone.rows and not alone.bad:  # it names the columns
             head = told.decode("utf-8", "surrogateescape")
             return replace(file, head=head), end, blank + 1

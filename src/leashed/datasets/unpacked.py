@@ -87,6 +87,12 @@ class Unpacked:
                 self._at, self._here = 0, self._begun()
                 raise ValueError(f"{self._name}: corrupt {self._packed} file: {error}") from error
 
+    def at(self, first: int, count: int) -> io.RawIOBase | io.BytesIO:
+        """The same bytes, as a file: of a plain file they are read by who reads that, where he wants them."""
+        if self._packed:
+            return io.BytesIO(self.read(first, count))
+        return _From(self._file, first, first + count, self)
+
     def _begun(self) -> _Reader:
         return _Gzip(self._file) if self._packed == "gzip" else _Frames(self._file, 0, self._name)
 
@@ -197,10 +203,10 @@ class _Frames:
 
 
 class _From(io.RawIOBase):
-    """A file from a place on, whoever else reads it."""
+    """A file from a place on, at most to another, whoever else reads it; ``of`` is there as long."""
 
-    def __init__(self, file: int, first: int) -> None:
-        self._file, self._next = file, first
+    def __init__(self, file: int, first: int, end: int | None = None, of: object = None) -> None:
+        self._file, self._next, self._end, self._of = file, first, end, of
 
     def readable(self) -> bool:
         return True
@@ -214,7 +220,10 @@ class _From(io.RawIOBase):
         return self._next
 
     def readinto(self, buffer: Any) -> int:
-        count = os.preadv(self._file, [buffer], self._next)
+        room = memoryview(buffer)
+        if self._end is not None:
+            room = room[: max(0, self._end - self._next)]
+        count = os.preadv(self._file, [room], self._next)
         self._next += count
         return count
 
