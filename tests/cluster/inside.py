@@ -7,6 +7,7 @@ import contextlib
 import json
 import queue
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,17 @@ from cluster.handing import handed_in
 from leashed.cluster import server
 from leashed.cluster.master import Master
 from leashed.cluster.opening import Key
+from leashed.cluster.serving import Place
 from leashed.cluster.session import Cluster
 from leashed.cluster.state import Terms
 
 KEY = Key(b"k" * 32, given=False)
 PATIENCE = 60.0  # seconds after which something that should happen does not
+
+
+def served(master: str, folder: Path, grace: float = 5.0) -> Place:
+    """The place of a server."""
+    return Place(master, KEY, "127.0.0.1", folder, grace, "tcp")
 
 
 class Run:
@@ -56,9 +63,8 @@ class Run:
 
     def _serve(self, index: int) -> None:
         server.serve(
-            self._dimension, self._servers, index, master=self._master.address, key=KEY,
-            host="127.0.0.1", transport="tcp", folder=self.folder, grace=5.0,
-        )  # fmt: skip
+            self._dimension, self._servers, index, served(self._master.address, self.folder)
+        )
 
     def cluster(self, index: int = 0, **given: Any) -> Cluster:
         """The place of a trainer."""
@@ -72,6 +78,13 @@ class Run:
     def result(self, index: int) -> np.ndarray:
         """What a trainer has handed in."""
         return np.fromfile(handed_in(self.folder)[f"trainer-{index}"], "<f4")
+
+    def until_joined(self, count: int) -> None:
+        """Waits until so many are members."""
+        deadline = time.monotonic() + PATIENCE
+        while len(self._master._coordinator.state.membership.members) < count:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
 
     def report(self) -> dict[str, Any]:
         """At the end, which is waited for."""

@@ -397,8 +397,9 @@ import sys
 from pathlib import Path
 from leashed.cluster import server
 from leashed.cluster.opening import Key
-server.serve(int(sys.argv[1]), 1, 0, master=sys.argv[2], key=Key(b"k" * 32, given=False),
-             host="127.0.0.1", folder=Path(sys.argv[3]), grace=5.0, transport="tcp")
+from leashed.cluster.serving import Place
+place = Place(sys.argv[2], Key(b"k" * 32, given=False), "127.0.0.1", Path(sys.argv[3]), 5.0, "tcp")
+server.serve(int(sys.argv[1]), 1, 0, place)
 """
 
 

@@ -30,6 +30,7 @@ from leashed.cluster import plan as plans
 from leashed.cluster.master import Master, Terms
 from leashed.cluster.opening import Key, Listener
 from leashed.cluster.results import Result
+from leashed.cluster.serving import Place
 from leashed.cluster.session import Cluster, Session
 from leashed.cluster.supervisor import AGAIN, WRONG, Supervisor, command, supervise
 
@@ -315,10 +316,12 @@ def together(
         for index in range(servers):
             run.start(
                 lambda index=index: server.serve(  # type: ignore[misc]
-                    MODEL.dimension, servers, index, master=address, key=KEY, host="127.0.0.1",
-                    folder=tmp_path / "run", grace=GRACE, transport="tcp",
+                    MODEL.dimension,
+                    servers,
+                    index,
+                    Place(address, KEY, "127.0.0.1", tmp_path / "run", GRACE, "tcp"),
                 )
-            )  # fmt: skip
+            )
 
         def one(index: int, until: lsh.Until) -> None:
             settings = {"threads": 1, "batch_size": 8, "rule": lsh.SGD(0.02), **train}

@@ -108,13 +108,12 @@ def test_who_has_other_batches_is_never_a_member(tmp_path: Path) -> None:
 def test_a_sync_server_of_more_than_the_run_has_is_never_a_member(tmp_path: Path) -> None:
     """It would hold other fragments than trainers look for there."""
     with inside.run(tmp_path, MODEL.dimension, servers=1) as run:
+        place = inside.served(str(run.cluster().master), tmp_path)
         with pytest.raises(ValueError, match="sync servers is 2 here, and 1 in the run"):
-            server.serve(
-                MODEL.dimension, 2, 1, master=run.cluster().master, key=inside.KEY,
-                host="127.0.0.1", transport="tcp", folder=tmp_path, grace=5.0,
-            )  # fmt: skip
+            server.serve(MODEL.dimension, 2, 1, place)
+        run.until_joined(1)
         run.stop()
-        assert all(each["index"] == 0 for each in run.report()["members"])
+        assert [each["index"] for each in run.report()["members"]] == [0]
 
 
 def test_who_knows_less_compares_less() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from cluster import written
 
-from leashed.cluster import ending, opening, role, server, session
+from leashed.cluster import ending, member, opening, role
 
 Plan = Callable[..., Path]
 
@@ -66,8 +66,7 @@ def test_a_batch_larger_than_the_data_is_refused(
 def test_who_finds_no_master_says_where_and_has_no_traceback(
     name: str, plan: Plan, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (server, session):
-        monkeypatch.setattr(module, "_JOIN", 0.2)
+    monkeypatch.setattr(member, "JOIN", 0.2)
     file = plan()
     assert role.status(name, file, 0) == 75
     why = f"{name}-0 did not join within 0.2 s: 127.0.0.1:1: Connection refused; is the master started"
@@ -128,8 +127,7 @@ def test_a_master_without_descriptors_may_have_some_again(
     name: str, plan: Plan, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And one that has another key has it for good."""
-    for module in (server, session):
-        monkeypatch.setattr(module, "_JOIN", 1.0)
+    monkeypatch.setattr(member, "JOIN", 1.0)
     file = plan()
     same = opening.read_key(file.parent / "key")
     for key, status in ((opening.Key(b"o" * 32, given=True), 2), (same, 75)):

@@ -9,7 +9,6 @@ import logging
 import signal
 import sys
 from pathlib import Path
-from typing import Any
 
 from leashed.cluster import embedding_server, master, server
 from leashed.cluster.children import saved
@@ -20,6 +19,7 @@ from leashed.cluster.messages import Account
 from leashed.cluster.opening import read_key
 from leashed.cluster.row_costs import RowTerms
 from leashed.cluster.row_files import folder_of
+from leashed.cluster.serving import Place
 from leashed.cluster.supervisor import OVER, name_of, tie
 from leashed.cluster.table_terms import TableTerms
 
@@ -67,37 +67,32 @@ def _main(role: str, folder: Path, index: int) -> int:
             begun=begins,
         )
         return 0 if standing["state"] == "ended" else OVER
-    found: dict[str, Any] = {
-        "master": terms["master"] or master_address(Path(terms["home"])),
-        "key": key,
-        "host": terms["host"],
-        "folder": folder,
-        "grace": terms["grace"],
-        "transport": terms["transport"],
-        "advertise": terms["advertise"],
-        "job": terms["job"],
-        "resume": begins,
-    }
     ports = terms["ports"]
+    at = index + (terms["servers"] if role == "embedding-ps" else 0)
+    place = Place(
+        master=terms["master"] or master_address(Path(terms["home"])),
+        key=key,
+        host=terms["host"],
+        folder=folder,
+        grace=terms["grace"],
+        transport=terms["transport"],
+        port=ports and ports + at,
+        advertise=terms["advertise"],
+        job=terms["job"],
+        resume=begins,
+        cuts=terms["cuts"] and Path(terms["cuts"]),
+    )
     if role == "embedding-ps":
         embedding_server.serve(
             TableTerms.of_json(terms["tables"]),
             index,
-            port=ports and ports + terms["servers"] + index,
+            place,
             patience=terms["patience"],
             told=terms["fingerprint"],
-            cuts=terms["cuts"] and Path(terms["cuts"]),
-            **found,
         )
         saved(folder_of(folder, index)).touch()
         return 0
-    server.serve(
-        terms["dimension"],
-        terms["servers"],
-        index,
-        port=ports and ports + index,
-        **found,
-    )
+    server.serve(terms["dimension"], terms["servers"], index, place)
     return 0
 
 

@@ -49,8 +49,9 @@ from leashed.cluster.roles import ROLES
 from leashed.cluster.standing import News, Standing
 from leashed.cluster.supervisor import REPORT, read_report
 
-__all__ = ["ADDRESS", "Event", "Lost", "Member", "MismatchError", "master_address"]
+__all__ = ["ADDRESS", "JOIN", "Event", "Lost", "Member", "MismatchError", "master_address"]
 
+JOIN = 30.0  # seconds in which the master is expected to answer
 ADDRESS = "master.address"  # the file in a run's folder that says where its master listens
 
 _REFUSALS = 3  # in a row, and it is no accident
@@ -133,7 +134,7 @@ class Member(Closing):
             to.
         heard: called with each event, on the member's thread; it must not block. (``put`` of a
             ``queue.SimpleQueue`` will do.)
-        deadline: seconds for joining.
+        deadline: seconds for joining. Default: 30.
         grace: seconds without a master after which ``Lost`` comes.
         fingerprint: what this process has that all of a run must have alike, in words by name.
         summing: this trainer sums with the others: the run's parameters are in such ones alone.
@@ -157,7 +158,7 @@ class Member(Closing):
         index: int,
         heard: Callable[[Event], None],
         listening: str = "",
-        deadline: float = 10.0,
+        deadline: float | None = None,
         grace: float = 10.0,
         fingerprint: Mapping[str, str] | None = None,
         summing: bool = False,
@@ -170,7 +171,7 @@ class Member(Closing):
             parse_address(listening, "listening")
         if not callable(address):
             parse_address(address)
-        deadline = checks.real("deadline", deadline, 0.0)
+        deadline = checks.real("deadline", JOIN if deadline is None else deadline, 0.0)
         self._grace = checks.real("grace", grace, 0.0)
         self._address = address
         self._key = key

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import queue
 import socket
 import threading
 from collections import OrderedDict
@@ -17,21 +16,18 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from leashed.base.machine import cores
-from leashed.cluster import batch_wire, fingerprint
-from leashed.cluster.addressing import reached
-from leashed.cluster.member import Member, master_address
-from leashed.cluster.opening import Listener, Peer
+from leashed.cluster import batch_wire
+from leashed.cluster.opening import Peer
 from leashed.cluster.row_index import RowIndex, files_of, index_of
 from leashed.cluster.row_parts import Parsed, RowFiles
 from leashed.cluster.server_tending import BATCHES
-from leashed.cluster.serving import over
+from leashed.cluster.serving import Place, over
 
 if TYPE_CHECKING:
     from leashed.cluster.plan import Plan
 
 __all__ = ["Rows", "run", "serve"]
 
-_JOIN = 30.0  # seconds in which the master is expected to answer
 _AHEAD = 2  # parts behind the one that is asked for
 _OPEN = 16  # files, each with the places that it keeps
 _KEPT = 256 << 20  # bytes of parts that have been parsed
@@ -46,35 +42,16 @@ def run(plan: Plan, index: int) -> None:
         OSError: a file cannot be read, or the master not be reached.
         ValueError: a line is bad, or the run is another.
     """
-    cluster = plan.cluster
     problem = plan.problem()
-    rows = index_of(problem.train, problem.model, cluster.run)
+    rows = index_of(problem.train, problem.model, plan.cluster.run)
     files = files_of(problem.train, problem.model)
-    heard: queue.SimpleQueue[object] = queue.SimpleQueue()
+    words = {"data": rows.digest}
     with (
         contextlib.closing(Rows(rows, files, max(1, cores() // 2))) as served,
-        contextlib.closing(
-            Listener(
-                cluster.host,
-                cluster.port("reader", index),
-                cluster.read_key(),
-                "reader",
-                _accepting(served),
-            )
-        ) as listener,
-        contextlib.closing(
-            Member(
-                master_address(cluster.run, cluster.known_master),
-                cluster.read_key(),
-                role="reader",
-                index=index,
-                listening=reached(listener, None),
-                heard=heard.put,
-                deadline=_JOIN,
-                grace=cluster.grace,
-                fingerprint={"data": rows.digest, **fingerprint.of_job(cluster.name)},
-            )
-        ) as member,
+        Place.of(plan, "reader", index).joined("reader", index, _accepting(served), words) as (
+            member,
+            heard,
+        ),
     ):
         while not over(heard, member, member.welcome.run):
             member.report(served.counters())

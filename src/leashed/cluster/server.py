@@ -7,12 +7,8 @@ told to end, or whose run or master is no more, writes a last one.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
-import queue
-from collections.abc import Callable
-from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,22 +17,17 @@ from numpy.typing import NDArray
 
 from leashed import _core
 from leashed.cluster import checkpoints, fingerprint, packing
-from leashed.cluster.addressing import reached
 from leashed.cluster.cut_tending import ServerCuts
 from leashed.cluster.keeping import Counts as _Counts  # noqa: F401 (its old name)
 from leashed.cluster.keeping import Keeping, replacing
-from leashed.cluster.member import Member, master_address
 from leashed.cluster.messages import Saved, Welcome
-from leashed.cluster.opening import Key, Listener
 from leashed.cluster.server_tending import EXCHANGE
-from leashed.cluster.serving import Made, accepting, cancelling, over
+from leashed.cluster.serving import Place, accepting, making, over
 
 if TYPE_CHECKING:
     from leashed.cluster.plan import Plan
 
 __all__ = ["held_in", "run", "serve"]
-
-_JOIN = 30.0  # seconds in which the master is expected to answer
 
 _log = logging.getLogger(__name__)
 
@@ -47,104 +38,42 @@ def run(plan: Plan, index: int) -> None:
     Raises:
         OSError: the master cannot be reached, or the run's folder not be written.
     """
-    cluster = plan.cluster
     problem = plan.problem()
     plan.index(problem)  # before which no master answers
-    serve(
-        problem.model.dimension,
-        cluster.sync_ps,
-        index,
-        master=master_address(cluster.run, cluster.known_master),
-        key=cluster.read_key(),
-        host=cluster.host,
-        port=cluster.port("sync-ps", index),
-        folder=cluster.run,
-        grace=cluster.grace,
-        transport=cluster.transport,
-        job=cluster.name,
-        snapshot_every=cluster.snapshot_every,
-        resume=cluster.resume,
-        cuts=cluster.cuts,
-    )
+    serve(problem.model.dimension, plan.cluster.sync_ps, index, Place.of(plan, "sync-ps", index))
 
 
-def serve(
-    dimension: int,
-    servers: int,
-    index: int,
-    *,
-    master: str | Callable[[], str],
-    key: Key,
-    host: str,
-    folder: Path,
-    grace: float,
-    transport: str,
-    port: int = 0,
-    advertise: str | None = None,
-    job: str = "",
-    snapshot_every: float = 1.0,
-    resume: Path | None = None,
-    cuts: Path | None = None,
-) -> None:
+def serve(dimension: int, servers: int, index: int, place: Place) -> None:
     """Hold the fragments of server ``index`` of ``servers`` until the run has ended.
 
     Args:
         dimension: length of the parameters.
         servers: how many there are.
         index: which of them this is.
-        master: the master's address, or what tells it.
-        key: what connections are opened with.
-        host: where to listen.
-        folder: of snapshots.
-        grace: seconds for which a master that is away is waited for.
-        transport: as of ``Cluster``.
-        port: likewise.
-        advertise: likewise.
-        job: as of ``Cluster``.
-        snapshot_every: seconds between two snapshots, where writing one takes less than a tenth of
-            that: a restart loses the exchanges of so long.
-        resume: the checkpoint's folder that the run goes on from. Default: it begins.
-        cuts: of the run's checkpoints. Default: ``folder``.
+        place: where it has its run.
 
     Raises:
         ValueError: the run has another number of sync servers, or a snapshot is of another run.
         OSError: the master cannot be reached (any more), or a snapshot not be read.
     """
-    made: Made = Future()
-    heard: queue.SimpleQueue[object] = queue.SimpleQueue()
-    with (
-        contextlib.closing(
-            Listener(host, port, key, "sync-ps", accepting(made, EXCHANGE, transport))
-        ) as listener,
-        cancelling(made),
-    ):
-        member = Member(
-            master,
-            key,
-            role="sync-ps",
-            index=index,
-            listening=reached(listener, advertise),
-            heard=heard.put,
-            deadline=_JOIN,
-            grace=grace,
-            fingerprint={
-                **fingerprint.of_server(dimension),
-                **fingerprint.of_servers({"sync-ps": servers}),
-                **fingerprint.of_job(job),
-            },
-        )
-        with contextlib.closing(member):
+    words = {
+        **fingerprint.of_server(dimension),
+        **fingerprint.of_servers({"sync-ps": servers}),
+    }
+    with making() as made:
+        accept = accepting(made, EXCHANGE, place.transport)
+        with place.joined("sync-ps", index, accept, words) as (member, heard):
             mine, lengths = _share(member.welcome, dimension, servers, index)
             server = _core.SyncServer(list(zip(mine, lengths, strict=True)))
-            path = folder / f"sync-ps-{index}.snapshot"
+            path = place.folder / f"sync-ps-{index}.snapshot"
             run = member.welcome.run
             restored = _restore(server, path, run, sum(lengths), len(mine))
-            if restored == 0 and resume is not None:
-                _begin(server, checkpoints.Checkpoint(resume), dimension, mine)
+            if restored == 0 and place.resume is not None:
+                _begin(server, checkpoints.Checkpoint(place.resume), dimension, mine)
             tending = ServerCuts(
                 member,
-                cuts or folder,
-                resume,
+                place.cuts or place.folder,
+                place.resume,
                 lambda to: _cut(server, to, f"sync-ps-{index}", mine),
             )
             kept = Keeping(
@@ -153,7 +82,7 @@ def serve(
                 path.with_suffix(".count"),
                 run,
                 restored,
-                snapshot_every,
+                place.snapshot_every,
             )
             made.set_result((run, server))
             try:

@@ -8,16 +8,22 @@ import queue
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
-from typing import Protocol, TypeAlias
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from leashed.cluster.addressing import is_local, within
-from leashed.cluster.member import Lost, Member
+from leashed.cluster import fingerprint
+from leashed.cluster.addressing import is_local, reached, within
+from leashed.cluster.member import Lost, Member, master_address
 from leashed.cluster.messages import Bye, Cut, Welcome
-from leashed.cluster.opening import Peer
+from leashed.cluster.opening import Key, Listener, Peer
 
-__all__ = ["REPORT", "Made", "Serving", "accepting", "cancelling", "over"]
+if TYPE_CHECKING:
+    from leashed.cluster.plan import Plan
+
+__all__ = ["REPORT", "Made", "Place", "Serving", "accepting", "making", "over"]
 
 REPORT = 0.25
 """Seconds between two reports."""
@@ -36,6 +42,96 @@ Made: TypeAlias = "Future[tuple[str, Serving]]"
 """Of which run, and who serves it, once that is known."""
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a process that serves has its run.
+
+    Attributes:
+        master: the master's address, or what tells it.
+        key: what connections are opened with.
+        host: where to listen.
+        folder: of the run, for what is saved.
+        grace: seconds for which a master that is away is waited for.
+        transport: as of ``session.Cluster``.
+        port: likewise.
+        advertise: likewise.
+        job: likewise.
+        snapshot_every: seconds between two snapshots, where writing one takes less than a tenth of
+            that: what came since the last is lost by a restart.
+        resume: the checkpoint's folder that the run goes on from. Default: it begins.
+        cuts: the folder of the run's checkpoints. Default: that of the run.
+    """
+
+    master: str | Callable[[], str]
+    key: Key
+    host: str
+    folder: Path
+    grace: float
+    transport: str
+    port: int = 0
+    advertise: str | None = None
+    job: str = ""
+    snapshot_every: float = 1.0
+    resume: Path | None = None
+    cuts: Path | None = None
+
+    @classmethod
+    def of(cls, plan: Plan, role: str, index: int) -> Place:
+        """Of a process that a plan describes. OSError, ValueError: its key cannot be read."""
+        cluster = plan.cluster
+        return cls(
+            master=master_address(cluster.run, cluster.known_master),
+            key=cluster.read_key(),
+            host=cluster.host,
+            port=cluster.port(role, index),
+            folder=cluster.run,
+            grace=cluster.grace,
+            transport=cluster.transport,
+            job=cluster.name,
+            snapshot_every=cluster.snapshot_every,
+            resume=cluster.resume,
+            cuts=cluster.cuts,
+        )
+
+    @contextlib.contextmanager
+    def joined(
+        self,
+        role: str,
+        index: int,
+        accept: Callable[[socket.socket, Peer], None],
+        words: Mapping[str, str],
+    ) -> Iterator[tuple[Member, queue.SimpleQueue[object]]]:
+        """A member of the run within, and what it hears.
+
+        Args:
+            role: what it is.
+            index: which one.
+            accept: as of ``Listener``.
+            words: what it has that all of the run must have alike, by name, beside its job.
+
+        Raises:
+            ValueError: the run is another.
+            OSError: the master cannot be reached, or the port is in use.
+        """
+        heard: queue.SimpleQueue[object] = queue.SimpleQueue()
+        with (
+            contextlib.closing(Listener(self.host, self.port, self.key, role, accept)) as listener,
+            contextlib.closing(
+                Member(
+                    self.master,
+                    self.key,
+                    role=role,
+                    index=index,
+                    listening=reached(listener, self.advertise),
+                    heard=heard.put,
+                    grace=self.grace,
+                    fingerprint={**words, **fingerprint.of_job(self.job)},
+                )
+            ) as member,
+        ):
+            yield member, heard
+
+
 def accepting(made: Made, purpose: str, transport: str) -> Callable[[socket.socket, Peer], None]:
     """What a listener calls with each connection: those for that purpose are handed over."""
 
@@ -52,10 +148,11 @@ def accepting(made: Made, purpose: str, transport: str) -> Callable[[socket.sock
 
 
 @contextlib.contextmanager
-def cancelling(made: Made) -> Iterator[None]:
-    """Whoever waits for it, where it fails to be made, is told so."""
+def making() -> Iterator[Made]:
+    """What is to be made within; whoever waits for it, where it fails to be, is told so."""
+    made: Made = Future()
     try:
-        yield
+        yield made
     finally:
         made.cancel()
 

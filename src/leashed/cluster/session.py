@@ -65,7 +65,6 @@ __all__ = [
 _TICK = 0.01  # seconds between two looks at what is to be done
 _REPORT = 0.1  # seconds between two reports
 _AGAIN = 0.2  # seconds before the result is sent again
-_JOIN = 30.0  # seconds in which the master is expected to answer
 
 _MOVED = ("bytes_out", "bytes_in", "transfers_out", "transfers_in", "kernel_out", "kernel_in")
 
@@ -342,7 +341,6 @@ class Session(Closing):
                 index=cluster.index,
                 listening=reached(self._listener, cluster.advertise),
                 heard=self._events.put,
-                deadline=_JOIN,
                 grace=cluster.grace,
                 fingerprint=told,
                 summing=self._sums,
