@@ -20,7 +20,7 @@ from cluster import namespaces, slurm, written
 from cluster.test_joined_tables import clicks
 
 import leashed as lsh
-from leashed.cluster import opening, outcome, placing
+from leashed.cluster import checkpoints, opening, outcome, placing
 from leashed.cluster import plan as plans
 from leashed.cluster.measures import counted
 from leashed.cluster.supervisor import read_report
@@ -222,6 +222,7 @@ def test_nodes_that_are_two_machines(shared: bool, tmp_path: Path) -> None:
                     environment(**{**NODES["torchrun"](rank), "MASTER_ADDR": namespaces.HERE}),
                     key=str(key),
                     patience=20.0,
+                    checkpoint_every=0.3,
                 )
                 for rank, namespace in enumerate((link.near, link.far))
             )
@@ -231,6 +232,19 @@ def test_nodes_that_are_two_machines(shared: bool, tmp_path: Path) -> None:
     told = check(folders[0], 2)
     check_output(folders[0], told[0])
     assert told[0]["warned"] == told[1]["warned"] == []
+    checkpoint = checkpoints.found(folders[0] / "run-0")
+    assert checkpoint is not None
+    said = (folders[0] / "run-0" / "master.log").read_text()
+    if shared:
+        assert "this machine does not see" not in said
+    else:
+        told_of = "is whole with files of embedding-ps-1, trainer-1 that this machine does not see"
+        assert said.count(told_of) == 1
+        with pytest.raises(FileNotFoundError, match="copy it here"):
+            checkpoint.check()
+        there = folders[1] / "run-0" / "checkpoints" / str(checkpoint.number)
+        shutil.copytree(there, checkpoint.folder, dirs_exist_ok=True)
+    checkpoint.check()
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,17 @@ from leashed.cluster.messages import Account, Saved
 from leashed.cluster.roles import ROLES
 from leashed.files import folders, resuming
 
-__all__ = ["Checkpoint", "found", "newest", "place", "put_array", "saved_of", "tidy", "write"]
+__all__ = [
+    "Checkpoint",
+    "elsewhere",
+    "found",
+    "newest",
+    "place",
+    "put_array",
+    "saved_of",
+    "tidy",
+    "write",
+]
 
 FOLDER = "checkpoints"
 _MAY_DIFFER = {
@@ -120,6 +130,11 @@ def write(folder: Path, told: Mapping[str, Any], saved: Mapping[str, Sequence[Sa
         **told,
     }
     folders.put_manifest(folder, manifest)
+
+
+def elsewhere(folder: Path, saved: Mapping[str, Sequence[Saved]]) -> list[str]:
+    """Whose files are not in it, since they were written on machines with a folder of their own."""
+    return [who for who, of in saved.items() if not all((folder / one.name).exists() for one in of)]
 
 
 class Checkpoint:

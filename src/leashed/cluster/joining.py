@@ -131,8 +131,8 @@ def join(
         patience: seconds for which an embedding server that is away is waited for; one that dies is
             started again, and goes on from its last snapshot.
         checkpoint_every: seconds between two checkpoints of the whole run, of one moment each, in
-            ``run-0/checkpoints`` in ``folder``, which is needed then, and which all machines have to see.
-            ``train(resume=)`` of all trainers, that are as many or not, goes on from one, or from the
+            ``run-0/checkpoints`` in ``folder``, which is needed then; where machines have one each, their
+            parts are to be copied together before a run goes on. ``train(resume=)`` of all trainers, that are as many or not, goes on from one, or from the
             newest of a folder ``run-0``, in a run whose ``folder`` is another. Default: none are taken.
 
     Raises:

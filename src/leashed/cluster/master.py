@@ -164,6 +164,7 @@ class Master:
         self._begun = begun
         self._cuts = cuts or folder
         self._putting: asyncio.Task[None] | None = None  # a checkpoint's manifest
+        self._elsewhere: list[str] = []  # whose files of checkpoints are, as was told last
         self._watch = watch
         self._connections = 0
         self._writers: dict[int, asyncio.StreamWriter] = {}
@@ -391,13 +392,27 @@ class Master:
             coordinator.written(number, self._now(), why)
             if not why and coordinator.state.cuts.whole == number:
                 keep = [] if self._begun is None else [self._begun]
+                look = partial(checkpoints.elsewhere, folder, saved)
                 tidy = partial(checkpoints.tidy, self._cuts, number, keep)
                 try:
+                    whose = await self._loop.run_in_executor(self._manifests, look)
+                    self._tell_elsewhere(folder, whose)
                     await self._loop.run_in_executor(self._manifests, tidy)
                 except OSError as error:
                     _log.warning("checkpoints before %d stay: %s", number, error)
         self._putting = None
         self._carry_out()
+
+    def _tell_elsewhere(self, folder: Path, whose: list[str]) -> None:
+        """Of files that this machine does not see, where they are others' than those told of."""
+        if whose and whose != self._elsewhere:
+            _log.warning(
+                "%s is whole with files of %s that this machine does not see: copy that folder of theirs "
+                "here before a run goes on from it, or give one that all machines see",
+                folder,
+                ", ".join(whose),
+            )
+        self._elsewhere = whose
 
     async def _write(self) -> None:
         """Have a group written, by another thread, and those that come meanwhile."""
