@@ -132,6 +132,11 @@ def files_of(stream: AnyStream, model: object) -> RowFiles:
         if stream.text is not None:
             distinct = isinstance(model, FactorisationMachine)
             return TextRows(stream.text, stream.bad, distinct=distinct)
+    if stream.files and not stream.repeatable:
+        raise ValueError(
+            f"{stream.name} can be read once, and readers read rows again, as where a trainer dies; write it "
+            "into a file, or train in one process: leashed train --stream"
+        )
     raise ValueError(
         f"{stream.name} is not read by readers, which read files: text in Criteo's format, CSV, libsvm or "
         "libffm, plain or packed, and Parquet; train without readers"
