@@ -19,7 +19,7 @@ from cluster.test_up import outlives
 
 import leashed as lsh
 from leashed import _core, cli, stream
-from leashed.cluster import batch_wire, row_groups, row_text
+from leashed.cluster import batch_wire, remote_batches, row_groups, row_text
 from leashed.cluster.reader import Rows, serve
 from leashed.cluster.remote_batches import sent
 from leashed.cluster.row_index import files_of, index_of
@@ -377,3 +377,44 @@ def test_a_reader_or_a_trainer_that_is_killed_comes_back(tmp_path: Path, kind: s
     outlives(asked, tmp_path / "run", name, begun)
     report = report_of(tmp_path)
     assert {key for key, times in report["restarts"].items() if times} == {name}
+
+
+def test_of_long_rows_fewer_are_asked_for_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that a smaller batch_size is a remedy where an answer would have too many bytes."""
+    drawn = random.Random(SEED)
+    values = " ".join(f"{j}:{drawn.random():.3f}" for j in range(1, 400))
+    (tmp_path / "a.libsvm").write_text("".join(f"{k % 2} {values}\n" for k in range(300)))
+    rows = stream.libsvm(tmp_path / "a.libsvm", 400)
+    index = index_of(rows, None, tmp_path / "run")
+    monkeypatch.setattr(batch_wire, "_MOST_BYTES", 1 << 18)
+    monkeypatch.setattr(remote_batches, "_BYTES", 1 << 18)
+    given = sent(rows, index, 1, 4, 1)
+    given.open()
+    native = given.native
+    assert native is not None
+    native.expect(0, 300)
+    with served(Rows(index, files_of(rows, None), 2)) as link:
+        first, count = native.wanted([True], 0.0)
+        assert count % 4 == 0
+        batch_wire.ask(link, native.row(first), count)
+        arrays = batch_wire.receive(link, count, given.layout)
+    assert len(arrays[3]) == count
+
+
+def test_a_part_that_memory_lacked_for_is_parsed_again(tmp_path: Path) -> None:
+    rows = made("libsvm", tmp_path)
+    files = files_of(rows, None)
+    parse, fails = files.parse, [MemoryError()]
+
+    def lacking(*given: Any) -> Any:
+        if fails:
+            raise fails.pop()
+        return parse(*given)
+
+    files.parse = lacking  # type: ignore[method-assign]
+    with contextlib.closing(Rows(index_of(rows, None, tmp_path / "run"), files, 1)) as served_:
+        with pytest.raises(MemoryError):
+            served_.read(0, 1)
+        assert len(served_.read(0, 1)[0][3]) == 1

@@ -98,6 +98,7 @@ class Rows:
         Raises:
             OSError: a file cannot be read.
             ValueError: one has changed since its rows were counted.
+            MemoryError: there is none for a part. What is raised holds for this time alone.
         """
         found = []
         for part, begin, taken in self.index.spans(first, count):
@@ -107,7 +108,7 @@ class Rows:
             try:
                 found.append(_slice(work.result().arrays, begin, begin + taken))
                 self._given(part, taken)
-            except (OSError, ValueError):
+            except Exception:
                 with self._lock:
                     if self._parsed.get(part) is work:
                         self._forget(part)

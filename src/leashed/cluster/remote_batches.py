@@ -23,7 +23,9 @@ from leashed.stream.text import PART_BYTES
 
 __all__ = ["BatchTending", "SentSparse", "SentStream", "sent"]
 
-_AT_ONCE = 4096  # rows of a request, about
+_AT_ONCE = 4096  # rows of a request, about,
+_BYTES = 64 << 20  # and what these may have in memory, about
+_GROWS = 8.0  # bytes in memory for one in a file, at most, about
 _CREDITS = 4  # requests of a connection that have no answer
 _STRIPE = 1 << 16  # rows that one reader has before the next has as many
 _AGAIN = 0.2  # seconds before a connection is tried again
@@ -158,7 +160,7 @@ def _rows_of(
     workers: int,
     readers: int,
 ) -> _core.SentRows:
-    at_once = min(max(1, _AT_ONCE // batch_size) * batch_size, batch_wire.MOST_ROWS)
+    at_once = _at_once(index, batch_size)
     return _core.SentRows(
         numbers=layout.numbers,
         bags=list(layout.bags),
@@ -174,6 +176,13 @@ def _rows_of(
         stripe=_STRIPE,
         readers=readers,
     )
+
+
+def _at_once(index: RowIndex, batch_size: int) -> int:
+    """Rows of a request, in whole batches: fewer where rows are long."""
+    in_files = max(index.counts.bytes, sum(file.size for file in index.files))
+    rows = min(_AT_ONCE, int(_BYTES * index.rows / (_GROWS * max(1, in_files))))
+    return min(max(1, rows // batch_size) * batch_size, batch_wire.MOST_ROWS)
 
 
 def sent(
