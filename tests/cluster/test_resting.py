@@ -6,15 +6,19 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
+from cluster import inside
 from cluster.test_checkpoints import made, running
 from cluster.test_up_tables import given
 
+import leashed as lsh
 from leashed import cli
-from leashed.cluster import journal, messages
+from leashed.cluster import checkpoints, journal, messages, session
 from leashed.cluster.checkpoints import Checkpoint, newest
 from leashed.cluster.cut_tending import TrainerCuts
 from leashed.cluster.messages import Cut
+from leashed.sync import Position
 from leashed.training import run as training_run
 
 
@@ -67,6 +71,38 @@ def test_a_state_that_was_copied_before_it_was_wanted_is_not_saved() -> None:
     cutting.look()
     cutting(None)  # type: ignore[arg-type]
     assert len(saved) == 1
+
+
+class StoppedError(Exception):
+    """As far as a test looks."""
+
+
+@pytest.mark.parametrize("left", [None, Position(3, [(1, 1)], "0123")])
+def test_who_goes_on_from_what_was_kept_takes_no_velocity_of_the_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: Position | None
+) -> None:
+    """As after the deaths of all trainers: what they had kept is of later than the checkpoint."""
+    begins = tmp_path / "begins"
+    begins.mkdir()
+    (begins / "trainer-0.safetensors").write_bytes(b"x")
+    checkpoints.put_array(begins / "trainer-0.states", np.arange(4, dtype=np.float32))
+    files = checkpoints.saved_of(begins, "trainer-0.safetensors", "trainer-0.states")
+    told = {"number": 1, "next": 5, "open": [], "total": 10, "restored": 0, "fingerprint": {}}
+    checkpoints.write(begins, told, {"trainer-0": files})
+    found: list[Any] = []
+
+    def native(*_: object, states: Any, **__: object) -> Any:
+        found.append(states)
+        raise StoppedError
+
+    monkeypatch.setattr(session, "native", native)
+    terms = {"total": 10, "begun": Checkpoint(begins).begun, "cut": 1}
+    with inside.run(tmp_path / "run", 4, **terms) as run, pytest.raises(StoppedError):
+        run.cluster(begins=begins).session(
+            4, lsh.sync.BMUF(), total=10, batch_size=1, workers=1, lockstep=False, left=left
+        )
+    (states,) = found
+    assert (states is None) == (left is not None)
 
 
 @pytest.mark.process
