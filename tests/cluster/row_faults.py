@@ -2,7 +2,7 @@
 
     python tests/cluster/row_faults.py [--faults 500] [--seed 0] [--mean 1.0]
 
-Each run: a master, a sync server, two embedding servers, a reader and two trainers on loopback, and
+Each run: a master, a sync server where there are any, two embedding servers, a reader and two trainers on loopback, and
 faults until it ends: kill -9, SIGSTOP for a while and SIGCONT, or a connection that ends, now and then
 of two at once. Each example has an id of its own, and all have ids in common at each server; steps are
 so small that rows stay what they began with, which tells whose they are. Then (``check``) beside what
@@ -42,6 +42,7 @@ from leashed.models import tables
 SERVERS, TRAINERS, ROWS, BATCH = 2, 2, 1600, 32
 COMMON = 24  # ids that all examples have: some at each server
 RATE = 1e-9  # of Adagrad: a thousand steps do not reach what tells one row from another
+SETTINGS = [("easgd", "background"), ("ma", {"iterations": 5}), ("bmuf", "background")]
 NEAR, APART = 1e-5, 1e-4
 
 
@@ -65,14 +66,17 @@ def written(folder: Path, rows: int = ROWS) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def make_plan(folder: Path, epochs: float, train: Any = None, **given: Any) -> plans.Plan:
+def make_plan(
+    folder: Path, epochs: float, train: Any = None, kind: str = "easgd", when: Any = "background",
+    **given: Any,
+) -> plans.Plan:  # fmt: skip
     """As of ``faults``, of such examples. ``train``: other words."""
     of = {
-        "sync_ps": 1, "embedding_ps": SERVERS, "readers": 1, "timeout": 1.5, "snapshot_every": 0.1,
+        "sync_ps": int(kind == "easgd"), "embedding_ps": SERVERS, "readers": 1, "timeout": 1.5, "snapshot_every": 0.1,
         "grace": 30.0,  # a master that is killed again and again is away for long on a busy machine
     }  # fmt: skip
     return faults.make_plan(
-        folder, "easgd", "background", epochs=epochs, trainers=TRAINERS,
+        folder, kind, when, epochs=epochs, trainers=TRAINERS,
         train=train or written(folder.parent / "rows"), **{**of, **given},
     )  # fmt: skip
 
@@ -158,9 +162,10 @@ def check(played: Played) -> Stamps:
     restarts = played.injector.supervisor.counts()
     died = sum(restarts[f"trainer-{k}"] for k in range(TRAINERS))
     rows_died = sum(restarts[f"embedding-ps-{k}"] for k in range(SERVERS))
-    assert max(found.pushes) <= ledger["total"] + ledger["again"], (found.pushes, ledger)
+    twice = ledger["again"] + ledger["lost"]  # that were granted once more
+    assert max(found.pushes) <= ledger["total"] + twice, (found.pushes, ledger)
     often = np.maximum(found.own - epochs, 0).sum()
-    assert often <= ledger["again"] * BATCH, (often, ledger)
+    assert often <= twice * BATCH, (often, ledger)
     if not died:
         told = of["settled"] - of["lost"] - of["expired"]
         assert told - of["untold"] <= sum(found.pushes) <= told, (found.pushes, of)
@@ -181,7 +186,8 @@ def attempts(wanted: int, seed: int, base: Path, mean: float, each: int = 12) ->
         rng = random.Random(f"{seed}.{run}")
         folder = base / str(run)
         few = min(each, wanted - done)
-        plan = make_plan(folder / "run", epochs=20.0 + 40.0 * few * mean)
+        kind, when = SETTINGS[run % len(SETTINGS)]
+        plan = make_plan(folder / "run", 20.0 + 40.0 * few * mean, kind=kind, when=when)
         planned = [fault for _, fault in zip(range(few), at_random(rng, plan, mean), strict=False)]
         begun, error, ledger, told = time.monotonic(), None, {}, ""
         try:
@@ -195,7 +201,7 @@ def attempts(wanted: int, seed: int, base: Path, mean: float, each: int = 12) ->
         injected = [fault for _, fault in planned if fault.time]
         done += len(injected)
         print(
-            f"{run:3} {time.monotonic() - begun:6.1f} s  faults {done:3}  again "
+            f"{run:3} {kind:5} {time.monotonic() - begun:6.1f} s  faults {done:3}  again "
             f"{ledger.get('again', '-')} of {ledger.get('total', '-')} {told}"
             f"{'; '.join(map(str, injected))}",
             flush=True,
