@@ -26,6 +26,7 @@ from leashed.cluster.member import ADDRESS
 from leashed.cluster.opening import Key, Listener, Peer
 from leashed.cluster.outbox import Outbox
 from leashed.cluster.results import Results, named
+from leashed.cluster.results import Results as _Results  # noqa: F401 (its old name)
 from leashed.cluster.state import (
     Began,
     Change,
