@@ -118,7 +118,8 @@ def through_reader(rows: Any, index: Any, link: Any, address: Any) -> Turn:
     """Of rows that the other process reads."""
     link.send(True)
     count, begun, used = 0, 0.0, 0.0
-    given = sent(rows, index, 1, _BATCH, 1)
+    given = sent(rows, index, 1)
+    given.asked_by(_BATCH, 1)
     native: Any = given.open().native
     connecting: Any = _Connecting(address)
     tending = BatchTending(given, connecting, 1, 60.0)

@@ -453,6 +453,15 @@ class Synced:
         cluster, begun = resuming(given)
         return Synced(cluster, self.sync), begun
 
+    @property
+    def readers(self) -> int:
+        """The cluster's."""
+        return int(getattr(self.cluster, "readers", 0))
+
+    def sending(self, *given: Any) -> Any:
+        """As the cluster's."""
+        return self.cluster.sending(*given)  # type: ignore[attr-defined]
+
     def session(self, *given: Any, **named: Any) -> Session:
         """The cluster's."""
         return self.cluster.session(*given, **named)

@@ -23,7 +23,11 @@ pytest.importorskip("msgspec")
 PAGE = (Path(__file__).parents[2] / "docs" / "cluster.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", PAGE, re.DOTALL)
 LINES = [line for kind, text in BLOCKS if kind == "sh" for line in text.splitlines()]
-PROGRAMS = {"train.py": "EASGD(alpha=0.5), servers=2", "tables-train.py": "embedding_servers="}
+PROGRAMS = {
+    "train.py": "EASGD(alpha=0.5), servers=2",
+    "tables-train.py": "embedding_servers=",
+    "stream-train.py": "readers=",
+}
 _TOOLS = Path(sys.executable).parent
 _MINUTES = 240.0
 
@@ -152,6 +156,9 @@ def test_started_by_others(line: str, tmp_path: Path) -> None:
     name = line.rsplit(maxsplit=1)[-1]
     text = block("python", PROGRAMS[name])
     (tmp_path / name).write_text(text, encoding="utf-8")
+    visits = "".join(f"{k % 2},{k % 7 - 3 * (k % 2)},{k % 5}\n" for k in range(500))
+    for part in range(2):
+        (tmp_path / f"visits-{part}.csv").write_text(f"bought,price,visits\n{visits}")
     if program != "srun":
         printed = run(line, tmp_path)
     elif why := slurm.missing():

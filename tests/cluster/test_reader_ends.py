@@ -80,7 +80,8 @@ def test_a_reader_that_says_hello_and_sends_nothing_is_not_waited_for_for_ever(
     (tmp_path / "a.tsv").write_bytes(criteo_lines(300))
     rows = stream.criteo(tmp_path / "a.tsv")
     index = index_of(rows, None, tmp_path / "run")
-    sent = SentStream(rows, index, 1, 32, 1)
+    sent = SentStream(rows, index, 1)
+    sent.asked_by(32, 1)
     sent.open()
     closing = threading.Event()
     here: list[socket.socket] = []  # its ends, which stay open

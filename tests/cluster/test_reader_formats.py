@@ -118,7 +118,7 @@ def test_any_rows_are_those_of_the_stream(tmp_path: Path, kind: str, pack: Any):
     x, ids, own, y, weigh = opened.read(None)
     assert index.counts == opened.counts
     assert len(index.parts) > 2
-    given = sent(rows, index, 1, 64, 1)
+    given = sent(rows, index, 1)
     given.open()
     drawn = random.Random(SEED)
     with served(Rows(index, files_of(rows, None), 2)) as link:
@@ -216,7 +216,7 @@ def test_a_file_that_changes_during_a_run_is_refused_by_name(tmp_path: Path, kin
     read = Rows(index, files_of(rows, None), 1)
     path = tmp_path / f"b.{kind}"
     path.write_bytes(path.read_bytes()[:-100])
-    given = sent(rows, index, 1, 64, 1)
+    given = sent(rows, index, 1)
     given.open()
     told = rf"b\.{kind} has changed since its rows were counted"
     with served(read) as link:
@@ -318,7 +318,7 @@ def test_rows_that_are_sent_train_to_the_bits_of_rows_that_are_read(tmp_path: Pa
         if kind == "twice":
             (tmp_path / "a.libsvm").write_bytes(b"1 3:1 4:1 3:0.5\n-1 4:1 5:2 5:3 4:1\n" * 100)
     index = index_of(rows, model, tmp_path / "run")
-    given = sent(rows, index, 1, 64, 1)
+    given = sent(rows, index, 1)
     read = Rows(index, files_of(rows, model), 1)
     over = threading.Event()
 
@@ -390,7 +390,8 @@ def test_of_long_rows_fewer_are_asked_for_at_once(
     index = index_of(rows, None, tmp_path / "run")
     monkeypatch.setattr(batch_wire, "_MOST_BYTES", 1 << 18)
     monkeypatch.setattr(remote_batches, "_BYTES", 1 << 18)
-    given = sent(rows, index, 1, 4, 1)
+    given = sent(rows, index, 1)
+    given.asked_by(4, 1)
     given.open()
     native = given.native
     assert native is not None

@@ -309,7 +309,7 @@ def test_rows_that_are_sent_train_to_the_bits_of_rows_that_are_read(tmp_path: Pa
             until=lsh.until(epochs=epochs),
         )
 
-    sent = SentStream(rows, index, 1, 64, 1)
+    sent = SentStream(rows, index, 1)
     read = Rows(index, files_of(rows, None), 1)
     over = threading.Event()
 

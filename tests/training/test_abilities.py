@@ -24,9 +24,12 @@ class Place:
     """In a run."""
 
     def __init__(
-        self, sync: lsh.sync.Synchroniser | None = None, embedding_servers: int = 0
+        self,
+        sync: lsh.sync.Synchroniser | None = None,
+        embedding_servers: int = 0,
+        readers: int = 0,
     ) -> None:
-        self.sync, self.embedding_servers = sync, embedding_servers
+        self.sync, self.embedding_servers, self.readers = sync, embedding_servers, readers
 
     def session(self, *_: Any, **__: Any) -> None: ...
 
@@ -46,6 +49,7 @@ def asked(tmp_path: Path) -> dict[str, dict[str, Any]]:
         "cluster": {"cluster": Place()},
         "cluster without embedding servers": {"cluster": Place()},
         "embedding servers": {"cluster": Place(embedding_servers=2)},
+        "readers": {"cluster": Place(readers=2)},
         "init.tables": {"init": lsh.Init(tables=made())},
         "lockstep": {"discipline": lsh.Synchronous()},
         'threads="auto"': {"threads": "auto"},

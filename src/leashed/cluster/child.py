@@ -4,13 +4,14 @@ the run's terms in that folder.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import signal
 import sys
 from pathlib import Path
 
-from leashed.cluster import embedding_server, master, server
+from leashed.cluster import embedding_server, master, reader, server, sources
 from leashed.cluster.children import saved
 from leashed.cluster.ending import LINE, logged, status_of
 from leashed.cluster.limits import raise_descriptors
@@ -19,6 +20,7 @@ from leashed.cluster.messages import Account
 from leashed.cluster.opening import read_key
 from leashed.cluster.row_costs import RowTerms
 from leashed.cluster.row_files import folder_of
+from leashed.cluster.row_index import kept_in
 from leashed.cluster.serving import Place
 from leashed.cluster.supervisor import OVER, name_of, tie
 from leashed.cluster.table_terms import TableTerms
@@ -46,6 +48,7 @@ def _main(role: str, folder: Path, index: int) -> int:
                 trainers=terms["trainers"],
                 sync_ps=terms["servers"],
                 embedding_ps=terms["embedding_servers"],
+                readers=terms["readers"],
                 rows=terms["tables"] and RowTerms.of(TableTerms.of_json(terms["tables"]).read),
                 parameters=terms["dimension"],
                 fingerprint=terms["fingerprint"],
@@ -68,7 +71,8 @@ def _main(role: str, folder: Path, index: int) -> int:
         )
         return 0 if standing["state"] == "ended" else OVER
     ports = terms["ports"]
-    at = index + (terms["servers"] if role == "embedding-ps" else 0)
+    before = {"embedding-ps": "servers", "reader": "servers embedding_servers"}.get(role, "")
+    at = index + sum(terms[name] for name in before.split())
     place = Place(
         master=terms["master"] or master_address(Path(terms["home"])),
         key=key,
@@ -82,6 +86,11 @@ def _main(role: str, folder: Path, index: int) -> int:
         resume=begins,
         cuts=terms["cuts"] and Path(terms["cuts"]),
     )
+    if role == "reader":
+        files = sources.from_json(terms["reading"])
+        with contextlib.closing(reader.Rows(kept_in(folder), files, reader.threads())) as rows:
+            reader.attend(rows, index, place)
+        return 0
     if role == "embedding-ps":
         embedding_server.serve(
             TableTerms.of_json(terms["tables"]),

@@ -20,19 +20,20 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import methodcaller  # NumPy's numbers as Python's
 from pathlib import Path
 from typing import Any, Literal
 
 from leashed.base import checks, leftovers
 from leashed.base.warning import warn
-from leashed.cluster import bringing, collectives, placing, row_files, served_output
+from leashed.cluster import bringing, collectives, placing, row_files, served_output, sources
 from leashed.cluster.addressing import everywhere, is_local
 from leashed.cluster.checkpoints import Checkpoint
 from leashed.cluster.children import Children, saved
 from leashed.cluster.member import master_address
 from leashed.cluster.opening import Key, check_ports, format_address, make_key, read_key
+from leashed.cluster.remote_batches import SentSparse, SentStream
 from leashed.cluster.row_packing import MOST_SERVERS
 from leashed.cluster.session import TRANSPORTS, Address, Cluster, Met, Output, Reached
 from leashed.cluster.supervisor import OVER, read_report
@@ -56,6 +57,7 @@ def join(
     tables: Mapping[str, Any] | None = None,
     look_ahead: int = 1,
     collect: bool = False,
+    readers: int | Literal["nodes"] = 0,
     rank: int | None = None,
     size: int | None = None,
     rendezvous: str | None = None,
@@ -98,6 +100,9 @@ def join(
             needed, so that one trainer with one thread has the bits of one process.
         collect: whether rank 0's result has the tables, as ``result.tables``, where they take at most
             half of the memory that is left.
+        readers: processes that read the files of a stream, which all machines have, and send trainers the
+            rows of their batches: so many on rank 0's machine, or "nodes": one on each node, as with
+            embedding servers. Default 0: each trainer has all data in memory.
         rank: of this trainer, from 0; with ``size``. Default: from the environment.
         size: how many trainers there are.
         rendezvous: where rank 0 can be reached, ``HOST`` or ``HOST:PORT``. Default: this machine,
@@ -113,7 +118,7 @@ def join(
             run does, or ``leashed cluster clean``. (It is found by who has started the processes: two
             runs at once from one shell need a folder each.)
         ports: the first of the ports on which servers and trainers listen: sync servers in their order,
-            then embedding servers, then ranks: rank k on ``ports`` + all servers + k. Default: each on any that is free.
+            then embedding servers, readers, ranks: rank k on ``ports`` + all of these + k. Default: each on any that is free.
             Over several machines the master has rendezvous's port, and in each further training of
             this process the next.
         transport: between processes of one machine ``"shm"`` (shared memory), ``"tcp"``, or
@@ -128,8 +133,8 @@ def join(
             first, and goes on; with fewer it fails. Rank 0's holds.
         require_sync: whether the run fails where a trainer is not synchronised for a minute in
             which two rounds of its pace were due, or was not at all at its end. Rank 0's holds.
-        patience: seconds for which an embedding server that is away is waited for; one that dies is
-            started again, and goes on from its last snapshot.
+        patience: seconds for which an embedding server that is away is waited for, and readers; one that
+            dies is started again, an embedding server from its last snapshot.
         checkpoint_every: seconds between two checkpoints of the whole run, of one moment each, in
             ``run-0/checkpoints`` in ``folder``, which is needed then; where machines have one each, their
             parts are to be copied together before a run goes on. ``train(resume=)`` of all trainers, that are as many or not, goes on from one, or from the
@@ -162,6 +167,9 @@ def join(
             )
     rows_on = _rows_on(embedding_servers, place, folder, collect=collect)
     served = rows_on.servers
+    read_by, mine_read = _placed("readers", readers, "reader", place, folder)
+    if readers == "nodes":
+        rows_on = replace(rows_on, node=placing.node(os.environ, place).number)
     for name, given in (("tables", settings), ("collect", collect)):
         if given and not served:
             raise ValueError(
@@ -174,7 +182,7 @@ def join(
     def clear(master: int) -> None:
         if ports is not None:
             others = {} if local else {"rank 0's master": master}
-            check_ports("ports", ports, servers + served + place.size, others)
+            check_ports("ports", ports, servers + served + read_by + place.size, others)
 
     clear(place.port)
     if not local and key is None:
@@ -210,6 +218,7 @@ def join(
         told: dict[str, str],
         rows: RowsRead | None,
         begins: Checkpoint | None,
+        sent: SentSparse | SentStream | None = None,
     ) -> Met:
         run = next(runs)
         home = base / f"run-{run}"
@@ -219,6 +228,7 @@ def join(
                 base if local or place.rank == 0 else Path(folder or base)
             ).absolute() / home.name
         mine = [] if rows is None else list(rows_on.mine)
+        mine += [] if sent is None else mine_read
         # On one machine the master takes any port that is free, and writes down which.
         port = 0 if local else place.port + run
         clear(port)
@@ -244,9 +254,11 @@ def join(
             "trainers": place.size,
             "servers": servers,
             "embedding_servers": served,
+            "readers": read_by,
+            "reading": None if sent is None else sources.to_json(sent),
             "tables": None
             if rows is None
-            else TableTerms(rows, served, settings, len(mine)).to_json(),
+            else TableTerms(rows, served, settings, len(rows_on.mine)).to_json(),
             "host": host,
             "advertise": advertise,
             "port": port,
@@ -270,15 +282,18 @@ def join(
         (home / "terms.json").write_text(
             json.dumps(terms, default=methodcaller("item")) + "\n", encoding="utf-8"
         )
+        if sent is not None:
+            sent.index.keep(home)
         once = [("master", 0), *(("sync-ps", k) for k in range(servers))]
         children = Children(home, _command(home), once if place.rank == 0 else [], mine)
         if place.rank != 0:
 
             def end_mine(reached: Reached | None) -> None:
-                children.end(grace, None if reached is None else "embedding-ps")
+                last = "reader" if rows is None else "embedding-ps"
+                children.end(grace, None if reached is None else last)
                 rank_0s = Path(folder or base) / f"run-{run}"
                 if reached is not None and not local and not _sees(rank_0s, reached):
-                    for _, index in mine:
+                    for _, index in () if rows is None else rows_on.mine:
                         _send(home, index, reached, here, secret, timeout + grace)
 
             return Met(address, end_mine, saves)
@@ -304,8 +319,9 @@ def join(
                     brought = ending.enter_context(
                         bringing.Bringing(host, port, secret, reached.run, unseen, timeout)
                     )
-                # (Other trainers may still evaluate, by rows of these servers.)
-                children.end(grace, None if rows is None or reached is None else "master")
+                # (Other trainers may still evaluate, by rows of these servers, or train on what is read.)
+                used = rows is not None or sent is not None
+                children.end(grace, "master" if used and reached is not None else None)
                 failed = _failed(home) if OVER in children.statuses("master") else None
                 output = None
                 if failed is not None:
@@ -328,7 +344,7 @@ def join(
         master="",
         key=secret,
         host=host,
-        port=0 if ports is None else ports + servers + served + place.rank,
+        port=0 if ports is None else ports + servers + served + read_by + place.rank,
         transport=transport,
         backend=backend,
         timeout=timeout,
@@ -339,6 +355,8 @@ def join(
         meet=meet,
         embedding_servers=served,
         look_ahead=look_ahead,
+        readers=read_by,
+        rows_in=_counted_in(base, place, folder) if read_by else None,
         patience=patience,
         sync=sync,
     )
@@ -374,27 +392,45 @@ class _RowsOn:
 
 
 def _rows_on(servers: object, place: placing.Place, folder: object, *, collect: bool) -> _RowsOn:
+    count, mine = _placed("embedding_servers", servers, "embedding-ps", place, folder)
+    found = _RowsOn(count, tuple(mine))
     if servers == "nodes":
-        node = placing.node(os.environ, place)
-        mine = (("embedding-ps", node.number),) if place.local_rank == 0 else ()
-        if folder is None and node.nodes > 1:
-            raise ValueError(
-                'folder must be given with embedding_servers="nodes" on several nodes: where each leaves '
-                "its rows, and rank 0 the run's output"
-            )
-        found = _RowsOn(node.nodes, mine, True, node.number)
-    else:
-        if isinstance(servers, str):
-            raise ValueError(f'embedding_servers must be a number or "nodes", got {servers!r}')
-        count = checks.whole("embedding_servers", servers, 0, MOST_SERVERS)
-        numbers = range(count) if place.rank == 0 else ()
-        found = _RowsOn(count, tuple(("embedding-ps", k) for k in numbers))
+        found = replace(found, nodes=True, node=placing.node(os.environ, place).number)
     if found.servers and folder is None and not collect:
         raise ValueError(
             "folder must be given with embedding_servers: that is where the tables are left, in "
             "run-0/output; or give collect=True, by which rank 0's result has them"
         )
     return found
+
+
+def _placed(
+    name: str, given: object, role: str, place: placing.Place, folder: object
+) -> tuple[int, list[tuple[str, int]]]:
+    """How many of a role there are, and which of them this rank starts, as the argument ``name`` says."""
+    if isinstance(given, str) and given != "nodes":
+        raise ValueError(f'{name} must be a number or "nodes", got {given!r}')
+    if given == "nodes":
+        node = placing.node(os.environ, place, name)
+        if folder is None and node.nodes > 1:
+            raise ValueError(
+                f'folder must be given with {name}="nodes" on several nodes: where each leaves '
+                "what its process writes, and rank 0 the run's output"
+            )
+        return node.nodes, [(role, node.number)] if place.local_rank == 0 else []
+    count = checks.whole(name, given, 0, MOST_SERVERS)
+    return count, [(role, k) for k in range(count)] if place.rank == 0 else []
+
+
+def _counted_in(base: Path, place: placing.Place, folder: object) -> Path:
+    """Where the rows of streams are counted: by all ranks of a machine at one place, as far as they see it."""
+    if base != Path() or place.rank == 0:
+        return base
+    if folder is not None:
+        return Path(str(folder))
+    own = leftovers.make()
+    atexit.register(_remove, os.getpid(), own, None)
+    return own
 
 
 def _output(

@@ -145,18 +145,19 @@ def find(
     )
 
 
-def node(environment: Mapping[str, str], place: Place) -> Node:
+def node(environment: Mapping[str, str], place: Place, name: str = "embedding_servers") -> Node:
     """The node of a place, where all have as many ranks, those of one in a row.
 
     Args:
         environment: such as ``os.environ``.
         place: as ``find`` tells of it.
+        name: what is given "nodes".
 
     Raises:
         ValueError: nothing tells how many ranks a node has, or they are not so; the message tells what
             to give.
     """
-    instead = 'give embedding_servers a number in place of "nodes"'
+    instead = f'give {name} a number in place of "nodes"'
     launcher = next((one for one in _LAUNCHERS if one.name == place.told_by), None)
     each = None if launcher is None else _variable(environment, launcher.local_size)
     if each is None and launcher is not None and launcher.name == "Slurm":

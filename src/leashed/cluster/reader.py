@@ -26,7 +26,7 @@ from leashed.cluster.serving import Place, over
 if TYPE_CHECKING:
     from leashed.cluster.plan import Plan
 
-__all__ = ["Rows", "run", "serve"]
+__all__ = ["Rows", "attend", "run", "serve", "threads"]
 
 _AHEAD = 2  # parts behind the one that is asked for
 _OPEN = 16  # files, each with the places that it keeps
@@ -45,16 +45,26 @@ def run(plan: Plan, index: int) -> None:
     problem = plan.problem()
     rows = index_of(problem.train, problem.model, plan.cluster.run)
     files = files_of(problem.train, problem.model)
-    words = {"data": rows.digest}
-    with (
-        contextlib.closing(Rows(rows, files, max(1, cores() // 2))) as served,
-        Place.of(plan, "reader", index).joined("reader", index, _accepting(served), words) as (
-            member,
-            heard,
-        ),
-    ):
+    with contextlib.closing(Rows(rows, files, threads())) as served:
+        attend(served, index, Place.of(plan, "reader", index))
+
+
+def threads() -> int:
+    """That parse."""
+    return max(1, cores() // 2)
+
+
+def attend(rows: Rows, index: int, place: Place) -> None:
+    """Send rows as reader ``index``, which has its run there, until that has ended.
+
+    Raises:
+        ValueError: the run is another.
+        OSError: the master cannot be reached (any more).
+    """
+    words = {"data": rows.index.digest}
+    with place.joined("reader", index, _accepting(rows), words) as (member, heard):
         while not over(heard, member, member.welcome.run):
-            member.report(served.counters())
+            member.report(rows.counters())
 
 
 class Rows:

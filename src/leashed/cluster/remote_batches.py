@@ -34,27 +34,34 @@ _LOOK = 0.05  # seconds between two looks whether something is wanted
 _log = logging.getLogger(__name__)
 
 
-class SentStream(Stream):
+class _Sent:
+    """By whom rows are asked for."""
+
+    batch_size = workers = 1
+
+    def asked_by(self, batch_size: int, workers: int) -> None:
+        """A trainer with so many, which opens it next."""
+        self.batch_size, self.workers = batch_size, workers
+
+
+class SentStream(_Sent, Stream):
     """A stream whose rows others read and send.
 
     Args:
-        stream: which.
-        index: of its files.
+        stream: which, whose rows come in the order of its files.
+        index: of these.
         readers: how many read.
-        batch_size, workers: of the trainer.
 
     Attributes:
-        index, batch_size: these.
+        source, index: the first two.
+        batch_size, workers: of the trainer that asks for them.
         native: what has come, once it is opened.
         standard: by what numbers are standardised; None: they stay as they are.
     """
 
-    def __init__(
-        self, stream: Stream, index: RowIndex, readers: int, batch_size: int, workers: int
-    ) -> None:
+    def __init__(self, stream: Stream, index: RowIndex, readers: int) -> None:
         super().__init__(stream.name, stream._schema, Options(stream.bad, None, 0, 0))
-        self.index, self.batch_size = index, batch_size
-        self._readers, self._workers = readers, workers
+        self.source, self.index, self._readers = stream, index, readers
         self.native: _core.SentRows | None = None
         self.standard: Moments | None = None
 
@@ -82,22 +89,20 @@ class SentStream(Stream):
 
     def open(self, passes: int = 1, *, beside: int = 0) -> Opened:
         del beside
-        return _Sent(self._open(0, passes), self.index.counts)
+        return _Opened(self._open(0, passes), self.index.counts)
 
     def _open(self, threads: int, passes: int) -> Any:
         del threads
         self.native = _rows_of(
-            self.layout, self.index, passes, self.batch_size, self._workers, self._readers
+            self.layout, self.index, passes, self.batch_size, self.workers, self._readers
         )
         return self.native
 
 
-class SentSparse(SparseStream):
+class SentSparse(_Sent, SparseStream):
     """A stream of sparse rows that others read and send; arguments and attributes as of ``SentStream``."""
 
-    def __init__(
-        self, stream: SparseStream, index: RowIndex, readers: int, batch_size: int, workers: int
-    ) -> None:
+    def __init__(self, stream: SparseStream, index: RowIndex, readers: int) -> None:
         text = stream.text
         super().__init__(
             stream.files,
@@ -108,8 +113,7 @@ class SentSparse(SparseStream):
             Options(stream.bad, None, 0, 0),
             PART_BYTES,
         )
-        self.index, self.batch_size = index, batch_size
-        self._readers, self._workers = readers, workers
+        self.source, self.index, self._readers = stream, index, readers
         self.native: _core.SentRows | None = None
         self.standard: Moments | None = None
         self._distinct = False
@@ -147,9 +151,9 @@ class SentSparse(SparseStream):
         del beside, tells_fields
         self._distinct = distinct_columns
         self.native = _rows_of(
-            self.layout, self.index, passes, self.batch_size, self._workers, self._readers
+            self.layout, self.index, passes, self.batch_size, self.workers, self._readers
         )
-        return _Sent(self.native, self.index.counts)
+        return _Opened(self.native, self.index.counts)
 
 
 def _rows_of(
@@ -185,16 +189,14 @@ def _at_once(index: RowIndex, batch_size: int) -> int:
     return min(max(1, rows // batch_size) * batch_size, batch_wire.MOST_ROWS)
 
 
-def sent(
-    stream: Stream | SparseStream, index: RowIndex, readers: int, batch_size: int, workers: int
-) -> SentStream | SentSparse:
+def sent(stream: Stream | SparseStream, index: RowIndex, readers: int) -> SentStream | SentSparse:
     """The same rows, which others read and send."""
     if isinstance(stream, SparseStream):
-        return SentSparse(stream, index, readers, batch_size, workers)
-    return SentStream(stream, index, readers, batch_size, workers)
+        return SentSparse(stream, index, readers)
+    return SentStream(stream, index, readers)
 
 
-class _Sent(Opened):
+class _Opened(Opened):
     def __init__(self, native: Any, counts: ReadCounts) -> None:
         super().__init__(native)
         self._counts = counts

@@ -99,6 +99,13 @@ class RowIndex:
             "often": self.often,
         }
 
+    def keep(self, folder: Path) -> None:
+        """Writes it to a folder, for ``kept_in``."""
+        path = folder / FILE
+        beside = path.with_suffix(".new")
+        beside.write_text(json.dumps(self.to_json()) + "\n", encoding="utf-8")
+        beside.replace(path)
+
     @classmethod
     def from_json(cls, told: Any) -> RowIndex:
         """What ``to_json`` gave.
@@ -154,7 +161,6 @@ def index_of(stream: AnyStream, model: object, folder: Path) -> RowIndex:
     """
     rows = files_of(stream, model)
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / FILE
     with (folder / f"{FILE}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         files = [File.of(each) for each in stream.files]
@@ -174,9 +180,7 @@ def index_of(stream: AnyStream, model: object, folder: Path) -> RowIndex:
         few = counted.counts.rows <= defaults.LOOKED_AT
         often = defaults.seen(model, stream).often if few else None
         made = RowIndex(*counted[:3], how, counted.moments, often)
-        beside = path.with_suffix(".new")
-        beside.write_text(json.dumps(made.to_json()) + "\n", encoding="utf-8")
-        beside.replace(path)
+        made.keep(folder)
         return made
 
 

@@ -38,15 +38,17 @@ from leashed.cluster.member import Lost, Member
 from leashed.cluster.messages import FINISHED, Bye, Cut, End, Epoch, Lease, Servers, Welcome
 from leashed.cluster.native import check_servers, native
 from leashed.cluster.opening import Key, Listener
-from leashed.cluster.remote_batches import BatchTending, SentSparse, SentStream
+from leashed.cluster.remote_batches import BatchTending, SentSparse, SentStream, sent
 from leashed.cluster.remote_rows import remote_rows
 from leashed.cluster.results import Result
 from leashed.cluster.ring_tending import Callers, RingTending
+from leashed.cluster.row_index import index_of
 from leashed.cluster.server_tending import EXCHANGE, ROWS, ServerTending
 from leashed.cluster.troubles import TRAINERS, Troubles
 from leashed.files.resuming import AtCut, Resume
 from leashed.models._running import Running
 from leashed.models.tables import Table
+from leashed.stream import SparseStream, Stream
 from leashed.sync import Position, Synchroniser, When
 from leashed.training.rows_read import RowsRead
 
@@ -142,14 +144,15 @@ class Cluster:
             is 0.0.0.0 or ::, the one that this machine has towards the master.
         meet: in place of ``master``, called with the length of the parameters, the batches of the
             whole run (or None), the batch size, where the run goes on (or None), and what all of the
-            run must have alike, the rows that it reads of embedding servers (or None), and the checkpoint
-            that it goes on from (or None).
+            run must have alike, the rows that it reads of embedding servers (or None), the checkpoint that
+            it goes on from (or None), and the stream that readers read (or None).
         embedding_servers: how many hold the rows of the model's tables.
         look_ahead: whether rows of the next batch are asked for while one is computed: 1, or 0.
         readers: how many send the rows that are trained on.
         patience: seconds for which an embedding server is waited for, and a reader.
         sync: how the parameters are kept in sync with those of the others, from ``leashed.sync``; None:
             not at all.
+        rows_in: where the rows of streams are counted that readers send; None: nowhere.
         folder: the run's, for the final parameters; None: the master is sent them.
         cuts: that of the run's checkpoints; None: this trainer saves nothing.
         begins: the checkpoint's folder that the run goes on from; None: it begins.
@@ -179,6 +182,7 @@ class Cluster:
                 dict[str, str],
                 RowsRead | None,
                 Checkpoint | None,
+                SentSparse | SentStream | None,
             ],
             Met,
         ]
@@ -189,6 +193,7 @@ class Cluster:
     readers: int = 0
     patience: float = 300.0
     sync: Synchroniser | None = None
+    rows_in: Path | None = None
     folder: Path | None = None
     cuts: Path | None = None
     begins: Path | None = None
@@ -203,6 +208,21 @@ class Cluster:
         if not isinstance(given, (str, os.PathLike)) or (begins := found(given)) is None:
             return self, given
         return replace(self, begins=begins.folder), AtCut(begins.file(self.index))
+
+    def sending(self, model: object, stream: Stream | SparseStream) -> SentSparse | SentStream:
+        """A stream as readers send it to a training of that model; its rows are counted.
+
+        Raises:
+            OSError: a file cannot be read.
+            ValueError: readers do not read such a stream, or a line is bad; the message says which.
+        """
+        if stream.order["shuffle"]:
+            raise ValueError(
+                f"{stream.name} is given with shuffle, and readers send rows in the order of the files; "
+                "leave shuffle out, or write the files in another order"
+            )
+        assert self.rows_in is not None
+        return sent(stream, index_of(stream, model, self.rows_in), self.readers)
 
     def session(
         self,
@@ -258,7 +278,7 @@ class Cluster:
         if self.meet is not None:
             if begins is not None:
                 begins.require(told, same_data=True)
-            met = self.meet(dimension, total, batch_size, resumed, told, rows, begins)
+            met = self.meet(dimension, total, batch_size, resumed, told, rows, begins, sent)
             ended = met.ended
             cluster = replace(self, master=met.master, cuts=met.cuts, meet=None)
         try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from leashed.base.machine import cores
 from leashed.cluster import checkpoints
 from leashed.cluster.member import master_address
 from leashed.cluster.remote_batches import sent
@@ -38,8 +37,7 @@ def run(plan: Plan, index: int) -> str | None:
     problem = plan.problem()
     rows, data = plan.index(problem), problem.train
     if rows is not None:
-        threads = words.threads if isinstance(words.threads, int) else cores()
-        data = sent(problem.train, rows, cluster.readers, words.batch_size, threads)
+        data = sent(problem.train, rows, cluster.readers)
     begins = None
     if cluster.resume is not None and not kept.exists():
         begins = checkpoints.Checkpoint(cluster.resume).trainer(index)

@@ -73,6 +73,7 @@ TOLD = {
 NAMED = {
     "tables": "a model that reads tables",
     "embedding servers": "a run with embedding servers",
+    "readers": "a run with readers",
 }
 _ALONE = "train alone, or leave it out"
 _HERE = "train on one machine, or leave it out"
@@ -160,7 +161,7 @@ REFUSED = (
         "cluster",
         ("stream here",),
         "their rows come once, to one process",
-        "start readers (leashed cluster up --readers 1), or train on one machine",
+        "start readers (lsh.cluster.join(readers=1), leashed cluster up --readers 1), or train on one machine",
     ),
     Refused(
         "cluster without embedding servers",
@@ -248,6 +249,11 @@ NEEDS = (
         "tables",
         "of others there are no rows that they could hold: leave embedding_servers out",
     ),
+    Needs(
+        "readers",
+        "stream",
+        "other data each trainer has: give the path of files or leashed.stream.csv(...), or leave readers out",
+    ),
     Needs("checkpoint.incremental", "tables", "of others all parameters change: leave it out"),
 )
 
@@ -293,6 +299,7 @@ def of_cluster(cluster: object) -> dict[str, object]:
     return {
         "embedding servers": servers > 0,
         "cluster without embedding servers": cluster is not None and not servers,
+        "readers": getattr(cluster, "readers", 0) > 0,
     }
 
 

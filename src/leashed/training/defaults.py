@@ -91,6 +91,7 @@ def seen(model: object, data: object, examples: int = 0) -> Seen:
         return Seen(examples)
     assert isinstance(model, Graph)
     features = tuple(dict.fromkeys(model.id_features))
+    data = getattr(data, "source", data)  # of rows that others send
     if isinstance(data, Stream) and data.repeatable:
         return _look(data, features)
     return Seen(examples, _come_often(data, features) if isinstance(data, ClickDataset) else None)

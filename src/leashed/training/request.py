@@ -34,6 +34,7 @@ from leashed.modes import Mode, check_batches
 from leashed.rules import Rule, check_rule
 from leashed.staleness import Policy
 from leashed.stopping import Until
+from leashed.stream import SparseStream, Stream
 from leashed.training import abilities, best, defaults
 from leashed.training.defaults import MAX_SEED, MAX_THREADS
 from leashed.training.doubts import warn_of_more
@@ -287,6 +288,8 @@ def asked(
     given, data = data, arrange(known, data)
     warn_of_more(given, known.heads)
     model = shaped(model, data)
+    if isinstance(data, (Stream, SparseStream)):
+        data = _sent(model, data, also.get("cluster"))
     train_set, test_set = sets_of(model, data, validation)
     columns = check_columns(init.parameters, model, train_set, "data")
     numbers = unread(model, columns)
@@ -373,6 +376,14 @@ def asked(
         observe=observe,
         observers=_observers_of(observe.counting),
     )
+
+
+def _sent(model: AnyModel, data: Stream | SparseStream, cluster: Any) -> Stream | SparseStream:
+    """A stream as a cluster's readers send it, where it has any."""
+    if not getattr(cluster, "readers", 0) or getattr(data, "digest", None):
+        return data
+    sent: Stream | SparseStream = cluster.sending(model, data)
+    return sent
 
 
 def _observers_of(counting: object) -> list[Choice]:

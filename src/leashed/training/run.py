@@ -51,6 +51,8 @@ def run(asked: ThreadRequest) -> TrainResult:
         warn_of_unknown(asked.train_set, asked.columns.heads)
     else:
         first = 0 if resumption is None else resumption.batches * asked.batch_size
+        if streamed.sent is not None:
+            streamed.sent.asked_by(asked.batch_size, asked.workers)
         streamed.open(asked.until.epochs, asked.workers, first)
     examples = head_of(asked.train_set)
     validating = None if asked.test_set is None else head_of(asked.test_set)

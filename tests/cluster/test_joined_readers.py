@@ -1,0 +1,263 @@
+"""Streams of files in ``cluster.join``: readers send the rows, whatever the model."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cluster.test_joined_tables import GROWING, RULE, _pid
+from cluster.test_launched_tables import end, environment
+from cluster.test_readers import BAGS, PLAIN, bag_lines, criteo_lines, plain_lines, same
+
+import leashed as lsh
+from leashed.cluster import placing, sources
+from leashed.cluster.remote_batches import sent
+from leashed.cluster.row_index import files_of, index_of
+from leashed.cluster.row_parts import File
+from leashed.cluster.supervisor import read_report
+from leashed.models import tables
+from leashed.stream import criteo, csv
+
+NUMBERS = {
+    "y": lsh.stream.Label(),
+    "a": lsh.stream.Number(scale=None),
+    "b": lsh.stream.Number(scale=None),
+}
+
+
+def numbers(folder: Path, rows: int = 1000) -> Any:
+    """A stream of numbers, of which one tells the label."""
+    drawn = np.random.default_rng(3).normal(size=(rows, 2))
+    lines = [f"{int(a > 0.2)},{a:.4f},{b:.4f}" for a, b in drawn]
+    (folder / "n.csv").write_text("\n".join(["y,a,b", *lines]) + "\n")
+    return csv(folder / "n.csv", NUMBERS)
+
+
+def join(folder: Path, **given: Any) -> lsh.cluster.Cluster:
+    of = {"rank": 0, "size": 1, "servers": 0, "readers": 2, "look_ahead": 0, **given}
+    return lsh.cluster.join(rendezvous="127.0.0.1", folder=folder, **of)
+
+
+def ended(folder: Path, total: int) -> dict[str, Any]:
+    report = read_report(folder / "run-0")
+    assert report is not None
+    assert report["state"] == "ended", report["reason"]
+    ledger = report["ledger"]
+    assert ledger["complete"] == ledger["total"] == total
+    assert {one["index"] for one in report["members"] if one["role"] == "reader"} == {0, 1}
+    return report
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("of_tables", [True, False])
+def test_one_trainer_has_the_bits_of_one_process(of_tables: bool, tmp_path: Path) -> None:
+    if of_tables:
+        (tmp_path / "a.csv").write_bytes(plain_lines(1000))
+        rows: Any = csv(tmp_path / "a.csv", PLAIN)
+        model: Any = lsh.models.dlrm(dim=4).shaped(rows)
+        given: dict[str, Any] = {"embedding_servers": 2, "tables": GROWING}
+    else:
+        rows, given = numbers(tmp_path), {}
+        model = lsh.models.mlp(2, [8], 2)
+    how: dict[str, Any] = {
+        "rule": RULE, "seed": 3, "batch_size": 32, "until": lsh.until(epochs=3),
+        "discipline": lsh.Sequential(),
+    }  # fmt: skip
+    found = lsh.train(model, rows, cluster=join(tmp_path / "run", **given), **how)
+    if of_tables:
+        here = tables.of(model.tables, rule=RULE, seed=3, **GROWING)
+        how["init"] = lsh.Init(model.init(3, "glorot"), here)
+    alone = lsh.train(model, rows, **how)
+    np.testing.assert_array_equal(found.parameters, alone.parameters)
+    assert found.config["reading"] == alone.config["reading"]
+    ended(tmp_path / "run", 94)
+    if of_tables:
+        output = lsh.load(tmp_path / "run" / "run-0" / "output")
+        for name, table in alone.tables.items():
+            ids = np.sort(table.ids())
+            np.testing.assert_array_equal(output.tables[name].lookup(ids), table.lookup(ids))
+
+
+@pytest.mark.process
+def test_what_is_not_said_follows_from_the_rows(tmp_path: Path) -> None:
+    """Rule, batches and passes are those of one process; the second training has other files."""
+    cluster = join(tmp_path / "run", embedding_servers=1, readers=1)
+    for rows in (900, 1500):
+        (tmp_path / "a.tsv").write_bytes(criteo_lines(rows))
+        model, data = lsh.models.dlrm(dim=4, bottom=(8, 4), top=(8,)), criteo(tmp_path / "a.tsv")
+        found = lsh.train(model, data, cluster=cluster, threads=1)
+        alone = lsh.train(model, data, threads=1)
+        same = ("rule", "batch_size", "until", "init")
+        assert [found.config[name] for name in same] == [alone.config[name] for name in same]
+        assert found.config["cluster"]["examples"] >= rows
+
+
+PROGRAM = """
+import json, sys
+from pathlib import Path
+import leashed as lsh
+from cluster.test_joined_readers import NUMBERS
+folder, given = sys.argv[1], json.loads(sys.argv[2])
+cluster = lsh.cluster.join(folder=folder, **given)
+rows = lsh.stream.csv(Path(folder).parent / "n.csv", NUMBERS)
+result = lsh.train(
+    lsh.models.mlp(2, [8], 2), rows, rule="sgd:lr=0.1", batch_size=20, until=lsh.until(epochs=40), threads=1,
+    cluster=cluster,
+)
+told = result.config["cluster"]
+accuracy = lsh.models.mlp(2, [8], 2).evaluate(result.parameters, rows.read())[1]
+Path(folder, f"told-{cluster.index}").write_text(json.dumps({**told, "accuracy": accuracy}))
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("sync", ["easgd", "ma"])
+def test_trainers_without_tables_share_a_stream(sync: str, tmp_path: Path) -> None:
+    numbers(tmp_path)
+    (tmp_path / "program.py").write_text(PROGRAM)
+    folder = tmp_path / "run"
+    folder.mkdir()
+    given = {"sync": sync, "servers": int(sync == "easgd"), "readers": 2}
+    end(
+        *(
+            subprocess.Popen(
+                [sys.executable, tmp_path / "program.py", folder, json.dumps(given)],
+                env=environment(RANK=rank, WORLD_SIZE=2, LOCAL_RANK=rank, LOCAL_WORLD_SIZE=2,
+                                MASTER_ADDR="127.0.0.1", MASTER_PORT=29500),
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            )
+            for rank in range(2)
+        )
+    )  # fmt: skip
+    ended(folder, 2000)
+    told = [json.loads((folder / f"told-{rank}").read_text()) for rank in range(2)]
+    assert sum(one["batches_used"] for one in told) == 2000
+    assert all(one["rows_received"] >= 20 * one["batches_used"] for one in told)
+    assert min(one["accuracy"] for one in told) > 0.9
+
+
+@pytest.mark.process
+def test_a_reader_that_is_killed_is_started_again(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    home = tmp_path / "run" / "run-0"
+    killed = threading.Event()
+
+    def kill() -> None:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and not killed.is_set():
+            report = read_report(home)
+            pid = _pid(home, "reader", 0)
+            if report is not None and pid is not None and report["ledger"]["complete"] > 50:
+                os.kill(pid, signal.SIGKILL)
+                killed.set()
+            time.sleep(0.01)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    lsh.train(
+        lsh.models.mlp(2, [8], 2), numbers(tmp_path), rule=RULE, threads=1, batch_size=20,
+        until=lsh.until(epochs=2000, seconds=6), cluster=join(tmp_path / "run", readers=1),
+    )  # fmt: skip
+    killer.join()
+    assert killed.is_set()
+    assert "reader-0 ended by SIGKILL, and is started again" in capfd.readouterr().err
+    report = read_report(home)
+    assert report is not None
+    assert len([one for one in report["members"] if one["role"] == "reader"]) == 2
+
+
+def in_parquet(path: Path) -> Any:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    columns = {"y": [0, 1] * 10, "a": [0.5] * 20, "b": [1.0] * 20}
+    path = path.with_suffix(".parquet")
+    parquet.write_table(arrow.table(columns), path)
+    return lsh.stream.parquet(path, NUMBERS)
+
+
+FM = lsh.models.fm(9)
+MADE: dict[str, Callable[[Path], Any]] = {
+    "criteo": lambda path: criteo(path, bad="skip"),
+    "bags": lambda path: csv(path, BAGS),
+    "without a header": lambda path: csv(path, BAGS, names=list(BAGS), separator=";"),
+    "parquet": in_parquet,
+    "libsvm": lambda path: lsh.stream.libsvm(path, 9, zero_based=True),
+    "libffm": lambda path: lsh.stream.libffm(path, [0, 0, 1, 1, 1], bad="skip"),
+}
+LINES = {
+    "without a header": b"1;2;3;4 5;1\n",
+    "criteo": criteo_lines(30),
+    "libsvm": b"1 3:1\n",
+    "libffm": b"1 1:4:1\n",
+}
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_a_reader_is_told_all_of_a_stream(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(LINES.get(kind, bag_lines(60)))
+    stream = MADE[kind](path)
+    model = FM if kind == "libsvm" else None
+    given = sent(stream, index_of(stream, model, tmp_path / "run"), 2)
+    if kind.startswith("lib"):
+        given.open(distinct_columns=model is FM)
+    found = sources.from_json(json.loads(json.dumps(sources.to_json(given))))
+    known = files_of(stream, model)
+    assert type(found) is type(known)
+    assert json.dumps(found.told) == json.dumps(known.told)
+    first = File.of(stream.files[0])
+    of = known.count([first])
+    assert found.count([first]) == of
+    arrays = [
+        each.parse(of.files[0], each.open(0, of.files[0]), of.parts[0]).arrays
+        for each in (found, known)
+    ]
+    same(*arrays)
+
+
+def test_what_does_not_go_together_is_refused_by_name(tmp_path: Path) -> None:
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"readers": -1}, "readers must be at least 0"),
+        ({"readers": "all"}, 'readers must be a number or "nodes"'),
+        ({"readers": "nodes"}, "ranks a node has; give readers a number"),
+    ]
+    for given, told in wrong:
+        with pytest.raises(ValueError, match=told):
+            join(tmp_path / "run", **given)
+    rows, model, how = numbers(tmp_path), lsh.models.mlp(2, [8], 2), {"until": lsh.until(epochs=1)}
+    with pytest.raises(ValueError, match=r"start readers \(lsh\.cluster\.join\(readers=1\)"):
+        lsh.train(model, rows, cluster=join(tmp_path / "0", readers=0), **how)
+    cluster = join(tmp_path / "1")
+    with pytest.raises(ValueError, match=r"readers is for streams; .* leashed\.stream\.csv"):
+        lsh.train(model, rows.read(), cluster=cluster, **how)
+    with pytest.raises(ValueError, match="leave shuffle out"):
+        lsh.train(model, csv(tmp_path / "n.csv", NUMBERS, shuffle=10), cluster=cluster, **how)
+    with (
+        (tmp_path / "n.csv").open("rb") as file,
+        pytest.raises(ValueError, match="is not read by readers"),
+    ):
+        lsh.train(model, csv(file, NUMBERS), cluster=cluster, **how)
+    assert not list(tmp_path.glob("*/run-*"))
+
+
+def test_the_first_rank_of_each_node_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"RANK": 3, "WORLD_SIZE": 4, "LOCAL_RANK": 1, "LOCAL_WORLD_SIZE": 2}.items():
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    place = placing.find(os.environ, rank=None, size=None, rendezvous=None)
+    assert lsh.cluster.joining._placed("readers", "nodes", "reader", place, "f") == (2, [])
+    monkeypatch.setenv("RANK", "2")
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    place = placing.find(os.environ, rank=None, size=None, rendezvous=None)
+    found = lsh.cluster.joining._placed("readers", "nodes", "reader", place, "f")
+    assert found == (2, [("reader", 1)])
