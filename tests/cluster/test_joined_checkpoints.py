@@ -48,10 +48,10 @@ def train(folder: Path, *, tables: bool = True, resume: Any = None, **given: Any
     return lsh.train(model, data, cluster=cluster, resume=resume, **HOW)
 
 
-def killed(folder: Path, **given: Any) -> Path:
+def killed(folder: Path, program: str = PROGRAM, **given: Any) -> Path:
     """The folder of a run that was killed behind a checkpoint of its midst, all of it."""
     process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(folder), repr(given)],
+        [sys.executable, "-c", program, str(folder), repr(given)],
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
     )
     run, deadline = folder / "run-0", time.monotonic() + PATIENCE

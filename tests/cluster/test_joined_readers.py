@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -15,12 +16,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cluster.test_joined_checkpoints import killed
 from cluster.test_joined_tables import GROWING, RULE, _pid
 from cluster.test_launched_tables import end, environment
 from cluster.test_readers import BAGS, PLAIN, bag_lines, criteo_lines, plain_lines, same
 
 import leashed as lsh
-from leashed.cluster import placing, sources
+from leashed.cluster import passed_rows, placing, sources
+from leashed.cluster.reader import Rows
 from leashed.cluster.remote_batches import sent
 from leashed.cluster.row_index import files_of, index_of
 from leashed.cluster.row_parts import File
@@ -48,13 +51,15 @@ def join(folder: Path, **given: Any) -> lsh.cluster.Cluster:
     return lsh.cluster.join(rendezvous="127.0.0.1", folder=folder, **of)
 
 
-def ended(folder: Path, total: int) -> dict[str, Any]:
+def ended(folder: Path, total: int, readers: int = 2) -> dict[str, Any]:
     report = read_report(folder / "run-0")
     assert report is not None
     assert report["state"] == "ended", report["reason"]
     ledger = report["ledger"]
     assert ledger["complete"] == ledger["total"] == total
-    assert {one["index"] for one in report["members"] if one["role"] == "reader"} == {0, 1}
+    assert {one["index"] for one in report["members"] if one["role"] == "reader"} == set(
+        range(readers)
+    )
     return report
 
 
@@ -88,6 +93,61 @@ def test_one_trainer_has_the_bits_of_one_process(of_tables: bool, tmp_path: Path
             np.testing.assert_array_equal(output.tables[name].lookup(ids), table.lookup(ids))
 
 
+def table_of(rows: int) -> Any:
+    """A stream of a table in memory, its rows those of ``numbers``."""
+    arrow = pytest.importorskip("pyarrow")
+    drawn = np.random.default_rng(3).normal(size=(rows, 2))
+    a, b = (np.array([f"{one:.4f}" for one in column], np.float32) for column in drawn.T)
+    columns = {"y": (drawn[:, 0] > 0.2).astype(int), "a": a, "b": b}
+    return lsh.stream.arrow(arrow.table(columns), NUMBERS)
+
+
+@pytest.mark.process
+def test_rows_of_a_table_in_memory_train_to_the_bits_of_those_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passed_rows, "_PART", 128)
+    how: dict[str, Any] = {
+        "rule": RULE, "seed": 3, "batch_size": 32, "until": lsh.until(epochs=3),
+        "discipline": lsh.Sequential(),
+    }  # fmt: skip
+    model = lsh.models.mlp(2, [8], 2)
+    found = lsh.train(model, table_of(1000), cluster=join(tmp_path / "run", readers=1), **how)
+    alone = lsh.train(model, numbers(tmp_path), **how)
+    np.testing.assert_array_equal(found.parameters, alone.parameters)
+    report = read_report(tmp_path / "run" / "run-0")
+    assert report is not None
+    assert (report["state"], report["ledger"]["complete"]) == ("ended", 94)
+
+
+def test_any_rows_of_a_table_are_had_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passed_rows, "_PART", 100)
+    monkeypatch.setattr("leashed.cluster.reader._KEPT", 0)
+    stream = table_of(1234)
+    index = passed_rows.index_of(stream)
+    assert (index.rows, len(index.parts)) == (1234, 13)
+    assert index == passed_rows.index_of(table_of(1234))
+    assert index.digest != passed_rows.index_of(table_of(1233)).digest
+    whole = stream.open().read(None)
+    drawn = np.random.default_rng(5)
+    with contextlib.closing(Rows(index, passed_rows.PassedRows(stream), 1)) as rows:
+        for _ in range(30):
+            first, count = int(drawn.integers(1234)), int(drawn.integers(1, 400))
+            end = min(first + count, 1234)
+            parts = rows.read(first, end - first)
+            for k in (0, 3):
+                together = np.concatenate([part[k] for part in parts])
+                np.testing.assert_array_equal(together, whole[k][first:end])
+    given = iter([1234, 900])
+    shrinks = lsh.stream.arrow(lambda: table_of(next(given))._source, NUMBERS)
+    index = passed_rows.index_of(shrinks)
+    with (
+        contextlib.closing(Rows(index, passed_rows.PassedRows(shrinks), 1)) as rows,
+        pytest.raises(ValueError, match="give what makes the same rows each time"),
+    ):
+        rows.read(900, 50)
+
+
 @pytest.mark.process
 def test_what_is_not_said_follows_from_the_rows(tmp_path: Path) -> None:
     """Rule, batches and passes are those of one process; the second training has other files."""
@@ -102,14 +162,46 @@ def test_what_is_not_said_follows_from_the_rows(tmp_path: Path) -> None:
         assert found.config["cluster"]["examples"] >= rows
 
 
+CUT = """
+import sys
+from pathlib import Path
+
+from cluster.test_joined_readers import fed
+
+fed(Path(sys.argv[1]), **eval(sys.argv[2]))
+"""
+
+
+def fed(folder: Path, resume: Any = None, **given: Any) -> Any:
+    """One trainer with one thread, of the file beside the folder, with checkpoints of the run."""
+    rows = csv(folder.parent / "n.csv", NUMBERS)
+    cluster = join(folder, checkpoint_every=0.2, **given)
+    how: dict[str, Any] = {"rule": RULE, "seed": 3, "batch_size": 20, "discipline": "sequential"}
+    until = lsh.until(epochs=150)
+    return lsh.train(
+        lsh.models.mlp(2, [8], 2), rows, cluster=cluster, resume=resume, until=until, **how
+    )
+
+
+@pytest.mark.process
+def test_a_run_that_was_killed_goes_on_to_the_bits_of_one_that_was_not(tmp_path: Path) -> None:
+    """With another number of readers."""
+    numbers(tmp_path)
+    whole = fed(tmp_path / "whole")
+    run = killed(tmp_path / "killed", CUT)
+    other = fed(tmp_path / "other", resume=run, readers=1)
+    np.testing.assert_array_equal(other.parameters, whole.parameters)
+    assert 0 < other.config["cluster"]["batches_used"] < 7500
+
+
 PROGRAM = """
 import json, sys
 from pathlib import Path
 import leashed as lsh
-from cluster.test_joined_readers import NUMBERS
+from cluster.test_joined_readers import NUMBERS, table_of
 folder, given = sys.argv[1], json.loads(sys.argv[2])
 cluster = lsh.cluster.join(folder=folder, **given)
-rows = lsh.stream.csv(Path(folder).parent / "n.csv", NUMBERS)
+rows = table_of(1000) if given["readers"] == 1 else lsh.stream.csv(Path(folder).parent / "n.csv", NUMBERS)
 result = lsh.train(
     lsh.models.mlp(2, [8], 2), rows, rule="sgd:lr=0.1", batch_size=20, until=lsh.until(epochs=40), threads=1,
     cluster=cluster,
@@ -121,13 +213,14 @@ Path(folder, f"told-{cluster.index}").write_text(json.dumps({**told, "accuracy":
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("sync", ["easgd", "ma"])
+@pytest.mark.parametrize("sync", ["easgd", "ma", "of a table"])
 def test_trainers_without_tables_share_a_stream(sync: str, tmp_path: Path) -> None:
     numbers(tmp_path)
     (tmp_path / "program.py").write_text(PROGRAM)
     folder = tmp_path / "run"
     folder.mkdir()
-    given = {"sync": sync, "servers": int(sync == "easgd"), "readers": 2}
+    given = {"sync": "ma" if " " in sync else sync, "servers": int(sync == "easgd")}
+    given["readers"] = 1 if " " in sync else 2
     end(
         *(
             subprocess.Popen(
@@ -139,7 +232,7 @@ def test_trainers_without_tables_share_a_stream(sync: str, tmp_path: Path) -> No
             for rank in range(2)
         )
     )  # fmt: skip
-    ended(folder, 2000)
+    ended(folder, 2000, given["readers"])
     told = [json.loads((folder / f"told-{rank}").read_text()) for rank in range(2)]
     assert sum(one["batches_used"] for one in told) == 2000
     assert all(one["rows_received"] >= 20 * one["batches_used"] for one in told)
@@ -242,11 +335,20 @@ def test_what_does_not_go_together_is_refused_by_name(tmp_path: Path) -> None:
         lsh.train(model, rows.read(), cluster=cluster, **how)
     with pytest.raises(ValueError, match="leave shuffle out"):
         lsh.train(model, csv(tmp_path / "n.csv", NUMBERS, shuffle=10), cluster=cluster, **how)
-    with (
-        (tmp_path / "n.csv").open("rb") as file,
-        pytest.raises(ValueError, match="is not read by readers"),
-    ):
+    mine = r"objects of this process, which no other has: .* stream\.read\(\), without readers"
+    with (tmp_path / "n.csv").open("rb") as file, pytest.raises(ValueError, match=mine):
         lsh.train(model, csv(file, NUMBERS), cluster=cluster, **how)
+    arrow = pytest.importorskip("pyarrow")
+    table = arrow.table({"y": [0, 1], "a": [0.5, 1.0], "b": [1.0, 0.0]})
+    for source, told in (
+        (table, "readers must be 1 for arrow, whose rows"),
+        (table.to_reader(), mine),
+    ):
+        with pytest.raises(ValueError, match=told):
+            lsh.train(model, lsh.stream.arrow(source, NUMBERS), cluster=cluster, **how)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ValueError, match="can be read once, and readers read rows again"):
+        lsh.train(model, csv(tmp_path / "pipe", NUMBERS), cluster=cluster, **how)
     assert not list(tmp_path.glob("*/run-*"))
 
 

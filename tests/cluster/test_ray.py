@@ -113,13 +113,16 @@ import ray
 import leashed.cluster.ray as rays
 from leashed.cluster import plan as plans
 
-folder, data, schema = sys.argv[1:]
+folder, data, schema, readers = sys.argv[1:]
 ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=2**27)
 text = [
     "[cluster]", "trainers = 2", "embedding_ps = 2", "[sync]", "kind = 'easgd'", "[train]",
     "model = 'dlrm'", f"data = {json.dumps(data)}", f"schema = {json.dumps(schema)}", "table_mib = 1.0",
     "dim = 4", "rule = 'adagrad'", "lr = 0.05", "epochs = 4",
 ]
+if int(readers):
+    text.insert(1, f"readers = {readers}")
+    text.append(f"test = {json.dumps(data)}")
 places, rays._PIECE = rays._places, 10_000
 
 
@@ -138,11 +141,12 @@ ray.shutdown()
 
 @pytest.mark.process
 @over_ray
-def test_a_run_over_ray_has_embedding_servers(tmp_path):
+@pytest.mark.parametrize("readers", [0, 2])
+def test_a_run_over_ray_has_embedding_servers(readers, tmp_path):
     """Each an actor; their rows are joined where the master is, the second's copied there."""
     files = [str(path) for path in written.clicks(tmp_path, 3000)]
     ended = subprocess.run(
-        [sys.executable, "-c", TABLES, str(tmp_path), *files],
+        [sys.executable, "-c", TABLES, str(tmp_path), *files, str(readers)],
         env={**os.environ, "HOME": str(tmp_path)},
         capture_output=True,
         text=True,
@@ -160,6 +164,9 @@ def test_a_run_over_ray_has_embedding_servers(tmp_path):
     trained = lsh.load(master / "output")
     assert {table.statistics()["rows"] for table in trained.tables.values()} == {41, 61}
     assert report["test_auc"] > 0.7
+    told = [(run / "rows.index").read_text() for run in (tmp_path / "run").glob("*/") if readers]
+    assert len(set(told)) == int(readers > 0)  # counted once
+    assert len(told) == (readers and 8)
 
 
 CUTS = """

@@ -33,8 +33,10 @@ from leashed.cluster.checkpoints import Checkpoint
 from leashed.cluster.children import Children, saved
 from leashed.cluster.member import master_address
 from leashed.cluster.opening import Key, check_ports, format_address, make_key, read_key
+from leashed.cluster.passed_rows import Attending
 from leashed.cluster.remote_batches import SentSparse, SentStream
 from leashed.cluster.row_packing import MOST_SERVERS
+from leashed.cluster.serving import Place
 from leashed.cluster.session import TRANSPORTS, Address, Cluster, Met, Output, Reached
 from leashed.cluster.supervisor import OVER, read_report
 from leashed.cluster.table_terms import TableTerms, check_settings
@@ -102,7 +104,8 @@ def join(
             half of the memory that is left.
         readers: processes that read the files of a stream, which all machines have, and send trainers the
             rows of their batches: so many on rank 0's machine, or "nodes": one on each node, as with
-            embedding servers. Default 0: each trainer has all data in memory.
+            embedding servers. 1 also for a stream of objects, such as tables, of which rank 0's process
+            sends its own. Default 0: each trainer has all data in memory.
         rank: of this trainer, from 0; with ``size``. Default: from the environment.
         size: how many trainers there are.
         rendezvous: where rank 0 can be reached, ``HOST`` or ``HOST:PORT``. Default: this machine,
@@ -228,7 +231,8 @@ def join(
                 base if local or place.rank == 0 else Path(folder or base)
             ).absolute() / home.name
         mine = [] if rows is None else list(rows_on.mine)
-        mine += [] if sent is None else mine_read
+        of_files = sent is not None and bool(sent.source.files)
+        mine += mine_read if of_files else []
         # On one machine the master takes any port that is free, and writes down which.
         port = 0 if local else place.port + run
         clear(port)
@@ -255,7 +259,7 @@ def join(
             "servers": servers,
             "embedding_servers": served,
             "readers": read_by,
-            "reading": None if sent is None else sources.to_json(sent),
+            "reading": sources.to_json(sent) if sent is not None and of_files else None,
             "tables": None
             if rows is None
             else TableTerms(rows, served, settings, len(rows_on.mine)).to_json(),
@@ -286,6 +290,23 @@ def join(
             sent.index.keep(home)
         once = [("master", 0), *(("sync-ps", k) for k in range(servers))]
         children = Children(home, _command(home), once if place.rank == 0 else [], mine)
+        reading = None
+        if place.rank == 0 and isinstance(sent, SentStream) and not of_files:
+            reading = Attending(
+                sent.source,
+                sent.index,
+                Place(
+                    master=master_address(home) if local else here,
+                    key=secret,
+                    host=host,
+                    folder=home,
+                    grace=grace,
+                    transport=transport,
+                    port=0 if ports is None else ports + servers + served,
+                    advertise=advertise,
+                    job=job,
+                ),
+            )
         if place.rank != 0:
 
             def end_mine(reached: Reached | None) -> None:
@@ -322,6 +343,8 @@ def join(
                 # (Other trainers may still evaluate, by rows of these servers, or train on what is read.)
                 used = rows is not None or sent is not None
                 children.end(grace, "master" if used and reached is not None else None)
+                if reading is not None:
+                    reading.close()
                 failed = _failed(home) if OVER in children.statuses("master") else None
                 output = None
                 if failed is not None:

@@ -26,7 +26,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from leashed.cluster import opening, outcome, row_files
+from leashed.cluster import opening, outcome, row_files, row_index
 from leashed.cluster import plan as plans
 from leashed.cluster.plan import ROLES, Plan
 from leashed.cluster.supervisor import INTERRUPTED, OVER, Supervisor, command, name_of
@@ -115,7 +115,9 @@ def _run(plan: Plan, key: str, actors: Mapping[tuple[str, int], Any]) -> dict[st
             "folder as cluster.run"
         )
     text = replace(plan, cluster=where).text()
-    working = {each.run.remote(text, key): process for process, each in actors.items()}
+    # (Where files are the same, as on one machine or a disk of all, nobody else has to read them for it.)
+    counted = ray.get(actors["reader", 0].counted.remote(text)) if cluster.readers else None
+    working = {each.run.remote(text, key, counted): process for process, each in actors.items()}
     left, restarts, given_up, failed, ended = list(working), {}, {}, 0, False
     while left:
         # When the master has ended the others do so by themselves, or with their actors.
@@ -205,26 +207,46 @@ class _Process:
         with socket.create_server((host, 0)) as listening:
             return int(listening.getsockname()[1])
 
-    def run(self, text: str, key: str) -> tuple[int, int, str]:
+    def counted(self, text: str) -> str:
+        """Where the rows of the plan's files are, as JSON.
+
+        Raises:
+            OSError, ValueError: as ``Plan.index``.
+        """
+        folder = self._planned(text).cluster.run
+        self._plan.index(self._plan.problem())
+        return (folder / row_index.FILE).read_text(encoding="utf-8")
+
+    def _planned(self, text: str) -> Plan:
+        """That plan, of this process."""
+        plan = plans.parse(text, Path("/"))
+        folder = plan.cluster.run / name_of(self._role, self._index)
+        folder.mkdir(parents=True, exist_ok=True)
+        cluster = replace(plan.cluster, run=folder, key=folder / "key")
+        self._plan = replace(plan, cluster=cluster)
+        return self._plan
+
+    def run(self, text: str, key: str, counted: str | None = None) -> tuple[int, int, str]:
         """Run the process to its end.
 
         Args:
             text: the plan; its folder is that of all processes on this machine.
             key: as hexadecimal digits.
+            counted: where the rows of files are that readers read. None: there are no readers.
 
         Returns:
             The status it has ended with, how often it was started again, and why it has died last, with
             its log.
         """
-        plan = plans.parse(text, Path("/"))
-        folder = plan.cluster.run / name_of(self._role, self._index)
-        folder.mkdir(parents=True, exist_ok=True)
+        plan = self._planned(text)
+        folder = plan.cluster.run
+        if counted is not None:
+            (folder / row_index.FILE).write_text(counted, encoding="utf-8")
         secret = folder / "key"
         secret.unlink(missing_ok=True)  # left by an actor that was lost
         with os.fdopen(os.open(secret, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(bytes.fromhex(key))
-        self._plan = replace(plan, cluster=replace(plan.cluster, run=folder, key=secret))
-        plans.write(folder / "plan.toml", self._plan)
+        plans.write(folder / "plan.toml", plan)
         supervisor = Supervisor(
             [(self._role, self._index)],
             command(folder / "plan.toml"),

@@ -144,9 +144,12 @@ def files_of(stream: AnyStream, model: object) -> RowFiles:
             f"{stream.name} can be read once, and readers read rows again, as where a trainer dies; write it "
             "into a file, or train in one process: leashed train --stream"
         )
+    why = "they read rows from any place, which there is none to find in such a file"
+    if not stream.files:
+        why = "its rows are objects of this process, which no other has"
     raise ValueError(
-        f"{stream.name} is not read by readers, which read files: text in Criteo's format, CSV, libsvm or "
-        "libffm, plain or packed, and Parquet; train without readers"
+        f"{stream.name} is not read by readers, since {why}: write files of text in Criteo's format, CSV, "
+        "libsvm or libffm, plain or packed, or Parquet, or train on stream.read(), without readers"
     )
 
 

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from leashed import _core
 from leashed.base.closing import Closing
 from leashed.base.warning import warn
-from leashed.cluster import collectives, fingerprint, packing, row_packing
+from leashed.cluster import collectives, fingerprint, packing, passed_rows, row_packing
 from leashed.cluster.account_tending import AccountTending, account_of, kept_of
 from leashed.cluster.addressing import everywhere, is_local, reached
 from leashed.cluster.checkpoints import Checkpoint, found
@@ -222,6 +222,13 @@ class Cluster:
                 "leave shuffle out, or write the files in another order"
             )
         assert self.rows_in is not None
+        if isinstance(stream, Stream) and stream.repeatable and not stream.files:
+            if self.readers != 1:
+                raise ValueError(
+                    f"readers must be 1 for {stream.name}, whose rows are objects of rank 0's process, which "
+                    f"sends them to all; got {self.readers}"
+                )
+            return sent(stream, passed_rows.index_of(stream), 1)
         return sent(stream, index_of(stream, model, self.rows_in), self.readers)
 
     def session(
