@@ -958,9 +958,11 @@ class RemoteRows:
         timeout: typing.SupportsFloat | typing.SupportsIndex,
         patience: typing.SupportsFloat | typing.SupportsIndex,
         look_ahead: typing.SupportsInt | typing.SupportsIndex = 1,
+        poolings: collections.abc.Sequence[str | None] = [],
+        pooling: str = "auto",
     ) -> None:
         """
-        tables: (name, dim, rows, or 0 where it grows) of each; features: of each its table. client: the first thread's number, behind which are as many others' as there are slots; life: a number that no other process ever has. timeout: seconds of silence after which a connection is given up; patience: those for which a server is waited for.
+        tables: (name, dim, rows, or 0 where it grows) of each; features: of each its table. client: the first thread's number, behind which are as many others' as there are slots; life: a number that no other process ever has. timeout: seconds of silence after which a connection is given up; patience: those for which a server is waited for. poolings: of each feature sum, mean or max, or None where its rows are read; empty: None of each. pooling: where those are pooled, at servers, in rows that are read, or auto, where that is fewer bytes.
         """
     def adopt(
         self,
@@ -981,6 +983,11 @@ class RemoteRows:
     def missing(self, servers: typing.SupportsInt | typing.SupportsIndex) -> list[tuple[int, int]]:
         """
         (slot, server) of the connections to be made.
+        """
+    @property
+    def pooled(self) -> list[bool] | None:
+        """
+        Of each feature whether servers pool it; None: not decided yet.
         """
     @property
     def settled(self) -> bool:

@@ -52,6 +52,7 @@ def drawn(draw):
         embedding_loops=st.none() | st.integers(1, 256),
         embedding_mib=st.none() | st.floats(1.0, 1e6),
         look_ahead=st.integers(0, 1),
+        pooling=st.sampled_from(["auto", "rows", "servers"]),
         run=paths,
         key=st.none() | paths,
         transport=st.sampled_from(["auto", "tcp", "shm"]),
@@ -277,6 +278,7 @@ def test_data_and_network(digits):
         ("[cluster]\nembedding_loops = 0", "cluster.embedding_loops must be at least 1"),
         ("[cluster]\nembedding_mib = 0", "cluster.embedding_mib must be greater than 0"),
         ("[cluster]\nlook_ahead = 2", "cluster.look_ahead must be at most 1"),
+        ('[cluster]\npooling = "nowhere"', "cluster.pooling must be "),
         (
             f"{_DLRM}threads = 'auto'",
             'threads="auto" is not for runs with embedding servers, since',

@@ -94,7 +94,7 @@ class Servers:
                 )
             )
 
-    def rows(self, workers: int, look_ahead: int) -> _core.RemoteRows:
+    def rows(self, workers: int, look_ahead: int, pooling: str = "auto") -> _core.RemoteRows:
         return _core.RemoteRows(
             tables=[(spec.name, spec.dim, spec.rows or 0) for spec in self.example.model.tables],
             features=source_of(self.example.model, self.example.clicks()).features_of_tables,
@@ -107,6 +107,8 @@ class Servers:
             timeout=TIMEOUT,
             patience=TIMEOUT,
             look_ahead=look_ahead,
+            poolings=self.example.model.poolings,
+            pooling=pooling,
         )
 
     def join(self, rows: _core.RemoteRows) -> None:
@@ -122,10 +124,15 @@ class Servers:
                 adopted.result()
 
     def train(
-        self, workers: int = 1, look_ahead: int = 0, updates: int = 40, batch_size: int = 32
+        self,
+        workers: int = 1,
+        look_ahead: int = 0,
+        updates: int = 40,
+        batch_size: int = 32,
+        pooling: str = "auto",
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """What the training tells, and what its rows have counted."""
-        rows = self.rows(workers, look_ahead)
+        rows = self.rows(workers, look_ahead, pooling)
         self.join(rows)
         training = self.example.training(workers, [], batch_size)
         outcome = _core.train(training, watch(updates), rows=rows)

@@ -68,6 +68,21 @@ def test_the_packing_is_told_beside_the_least_possible() -> None:
     assert row_table.servers(told).rows[0][2] == "–"  # bytes are no seconds
 
 
+def test_it_is_told_which_features_servers_pool() -> None:
+    told = report()
+    assert "pools of rows" not in dict(row_table.facts(told))
+    for member in told["members"][:2]:
+        member["counters"] |= {"row_pooled_0": 0.0, "row_pooled_1": 0.0}
+    said = dict(row_table.facts(told))["pools of rows"]
+    assert said == "by trainers, of all 2 features of ids, which are read as rows"
+    told["members"][0]["counters"] |= {"row_pooled_1": 1.0, "row_all_rows_bytes": 240e3}
+    told["members"][1]["counters"] |= {"row_all_rows_bytes": 240e3}
+    said = dict(row_table.facts(told))["pools of rows"]
+    assert said.startswith(
+        "by servers of 1 of 2 features of ids (from 0: 1); the least bytes are 0.333"
+    )
+
+
 def test_counts_go_on_over_the_lives_of_a_server() -> None:
     told = report(lost=5.0)
     again = fakes.member(12, "embedding-ps", 1, None, {**SERVED, "lost": 9.0}, 11.0, before=11)

@@ -104,6 +104,21 @@ def test_models_of_clicks_are_trained(model, tmp_path, capsys):
 
 
 @pytest.mark.process
+def test_servers_pool_rows(tmp_path, capsys):
+    folder = tmp_path / "run"
+    up = ["cluster", "up", "--trainers", "2", "--embedding-servers", "2", "--epochs", "4"]
+    up += ["--pooling", "servers"]
+    assert cli.main([*up, *given(tmp_path), "--run", str(folder)]) == 0
+    report = check(folder)
+    assert auc(folder, report) > 0.7
+    assert "by servers of 2 of 2 features of ids (from 0: 0, 1)" in capsys.readouterr().out
+    trainers = counted(report, "trainer").values()
+    assert sum(each["row_pools"] for each in trainers) > 0
+    assert sum(each["row_settled"] for each in trainers) == 300
+    assert sum(each["row_cuts"] for each in trainers) == 0
+
+
+@pytest.mark.process
 def test_servers_get_no_more_of_tables_than_they_have_room_for(tmp_path, capsys):
     up = ["cluster", "up", "--trainers", "1", "--embedding-servers", "2", "--data", "clicks"]
     up += ["--model", "dlrm", "--rows", "2000", "--dim", "4", "--rule", "adagrad", "--sync", "none"]
@@ -134,13 +149,16 @@ def test_the_dense_part_is_kept_in_sync_by_any_synchroniser(how, tmp_path):
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("norm", [None, "batch"])
-def test_one_trainer_comes_to_what_one_process_does(norm, tmp_path):
+@pytest.mark.parametrize(
+    ("norm", "pooling"), [(None, "auto"), ("batch", "auto"), (None, "servers")]
+)
+def test_one_trainer_comes_to_what_one_process_does(norm, pooling, tmp_path):
     """To the bit, where nothing is looked up ahead."""
     folder = tmp_path / "run"
     up = ["cluster", "up", "--trainers", "1", "--embedding-servers", "2", "--look-ahead", "0"]
     up += ["--sync", "none", "--epochs", "2", "--discipline", "sequential"]
     up += [] if norm is None else ["--norm", norm]
+    up += ["--pooling", pooling]
     assert cli.main([*up, *given(tmp_path), "--run", str(folder)]) == 0
     found = lsh.load(folder / "output")
     plan = plans.read(folder / "plan.toml")
@@ -156,10 +174,19 @@ def test_one_trainer_comes_to_what_one_process_does(norm, tmp_path):
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("name", ["trainer-1", "embedding-ps-0", "master-0"])
-def test_what_is_killed_comes_back(name, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "pooling"),
+    [
+        ("trainer-1", "auto"),
+        ("embedding-ps-0", "auto"),
+        ("embedding-ps-0", "servers"),
+        ("master-0", "auto"),
+    ],
+)
+def test_what_is_killed_comes_back(name, pooling, tmp_path):
     folder = tmp_path / "run"
     up = ["--trainers", "2", "--embedding-servers", "2", "--epochs", "100", "--run", str(folder)]
+    up += ["--pooling", pooling]
     outlives(["cluster", "up", *given(tmp_path), *up], folder, name, _snapshots)
     report = check(folder)
     restarted = {key for key, times in report["restarts"].items() if times}

@@ -6,20 +6,17 @@
 #include <thread>
 #include <utility>
 
-#include "leashed/base/aligned.h"
 #include "leashed/base/clock.h"
 #include "leashed/base/error.h"
 #include "leashed/base/relaxed.h"
+#include "leashed/cluster/asked_pool.h"
+#include "leashed/cluster/row_memory.h"
 
 namespace leashed {
 namespace {
 
 constexpr double kLastWords = 2;  // seconds in which pushes are settled of a run that is stopped
 constexpr std::chrono::milliseconds kAway{2};  // between two looks for a connection
-
-void reach_floats(AlignedArray<float>& memory, std::size_t n) {
-  if (memory.size() < n) memory = AlignedArray<float>(n + n / 8);
-}
 
 // In nanoseconds.
 void count_since(double begin, std::atomic<std::uint64_t>& counter) {
@@ -34,6 +31,17 @@ void say_one(Conversation& conversation, std::size_t lane, const FrameHeader& he
   conversation.say(lane, header, parts);
 }
 
+// By feature.
+PoolChoice::Poolings poolings_of(const RemotePlan& plan) {
+  PoolChoice::Poolings poolings = plan.poolings;
+  const std::size_t features = plan.features_of_tables.size();
+  if (poolings.empty()) poolings.resize(features);
+  if (poolings.size() != features || std::ranges::count(poolings, Pooling::sequence) > 0) {
+    throw Error("poolings must be sum, mean, max or none, of each feature");
+  }
+  return poolings;
+}
+
 }  // namespace
 
 // One batch's rows: of each table those of one server after those of another.
@@ -42,7 +50,9 @@ struct RemoteRows::RemoteBatch final : FoundRows {
       : FoundRows(tables, features),
         parts(servers),
         first(tables),
+        shown(tables),
         ranks(tables),
+        spots(tables),
         pointers(tables),
         gradients(tables),
         rows(tables) {}
@@ -50,19 +60,30 @@ struct RemoteRows::RemoteBatch final : FoundRows {
   struct Part {
     std::vector<std::uint64_t> ask;  // LookupHead, counts, ids
     std::size_t next = 0;            // where the next id goes
+    std::vector<std::byte> pools;    // that are asked for
     AlignedArray<float> values;
     std::size_t floats = 0;                          // of these, and of the gradients
+    std::size_t bytes = 0;                           // of the values, with what is told of winners
     bool there = false;                              // the rows
     std::uint64_t boot = 0;                          // of the server that has them under the ticket
     std::vector<std::span<const std::byte>> pushed;  // where the gradients lie, behind their head
     PushHead head{};
   };
-  std::vector<Part> parts;                        // by server
-  std::vector<std::vector<std::uint32_t>> first;  // by table and server; behind them the count
-  std::vector<std::vector<std::uint32_t>> ranks;  // by table: of its distinct ids, if not whole
+  std::vector<Part> parts;           // by server
+  std::vector<std::size_t> earlier;  // by table: ids of features that are not pooled
+  // By table and server, behind them the count: of ids, and of those whose rows are shown.
+  std::vector<std::vector<std::uint32_t>> first, shown;
+  // Of tables that are not whole, by distinct id: its server, and in the end its place among what
+  // is shown; and where pools find it.
+  std::vector<std::vector<std::uint32_t>> ranks;
+  std::vector<std::vector<AskedPool::Spot>> spots;
   std::vector<std::vector<const float*>> pointers;
   std::vector<AlignedArray<float>> gradients;
   std::vector<TableRows> rows;
+  std::vector<bool> pooled;      // by feature; empty: none is
+  std::vector<AskedPool> pools;  // of those that are
+  std::vector<IdColumn> columns;
+  std::vector<AskedPool::Reply> replies;  // by server
   std::uint64_t ticket = 0;
   std::size_t size = 0;  // examples
   bool asked = false;
@@ -136,9 +157,9 @@ struct alignas(kCacheLine) RemoteRows::Slot {
   std::atomic<bool> left{false};
   // Release by the worker, acquire by who looks on: all of its pushes are applied by then.
   std::atomic<bool> quiet{true};
-  std::atomic<std::uint64_t> lookups{0}, reads{0}, rows{0}, examples{0}, least_bytes{0}, pushed{0},
-      settled{0}, not_finite{0}, expired{0}, untold{0}, lost{0}, lost_examples{0}, unsettled{0},
-      cuts{0}, waited{0}, settling{0};
+  std::atomic<std::uint64_t> lookups{0}, reads{0}, rows{0}, examples{0}, least_bytes{0},
+      row_bytes{0}, pools{0}, pushed{0}, settled{0}, not_finite{0}, expired{0}, untold{0}, lost{0},
+      lost_examples{0}, unsettled{0}, cuts{0}, waited{0}, settling{0};
 
   void note(std::uint64_t push, std::uint64_t examples) {
     if (sizes.empty() || sizes.back().second != examples) sizes.emplace_back(push, examples);
@@ -162,7 +183,8 @@ struct RemoteRows::Wait {
   const std::function<bool()>* keep_on = nullptr;  // in place of that
 };
 
-RemoteRows::RemoteRows(RemotePlan plan) : plan_(std::move(plan)) {
+RemoteRows::RemoteRows(RemotePlan plan)
+    : plan_(std::move(plan)), choice_(plan_.pooling, poolings_of(plan_)) {
   if (plan_.placement.tables() != plan_.tables.size()) {
     throw Error("the placement is of " + std::to_string(plan_.placement.tables()) +
                 " tables, and there are " + std::to_string(plan_.tables.size()));
@@ -196,6 +218,9 @@ RemoteRows::RemoteRows(RemotePlan plan) : plan_(std::move(plan)) {
     if (shards != RowPlacement::kShards) {
       throw Error("rows of table '" + plan_.tables[t].name + "' are at a server that there is not");
     }
+  }
+  for (const ServedTable& table : plan_.tables) {
+    zeros_.resize(std::max(zeros_.size(), table.dim), 0.0f);
   }
   for (std::size_t s = 0; s < slots(); ++s) {
     slots_.push_back(std::make_unique<Slot>(plan_.servers, plan_.client + s));
@@ -241,54 +266,133 @@ RemoteRows::RemoteBatch& RemoteRows::fresh(Slot& slot, Held& held) {
 
 void RemoteRows::follow(const std::atomic<bool>& stopped) { stopped_ = &stopped; }
 
-void RemoteRows::combine(Slot& slot, const BatchView& batch, RemoteBatch& rows) {
-  combine_batch(plan_.features_of_tables, batch, slot.combiner, rows);
+void RemoteRows::combine(Slot& slot, const BatchView& batch, RemoteBatch& rows, bool trains) {
+  const PoolChoice::Poolings* const poolings = choice_.decided();
+  if (poolings && rows.pooled.empty()) {
+    for (std::size_t f = 0; f < poolings->size(); ++f) {
+      const std::size_t t = plan_.features_of_tables[f];
+      rows.pooled.push_back((*poolings)[f].has_value());
+      if (!rows.pooled[f]) continue;
+      rows.pools.emplace_back(f, t, plan_.tables[t].dim, *(*poolings)[f], plan_.servers, whole_[t]);
+    }
+    rows.replies.resize(plan_.servers);
+  }
+  combine_batch(plan_.features_of_tables, batch, slot.combiner, rows, rows.pooled, rows.earlier);
   rows.size = batch.size;
   for (std::size_t t = 0; t < plan_.tables.size(); ++t) {
-    const std::vector<std::uint64_t>& ids = rows.located[t].ids;
     const ServedTable& table = plan_.tables[t];
-    for (const std::uint64_t id : ids) {
+    for (const std::uint64_t id : rows.located[t].ids) {
       if (table.rows == 0 || id < table.rows) continue;
       throw Error("id " + std::to_string(static_cast<std::int64_t>(id)) + " is no row of table '" +
                   table.name + "', which has rows 0 to " + std::to_string(table.rows - 1));
     }
+  }
+  share_out(rows);
+  if (trains && !poolings) weigh(batch, rows);
+  find_places(rows);
+  for (std::size_t f = 0; f < plan_.features_of_tables.size(); ++f) {
+    if (whole_[plan_.features_of_tables[f]] || (!rows.pooled.empty() && rows.pooled[f])) continue;
+    const std::vector<std::uint32_t>& ranks = rows.ranks[plan_.features_of_tables[f]];
+    for (std::uint32_t& place : rows.entries[f]) place = ranks[place];
+  }
+  if (!rows.pools.empty()) find_pools(batch, rows);
+  for (std::size_t t = 0; t < plan_.tables.size(); ++t) {
+    const std::size_t dim = plan_.tables[t].dim;
+    std::size_t count = rows.shown[t][plan_.servers];
+    for (const AskedPool& pool : rows.pools) count += pool.table == t ? pool.rows() : 0;
+    rows.pointers[t].resize(count);
+    reach_floats(rows.gradients[t], count * dim);
+    rows.rows[t] = {count, dim, dim, rows.pointers[t].data(), rows.gradients[t].data()};
+  }
+  for (std::size_t s = 0; s < plan_.servers; ++s) {
+    RemoteBatch::Part& part = rows.parts[s];
+    reach_floats(part.values, (part.bytes + sizeof(float) - 1) / sizeof(float));
+    part.there = false;
+    const float* values = part.values.data();
+    part.pushed.clear();
+    part.pushed.push_back(std::as_bytes(std::span(&part.head, 1)));
+    const auto push = [&part](const float* from, std::size_t floats) {
+      if (floats > 0) part.pushed.push_back(std::as_bytes(std::span(from, floats)));
+    };
+    for (const std::size_t t : tables_of_[s]) {
+      const std::size_t dim = plan_.tables[t].dim, begin = rows.shown[t][s];
+      const std::size_t end = rows.shown[t][s + 1];
+      for (std::size_t i = begin; i < end; ++i, values += dim) rows.pointers[t][i] = values;
+      push(rows.gradients[t].data() + begin * dim, (end - begin) * dim);
+    }
+    for (AskedPool& pool : rows.pools) {
+      const std::size_t t = pool.table, dim = plan_.tables[t].dim, floats = pool.floats_of(s);
+      if (floats == 0) continue;
+      if (pool.whole) {
+        for (std::size_t i = 0; i < pool.count(); ++i) {
+          rows.pointers[t][pool.first() + i] = values + i * dim;
+        }
+      }
+      push(pool.whole ? rows.gradients[t].data() + pool.first() * dim : pool.d_pools_of(s), floats);
+      values += floats;
+    }
+  }
+  for (AskedPool& pool : rows.pools) {
+    const std::size_t dim = plan_.tables[pool.table].dim;
+    std::vector<const float*>& pointers = rows.pointers[pool.table];
+    pointers[pool.first() + pool.count()] = zeros_.data();
+    if (pool.whole) continue;
+    const float* const pools = pool.pools();
+    for (std::size_t i = 0; i < pool.count(); ++i) pointers[pool.first() + i] = pools + i * dim;
+  }
+}
+
+void RemoteRows::share_out(RemoteBatch& rows) const {
+  for (std::size_t t = 0; t < plan_.tables.size(); ++t) {
+    const std::vector<std::uint64_t>& ids = rows.located[t].ids;
     // How many each server has, and from where on.
-    std::vector<std::uint32_t>& first = rows.first[t];
+    std::vector<std::uint32_t>&first = rows.first[t], &shown = rows.shown[t];
     std::vector<std::uint32_t>& ranks = rows.ranks[t];
     first.assign(plan_.servers + 1, 0);
+    shown.assign(plan_.servers + 1, 0);
     if (whole_[t]) {  // as they are
-      std::fill(first.begin() + static_cast<std::ptrdiff_t>(*whole_[t]) + 1, first.end(),
-                static_cast<std::uint32_t>(ids.size()));
+      const auto behind = static_cast<std::ptrdiff_t>(*whole_[t]) + 1;
+      std::fill(first.begin() + behind, first.end(), static_cast<std::uint32_t>(ids.size()));
+      std::fill(shown.begin() + behind, shown.end(), static_cast<std::uint32_t>(rows.earlier[t]));
       continue;
     }
     ranks.resize(ids.size());
     for (std::size_t i = 0; i < ids.size(); ++i) {
       ranks[i] = static_cast<std::uint32_t>(plan_.placement(t, ids[i]));
       ++first[ranks[i] + 1];
+      shown[ranks[i] + 1] += i < rows.earlier[t] ? 1 : 0;
     }
-    for (std::size_t s = 0; s < plan_.servers; ++s) first[s + 1] += first[s];
+    for (std::size_t s = 0; s < plan_.servers; ++s) {
+      first[s + 1] += first[s];
+      shown[s + 1] += shown[s];
+    }
   }
   for (std::size_t s = 0; s < plan_.servers; ++s) {
     RemoteBatch::Part& part = rows.parts[s];
     const std::vector<std::size_t>& tables = tables_of_[s];
-    const std::size_t words = 1 + (tables.size() + 1) / 2;
+    const std::size_t numbers = (rows.pools.empty() ? 1 : 2) * tables.size();
+    const std::size_t words = sizeof(LookupHead) / sizeof(std::uint64_t) + (numbers + 1) / 2;
     std::size_t count = 0;
     part.floats = 0;
     for (const std::size_t t : tables) {
-      const std::size_t n = rows.first[t][s + 1] - rows.first[t][s];
-      count += n;
-      part.floats += n * plan_.tables[t].dim;
+      count += rows.first[t][s + 1] - rows.first[t][s];
+      part.floats += (rows.shown[t][s + 1] - rows.shown[t][s]) * plan_.tables[t].dim;
     }
+    part.bytes = part.floats * sizeof(float);
     part.ask.resize(words + count);
     part.ask[words - 1] = 0;  // a count may be missing there
-    auto* const counts = reinterpret_cast<std::byte*>(part.ask.data()) + sizeof(LookupHead);
-    for (std::size_t i = 0; i < tables.size(); ++i) {
-      const std::uint32_t n = rows.first[tables[i]][s + 1] - rows.first[tables[i]][s];
-      std::memcpy(counts + i * sizeof n, &n, sizeof n);
-    }
+    auto* counts = reinterpret_cast<std::byte*>(part.ask.data()) + sizeof(LookupHead);
+    const auto count_each = [&](const std::vector<std::vector<std::uint32_t>>& of) {
+      for (const std::size_t t : tables) {
+        const std::uint32_t n = of[t][s + 1] - of[t][s];
+        std::memcpy(counts, &n, sizeof n);
+        counts += sizeof n;
+      }
+    };
+    count_each(rows.first);
+    if (!rows.pools.empty()) count_each(rows.shown);
+    part.pools.clear();
     part.next = words;
-    reach_floats(part.values, part.floats);
-    part.there = false;
   }
   for (std::size_t t = 0; t < plan_.tables.size(); ++t) {
     const std::vector<std::uint64_t>& ids = rows.located[t].ids;
@@ -303,60 +407,132 @@ void RemoteRows::combine(Slot& slot, const BatchView& batch, RemoteBatch& rows) 
       part.ask[part.next++] = ids[i];
     }
   }
-  // From servers to places.
+}
+
+void RemoteRows::weigh(const BatchView& batch, const RemoteBatch& rows) {
+  const PoolChoice::Poolings& poolings = choice_.poolings();
+  std::vector<PoolChoice::Cost> costs(poolings.size());
+  for (std::size_t t = 0; t < plan_.tables.size(); ++t) {
+    TableUse use(rows.located[t].ids.size(), whole_[t] ? nullptr : rows.ranks[t].data());
+    const auto each = [&](bool pooled, const auto& f) {
+      for (std::size_t feature = 0; feature < poolings.size(); ++feature) {
+        if (plan_.features_of_tables[feature] != t) continue;
+        if (poolings[feature].has_value() == pooled) f(feature);
+      }
+    };
+    each(false, [&](std::size_t f) { use.take_rows(rows.entries[f]); });
+    each(true, [&](std::size_t f) { use.read(rows.entries[f]); });
+    each(true, [&](std::size_t f) {
+      costs[f] = use.cost(batch.columns[f], batch.size, rows.entries[f], plan_.tables[t].dim,
+                          *poolings[f]);
+    });
+  }
+  choice_.add(costs);
+}
+
+// From servers to places.
+void RemoteRows::find_places(RemoteBatch& rows) const {
   for (std::size_t t = 0; t < plan_.tables.size(); ++t) {
     if (whole_[t]) continue;
-    std::vector<std::uint32_t> next(rows.first[t].begin(), rows.first[t].end() - 1);
-    for (std::uint32_t& rank : rows.ranks[t]) rank = next[rank]++;
+    std::vector<std::uint32_t>& ranks = rows.ranks[t];
+    const bool pooled = std::ranges::count(rows.pools, t, &AskedPool::table) > 0;
+    rows.spots[t].resize(pooled ? ranks.size() : 0);
+    std::vector<std::uint32_t> next(plan_.servers, 0);
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      const std::uint32_t server = ranks[i], place = next[server]++;
+      if (pooled) rows.spots[t][i] = {server, place};
+      ranks[i] = rows.shown[t][server] + place;  // (of ids that are not shown of no use)
+    }
   }
-  for (std::size_t f = 0; f < plan_.features_of_tables.size(); ++f) {
-    if (whole_[plan_.features_of_tables[f]]) continue;
-    const std::vector<std::uint32_t>& ranks = rows.ranks[plan_.features_of_tables[f]];
-    for (std::uint32_t& place : rows.entries[f]) place = ranks[place];
-  }
-  for (std::size_t t = 0; t < plan_.tables.size(); ++t) {
-    const std::size_t count = rows.located[t].ids.size(), dim = plan_.tables[t].dim;
-    rows.pointers[t].resize(count);
-    reach_floats(rows.gradients[t], count * dim);
-    rows.rows[t] = {count, dim, dim, rows.pointers[t].data(), rows.gradients[t].data()};
+}
+
+void RemoteRows::find_pools(const BatchView& batch, RemoteBatch& rows) const {
+  std::vector<std::size_t> next(plan_.tables.size());
+  for (std::size_t t = 0; t < next.size(); ++t) next[t] = rows.shown[t][plan_.servers];
+  for (AskedPool& pool : rows.pools) {
+    const std::size_t t = pool.table;
+    pool.find(batch.columns[pool.feature], batch.size, rows.entries[pool.feature].data(),
+              pool.whole ? nullptr : rows.spots[t].data(), next[t]);
+    next[t] += pool.rows();
+    rows.places[pool.feature] = pool.places();
   }
   for (std::size_t s = 0; s < plan_.servers; ++s) {
     RemoteBatch::Part& part = rows.parts[s];
-    const float* values = part.values.data();
-    part.pushed.clear();
-    part.pushed.push_back(std::as_bytes(std::span(&part.head, 1)));
-    for (const std::size_t t : tables_of_[s]) {
-      const std::size_t dim = plan_.tables[t].dim, begin = rows.first[t][s];
-      const std::size_t end = rows.first[t][s + 1];
-      for (std::size_t i = begin; i < end; ++i, values += dim) rows.pointers[t][i] = values;
-      if (begin == end) continue;
-      part.pushed.push_back(std::as_bytes(
-          std::span<const float>(rows.gradients[t].data() + begin * dim, (end - begin) * dim)));
+    for (AskedPool& pool : rows.pools) {
+      const std::size_t t = pool.table;
+      if (pool.pools_of(s) == 0) continue;
+      const auto number = std::ranges::find(tables_of_[s], t) - tables_of_[s].begin();
+      pool.tell(s, static_cast<std::size_t>(number), rows.first[t][s + 1] - rows.first[t][s],
+                part.pools);
+      part.floats += pool.floats_of(s);
+      part.bytes += pool.floats_of(s) * sizeof(float) + pool.winner_bytes_of(s);
     }
   }
+}
+
+void RemoteRows::join_pools(RemoteBatch& rows) {
+  std::vector<std::size_t> floats(rows.parts.size()), bytes(rows.parts.size());
+  for (std::size_t s = 0; s < rows.parts.size(); ++s) {
+    bytes[s] = rows.parts[s].floats * sizeof(float);
+    floats[s] = rows.parts[s].floats;
+    for (const AskedPool& pool : rows.pools) floats[s] -= pool.floats_of(s);
+  }
+  for (AskedPool& pool : rows.pools) {
+    for (std::size_t s = 0; s < rows.parts.size(); ++s) {
+      const AlignedArray<float>& values = rows.parts[s].values;
+      rows.replies[s] = {values.data() + floats[s],
+                         reinterpret_cast<const std::byte*>(values.data()) + bytes[s]};
+      floats[s] += pool.floats_of(s);
+      bytes[s] += pool.winner_bytes_of(s);
+    }
+    if (!pool.whole) pool.join(rows.replies);
+  }
+}
+
+bool RemoteRows::makes_sense(const RemoteBatch& rows, std::size_t server) {
+  const RemoteBatch::Part& part = rows.parts[server];
+  const auto* winners =
+      reinterpret_cast<const std::byte*>(part.values.data()) + part.floats * sizeof(float);
+  return std::ranges::all_of(rows.pools, [&](const AskedPool& pool) {
+    const std::byte* const of = winners;
+    winners += pool.winner_bytes_of(server);
+    return pool.holds(server, of);
+  });
 }
 
 void RemoteRows::look_up(Slot& slot, RemoteBatch& rows, bool trains) {
   rows.asked = true;
   rows.ticket = ++slot.tickets;
-  std::uint64_t count = 0, bytes = 0;
+  std::uint64_t count = 0, bytes = 0, pools = 0, of_rows = 0;
   for (std::size_t s = 0; s < plan_.servers; ++s) {
     if (!serves(s)) {
       rows.parts[s].there = true;
       continue;
     }
-    const LookupHead head{trains ? 1U : 0U, static_cast<std::uint32_t>(tables_of_[s].size())};
+    std::size_t pools = 0;
+    for (const AskedPool& pool : rows.pools) pools += pool.pools_of(s) > 0 ? 1 : 0;
+    const LookupHead head{trains ? 1U : 0U, static_cast<std::uint32_t>(tables_of_[s].size()),
+                          static_cast<std::uint32_t>(pools), rows.pools.empty() ? 0U : 1U};
     std::memcpy(rows.parts[s].ask.data(), &head, sizeof head);
     using Kind = Operation::Kind;
     slot.lanes[s].operations.push_back({trains ? Kind::look : Kind::read, &rows, rows.ticket});
     ++rows.under_way;
   }
+  // An id, its row, and of a batch that trains the row's gradient.
+  const std::size_t each = trains ? 8 : 4;
   for (std::size_t t = 0; t < plan_.tables.size(); ++t) {
-    count += rows.located[t].ids.size();
-    // An id, its row, and of a batch that trains the row's gradient.
-    bytes += rows.located[t].ids.size() * (8 + (trains ? 8 : 4) * plan_.tables[t].dim);
+    const std::size_t ids = rows.located[t].ids.size(), dim = plan_.tables[t].dim;
+    count += ids;
+    of_rows += ids * (8 + each * dim);
+    bytes += ids * 8 + rows.shown[t][plan_.servers] * each * dim;
+  }
+  for (const AskedPool& pool : rows.pools) {
+    bytes += pool.entry_bytes();
+    pools += pool.count();
+    for (std::size_t s = 0; s < plan_.servers; ++s) bytes += each * pool.floats_of(s);
   }
   slot.least_bytes.fetch_add(bytes, kRelaxed);
+  slot.row_bytes.fetch_add(of_rows, kRelaxed);
   if (!trains) {
     slot.reads.fetch_add(1, kRelaxed);
     return;
@@ -364,17 +540,23 @@ void RemoteRows::look_up(Slot& slot, RemoteBatch& rows, bool trains) {
   slot.held.push_back(rows.ticket);
   slot.lookups.fetch_add(1, kRelaxed);
   slot.rows.fetch_add(count, kRelaxed);
+  slot.pools.fetch_add(pools, kRelaxed);
   slot.examples.fetch_add(rows.size, kRelaxed);
 }
 
-void RemoteRows::show(const RemoteBatch& rows, BatchView& batch) const {
+void RemoteRows::show(RemoteBatch& rows, BatchView& batch) {
   batch.tables = rows.rows;
   batch.places = rows.places.data();
+  if (rows.pools.empty()) return;
+  join_pools(rows);
+  rows.columns.assign(batch.columns.begin(), batch.columns.end());
+  for (const AskedPool& pool : rows.pools) rows.columns[pool.feature] = {};  // a row an example
+  batch.columns = rows.columns;
 }
 
 void RemoteRows::fill_in(RemoteBatch& rows) {
   for (RemoteBatch::Part& part : rows.parts) {
-    if (!part.there) std::fill_n(part.values.data(), part.floats, 0.0f);
+    if (!part.there) std::memset(part.values.data(), 0, part.bytes);
   }
 }
 
@@ -382,7 +564,7 @@ void RemoteRows::prefetch(std::size_t worker, const BatchView& batch, BatchRows&
   Slot& slot = *slots_[worker];
   slot.quiet.store(false, kRelaxed);
   RemoteBatch& remote = fresh(slot, static_cast<Held&>(rows));
-  combine(slot, batch, remote);
+  combine(slot, batch, remote, true);
   remote.asked = false;
   if (plan_.look_ahead > 0) look_up(slot, remote, true);
   step(slot);
@@ -409,6 +591,10 @@ RowPublication RemoteRows::push(std::size_t worker, BatchRows& rows, const RowSt
   slot.pushed.fetch_add(1, kRelaxed);
   slot.note(number, remote.size);
   std::erase(slot.held, remote.ticket);
+  for (AskedPool& pool : remote.pools) {
+    const std::size_t dim = plan_.tables[pool.table].dim;
+    if (!pool.whole) pool.split(remote.gradients[pool.table].data() + pool.first() * dim);
+  }
   for (std::size_t s = 0; s < plan_.servers; ++s) {
     if (!serves(s)) continue;
     remote.parts[s].head = {number};
@@ -475,7 +661,7 @@ void RemoteRows::read(std::size_t reader, BatchView& batch, BatchRows& rows,
   Slot& slot = *slots_[plan_.workers + reader];
   RemoteBatch& remote = *static_cast<Held&>(rows).batch;
   finish(slot, remote);
-  combine(slot, batch, remote);
+  combine(slot, batch, remote, false);
   look_up(slot, remote, false);
   try {
     if (!wait(slot, {plan_.patience, plan_.patience, keep_on ? &keep_on : nullptr},
@@ -650,7 +836,7 @@ void RemoteRows::say(Slot& slot, std::size_t server, Operation& operation) {
                                  part.pushed);
   }
   const auto ask = std::as_bytes(std::span(part.ask));
-  const std::span<const std::byte> parts[] = {ask};
+  const std::span<const std::byte> parts[] = {ask, part.pools};
   slot.conversation.say(server, {.kind = kLookup, .correlation = operation.ticket}, parts);
 }
 
@@ -673,8 +859,8 @@ bool RemoteRows::hear(Slot& slot, std::size_t server) {
       return std::as_writable_bytes(std::span(&lane.settled, 1));
     }
     RemoteBatch::Part& part = asked.batch->parts[server];
-    if (header.kind != kRows || header.length != part.floats * sizeof(float)) throw wrong();
-    return std::as_writable_bytes(std::span(part.values.data(), part.floats));
+    if (header.kind != kRows || header.length != part.bytes) throw wrong();
+    return {reinterpret_cast<std::byte*>(part.values.data()), part.bytes};
   };
   const auto header = slot.conversation.hear(server, place);
   if (!header) return false;
@@ -690,6 +876,7 @@ bool RemoteRows::hear(Slot& slot, std::size_t server) {
     if (lane.settled.settling == Settling::expired) slot.expired.fetch_add(1, kRelaxed);
     slot.publication.add(lane.settled.publication);
   } else {
+    if (!makes_sense(*over.batch, server)) throw wrong();
     part.there = true;
     part.boot = lane.boot;
   }
@@ -737,6 +924,14 @@ void RemoteRows::cut(Slot& slot, std::size_t server, const std::string& why) {
   slot.conversation.drop(server);
 }
 
+std::optional<std::vector<bool>> RemoteRows::pooled() const {
+  const PoolChoice::Poolings* const poolings = choice_.decided();
+  if (!poolings) return std::nullopt;
+  std::vector<bool> found;
+  for (const auto& one : *poolings) found.push_back(one.has_value());
+  return found;
+}
+
 RemoteRows::Counters RemoteRows::counters() const {
   Counters all;
   all.kernel.emplace();
@@ -746,6 +941,8 @@ RemoteRows::Counters RemoteRows::counters() const {
     all.rows += slot->rows.load(kRelaxed);
     all.examples += slot->examples.load(kRelaxed);
     all.least_bytes += slot->least_bytes.load(kRelaxed);
+    all.row_bytes += slot->row_bytes.load(kRelaxed);
+    all.pools += slot->pools.load(kRelaxed);
     all.pushes += slot->pushed.load(kRelaxed);
     all.settled += slot->settled.load(kRelaxed);
     all.not_finite += slot->not_finite.load(kRelaxed);

@@ -7,6 +7,10 @@
 // while the one before it is computed; they are then without that one's updates. With 0 they are
 // asked for when it is pulled, and one worker has the bits of rows in its own process.
 //
+// Where a feature's ids are many an example, and few servers have them, pools of their rows are
+// fewer bytes than the rows (cluster/pool_choice.h): those servers make, and the model reads them
+// as one row an example.
+//
 // Nobody waits to send without reading. A connection that is cut is waited for, and goes on where
 // it was: what was under way is said again, and each push is applied once. Of a server that was
 // started again the account is what it tells: pushes that it had said to be applied and has not are
@@ -22,6 +26,7 @@
 #include <string>
 #include <vector>
 
+#include "leashed/cluster/pool_choice.h"
 #include "leashed/cluster/row_messages.h"
 #include "leashed/net/conversation.h"
 #include "leashed/row_store/combine_batch.h"
@@ -43,6 +48,8 @@ struct RemotePlan {
   std::size_t look_ahead = 1;  // 0 or 1
   // Called in place of waiting, by whoever has nothing to do but that; null: it waits.
   std::function<void()> idle = nullptr;
+  PoolChoice::Poolings poolings = {};  // of features that may be pooled; empty: of none
+  PooledAt pooling = PooledAt::automatic;
 };
 
 class RemoteRows final : public RowStore {
@@ -82,11 +89,15 @@ class RemoteRows final : public RowStore {
 
   // For any thread.
   struct Counters {
-    std::uint64_t lookups = 0;        // of batches that train
-    std::uint64_t reads = 0;          // of those that do not
-    std::uint64_t rows = 0;           // looked up for batches that train
-    std::uint64_t examples = 0;       // of these batches
-    std::uint64_t least_bytes = 0;    // that ids, rows and gradients of all of these take
+    std::uint64_t lookups = 0;   // of batches that train
+    std::uint64_t reads = 0;     // of those that do not
+    std::uint64_t rows = 0;      // looked up for batches that train
+    std::uint64_t examples = 0;  // of these batches
+    // That ids, rows and gradients of all of these take; of what is pooled places, pools and
+    // theirs.
+    std::uint64_t least_bytes = 0;
+    std::uint64_t row_bytes = 0;      // that they would take, were nothing pooled
+    std::uint64_t pools = 0;          // looked up for batches that train
     std::uint64_t pushes = 0;         // of batches; each goes to all servers
     std::uint64_t settled = 0;        // parts of these that a server has said to be applied
     std::uint64_t not_finite = 0;     // and left out: gradients that are not
@@ -102,6 +113,8 @@ class RemoteRows final : public RowStore {
     std::optional<Traffic> kernel;  // as WireCount has it
   };
   Counters counters() const;
+  // By feature, whether servers pool it; nothing: that is not decided yet. For any thread.
+  std::optional<std::vector<bool>> pooled() const;
 
  private:
   struct RemoteBatch;
@@ -111,11 +124,21 @@ class RemoteRows final : public RowStore {
   struct Slot;
   struct Wait;
 
-  void combine(Slot& slot, const BatchView& batch, RemoteBatch& rows);
+  void combine(Slot& slot, const BatchView& batch, RemoteBatch& rows, bool trains);
+  // Where the ids are: of each table how many each server has, and what of each it is asked.
+  void share_out(RemoteBatch& rows) const;
+  void find_places(RemoteBatch& rows) const;
+  void find_pools(const BatchView& batch, RemoteBatch& rows) const;
+  // What is to be decided about pools, from one more batch.
+  void weigh(const BatchView& batch, const RemoteBatch& rows);
+  // All rows are there.
+  static void join_pools(RemoteBatch& rows);
+  // Whether what a server has answered can be.
+  static bool makes_sense(const RemoteBatch& rows, std::size_t server);
   void look_up(Slot& slot, RemoteBatch& rows, bool trains);
   // What has not come, and nobody will use.
   static void fill_in(RemoteBatch& rows);
-  void show(const RemoteBatch& rows, BatchView& batch) const;
+  static void show(RemoteBatch& rows, BatchView& batch);
   // Does what can be done without waiting; whether anything was.
   bool step(Slot& slot);
   bool step(Slot& slot, std::size_t server);
@@ -144,6 +167,8 @@ class RemoteRows final : public RowStore {
   std::vector<std::vector<std::size_t>> tables_of_;  // by server: those of which it has rows
   std::vector<std::optional<std::size_t>> whole_;    // by table: the server that has all of it
   std::vector<std::uint64_t> digests_;               // by server
+  std::vector<float> zeros_;                         // what an example without ids has for a pool
+  PoolChoice choice_;
   std::vector<std::unique_ptr<Slot>> slots_;
   // Whether whoever waits is to give up; given before any thread of the run. Relaxed: hands nothing
   // over.

@@ -5,7 +5,7 @@
 //   trainer                              server
 //   kRowHello   RowHello                 kRowWelcome RowWelcome    first of all over a connection
 //   kLookup     LookupHead, then         kRows       the rows' values: of each table dim floats for
-//               counts, u32, of each                 each id, in their order
+//               counts, u32, of each                 each id, in their order; of pools below
 //               table, and 0 where they
 //               are an odd number; then
 //               their ids, u64, distinct
@@ -19,6 +19,22 @@
 // among those that the client has looked up in its life, from 1 on. Under its ticket the server
 // keeps which rows a batch that trains has read, and their versions, until it is pushed or dropped;
 // of a lookup that only reads it keeps nothing. So a push has gradients alone.
+//
+// Where a lookup is for pools, of features whose rows the server pools (kernels/embedding.h):
+//
+//   behind the counts   where it says so, of each table, u32, of how many of its ids the values are
+//                       wanted, the first ones
+//   behind the ids      of each pool PoolHead; of each of its examples, which have ids here, how
+//                       many entries; of each entry the place of its id among those of its table in
+//                       this lookup, both of `width` bytes; zeros up to whole words of 4 bytes; the
+//                       entries' weights, float, where it is weighted; zeros up to whole words of 8
+//   kRows               behind the values dim floats of each example of each pool; then of each
+//   pool
+//                       whose winners are wanted, of each of these floats which of the example's
+//                       entries here was the largest, of `width` bytes; zeros up to words of 4
+//   kPushRows           behind the gradients of the values those of the pools, as kRows has these
+//
+// Under its ticket the server keeps the entries as well, and of maxima which were the largest.
 //
 // Pushes have numbers of their own, from 1 on. A client keeps a push until the server has said that
 // it is applied. After a cut it says hello with the same life, and what it keeps again; of a push
@@ -78,6 +94,18 @@ struct RowWelcome {
 struct LookupHead {
   std::uint32_t trains;  // 1: ids without a row may get one, and a push or a drop will come; or 0
   std::uint32_t tables;  // of which the server has rows
+  std::uint32_t pools = 0;
+  std::uint32_t wants = 0;  // 1: not the values of all ids; or 0
+};
+
+struct PoolHead {
+  std::uint32_t table;     // by its place among those of which the server has rows
+  std::uint8_t pooling;    // Pooling: sum, mean or max
+  std::uint8_t width;      // 2 or 4
+  std::uint8_t weighted;   // 1: entries have weights; or 0
+  std::uint8_t winners;    // 1: of a maximum they are wanted; or 0
+  std::uint32_t examples;  // 1 at least, each of an entry at least
+  std::uint32_t entries;
 };
 
 struct PushHead {
@@ -103,9 +131,9 @@ struct Settled {
   RowPublication publication{};  // of that push
 };
 
-static_assert(sizeof(RowHello) == 24 && sizeof(RowWelcome) == 16 && sizeof(LookupHead) == 8 &&
-              sizeof(PushHead) == 16 && sizeof(RowDrop) == 8 && sizeof(Settled) == 352 &&
-              std::is_trivially_copyable_v<Settled>);
+static_assert(sizeof(RowHello) == 24 && sizeof(RowWelcome) == 16 && sizeof(LookupHead) == 16 &&
+              sizeof(PoolHead) == 16 && sizeof(PushHead) == 16 && sizeof(RowDrop) == 8 &&
+              sizeof(Settled) == 352 && std::is_trivially_copyable_v<Settled>);
 
 // Clients of a trainer have numbers that follow one another, from a multiple of this on.
 inline constexpr std::uint64_t kClientsOfATrainer = std::uint64_t{1} << 16;
@@ -113,6 +141,9 @@ inline constexpr std::uint64_t kClientsOfATrainer = std::uint64_t{1} << 16;
 // Tickets that a client may have at once: of the batch in hand, of those ahead, and of those that
 // are pushed and not settled.
 inline constexpr std::size_t kTickets = 8;
+
+// Pools of a lookup, at most.
+inline constexpr std::size_t kPools = 4096;
 
 inline constexpr auto kRowLimits = by_kind({{kRowHello, sizeof(RowHello)},
                                             {kRowWelcome, sizeof(RowWelcome)},

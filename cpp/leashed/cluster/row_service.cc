@@ -5,6 +5,7 @@
 
 #include "leashed/base/error.h"
 #include "leashed/base/relaxed.h"
+#include "leashed/cluster/row_memory.h"
 #include "leashed/update/kernels.h"
 
 namespace leashed {
@@ -57,6 +58,7 @@ RowService::RowService(std::vector<std::shared_ptr<Table>> tables, std::vector<s
                placement_.shards(numbers_[i], mine));
   }
   digest_ = digest.value();
+  for (const auto& table : holder_.tables()) dims_.push_back(table->dim());
 }
 
 void RowService::make_room(AlignedArray<std::byte>& memory, std::size_t bytes) {
@@ -194,21 +196,28 @@ void RowService::let_go(Ticket& ticket) {
 void RowService::look_up(Link& link, const FrameHeader& header, Outbox& outbox) {
   const auto head = head_of<LookupHead>(link.payload, header.length);
   const std::size_t tables = numbers_.size();
-  const std::size_t counts_end = sizeof head + (tables + tables % 2) * sizeof(std::uint32_t);
-  if (head.tables != tables || head.trains > 1 || header.length < counts_end) {
+  const std::size_t numbers = head.wants == 1 ? 2 * tables : tables;
+  const std::size_t counts_end = sizeof head + (numbers + numbers % 2) * sizeof(std::uint32_t);
+  if (head.tables != tables || head.trains > 1 || head.wants > 1 || header.length < counts_end) {
     throw Error("a lookup without its counts");
   }
-  const auto* const counts =
-      reinterpret_cast<const std::uint32_t*>(link.payload.data() + sizeof head);
-  std::uint64_t rows = 0, floats = 0;
+  const std::span counts(reinterpret_cast<const std::uint32_t*>(link.payload.data() + sizeof head),
+                         tables);
+  const std::span wanted(counts.data() + (head.wants == 1 ? tables : 0), tables);
+  std::uint64_t rows = 0, floats = 0, beside = 0;
   for (std::size_t t = 0; t < tables; ++t) {
+    if (wanted[t] > counts[t]) throw Error("a lookup that wants more rows than it counts");
     rows += counts[t];
-    floats += std::uint64_t{counts[t]} * holder_.tables()[t]->dim();
+    floats += std::uint64_t{wanted[t]} * dims_[t];
+    if (wanted[t] < counts[t]) beside += std::uint64_t{counts[t]} * dims_[t];
   }
-  if (header.length != counts_end + rows * sizeof(std::uint64_t)) {
+  const std::uint64_t ids_end = counts_end + rows * sizeof(std::uint64_t);
+  if (header.length < ids_end || (head.pools == 0 && header.length != ids_end)) {
     throw Error("a lookup with other ids than it counts");
   }
-  if (floats * sizeof(float) > kRowLimits[kRows]) throw Error("a lookup of too many rows");
+  if ((floats + beside) * sizeof(float) > kRowLimits[kRows]) {
+    throw Error("a lookup of too many rows");
+  }
   const auto* ids = reinterpret_cast<const std::uint64_t*>(link.payload.data() + counts_end);
   for (std::size_t t = 0; t < tables; ++t) {
     ids_[t] = {ids, counts[t]};
@@ -218,28 +227,75 @@ void RowService::look_up(Link& link, const FrameHeader& header, Outbox& outbox) 
       if (placement_(numbers_[t], id) != mine_) throw Error("an id whose row another server has");
     }
   }
-  make_room(link.reply, floats * sizeof(float));
+  if (head.trains == 1 && header.correlation == 0) throw Error("a lookup without a ticket");
+  Client& client = *link.client;
+  Ticket* const ticket = head.trains == 1 ? &ticket_for(client, header.correlation) : nullptr;
+  ServedPools& pools = ticket ? ticket->pools : read_pools_;
+  pools.read({link.payload.data() + ids_end, header.length - ids_end}, head.pools, counts, dims_);
+  const std::uint64_t bytes = floats * sizeof(float) + pools.bytes();
+  if (bytes > kRowLimits[kRows]) throw Error("a lookup of too many pools");
+  make_room(link.reply, bytes);
+  reach_floats(pooled_rows_, beside);
   auto* values = reinterpret_cast<float*>(link.reply.data());
+  float* kept = pooled_rows_.data();
   for (std::size_t t = 0; t < tables; ++t) {
-    values_[t] = values;
-    values += counts[t] * holder_.tables()[t]->dim();
+    values_[t] = wanted[t] < counts[t] ? kept : values;
+    values += wanted[t] * dims_[t];
+    if (wanted[t] < counts[t]) kept += counts[t] * dims_[t];
   }
-  if (head.trains == 0) {
+  if (ticket) {
+    holder_.pull(ids_, ticket->keys, values_);
+    ticket->number = header.correlation;
+    ticket->round = round_;
+    ticket->wanted.assign(wanted.begin(), wanted.end());
+    client.most_floats = std::max(client.most_floats, floats + pools.floats());
+    lookups_.fetch_add(1, kRelaxed);
+  } else {
     holder_.look(ids_, values_);
     reads_.fetch_add(1, kRelaxed);
-  } else {
-    if (header.correlation == 0) throw Error("a lookup without a ticket");
-    Client& client = *link.client;
-    Ticket& ticket = ticket_for(client, header.correlation);
-    holder_.pull(ids_, ticket.keys, values_);
-    ticket.number = header.correlation;
-    ticket.round = round_;
-    client.most_floats = std::max(client.most_floats, floats);
-    lookups_.fetch_add(1, kRelaxed);
+  }
+  values = reinterpret_cast<float*>(link.reply.data());
+  for (std::size_t t = 0; t < tables; ++t) {
+    if (wanted[t] < counts[t]) std::copy_n(values_[t], wanted[t] * dims_[t], values);
+    values += wanted[t] * dims_[t];
+  }
+  if (!pools.empty()) {
+    pools.make(values_, link.reply.data() + floats * sizeof(float));
+    pooled_.fetch_add(pools.floats(), kRelaxed);
   }
   looked_up_.fetch_add(rows, kRelaxed);
-  const std::span<const std::byte> reply(link.reply.data(), floats * sizeof(float));
+  const std::span<const std::byte> reply(link.reply.data(), bytes);
   outbox.send({.kind = kRows, .correlation = header.correlation}, {&reply, 1});
+}
+
+bool RowService::gradients_of(Ticket& ticket, const float* pushed, std::size_t floats) {
+  std::size_t own = 0, beside = 0;
+  for (std::size_t t = 0; t < numbers_.size(); ++t) {
+    const std::size_t count = ticket.keys.parts[t].count;
+    own += ticket.wanted[t] * dims_[t];
+    if (ticket.wanted[t] < count || ticket.pools.of(t)) beside += count * dims_[t];
+  }
+  if (floats != own + ticket.pools.floats())
+    throw Error("a push of other rows than were looked up");
+  const auto finite = [](const float* from, std::size_t n) {
+    return update_kernels().first_not_finite(from, n) == n;
+  };
+  if (!finite(pushed, floats)) return false;
+  reach_floats(pooled_rows_, beside);
+  const float* const d_pools = pushed + own;
+  float* sum = pooled_rows_.data();
+  for (std::size_t t = 0; t < numbers_.size(); ++t) {
+    const std::size_t n = ticket.wanted[t] * dims_[t], count = ticket.keys.parts[t].count;
+    gradients_[t] = pushed;
+    pushed += n;
+    if (ticket.wanted[t] == count && !ticket.pools.of(t)) continue;
+    std::copy_n(gradients_[t], n, sum);
+    std::fill_n(sum + n, count * dims_[t] - n, 0.0f);
+    ticket.pools.add(d_pools, t, sum);
+    gradients_[t] = sum;
+    sum += count * dims_[t];
+  }
+  return finite(pooled_rows_.data(), beside);
 }
 
 void RowService::push(Link& link, const FrameHeader& header, Outbox& outbox) {
@@ -259,21 +315,18 @@ void RowService::push(Link& link, const FrameHeader& header, Outbox& outbox) {
   Ticket* const ticket = find(client, header.correlation);
   if (!ticket) throw Error("a push of rows that were not looked up");
   client.told.resize(kTickets);  // while nothing is changed yet
-  const auto* gradients = reinterpret_cast<const float*>(link.payload.data() + sizeof head);
-  std::size_t floats = 0, rows = 0;
-  for (std::size_t t = 0; t < numbers_.size() && !ticket->expired; ++t) {
-    gradients_[t] = gradients + floats;
-    rows += ticket->keys.parts[t].count;
-    floats += ticket->keys.parts[t].count * holder_.tables()[t]->dim();
-  }
+  const auto* const gradients = reinterpret_cast<const float*>(link.payload.data() + sizeof head);
+  const std::size_t floats = (header.length - sizeof head) / sizeof(float);
   if (ticket->expired) {
     link.settled.settling = Settling::expired;
-  } else if (header.length != sizeof head + floats * sizeof(float)) {
+  } else if (header.length % sizeof(float) != 0) {
     throw Error("a push of other rows than were looked up");
-  } else if (update_kernels().first_not_finite(gradients, floats) != floats) {
+  } else if (!gradients_of(*ticket, gradients, floats)) {
     link.settled.settling = Settling::not_finite;
     not_finite_.fetch_add(1, kRelaxed);
   } else {
+    std::size_t rows = 0;
+    for (const RowKeys::Part& part : ticket->keys.parts) rows += part.count;
     // (Of those before it was restored its tables know.)
     const std::uint64_t step = loop_.steps->fetch_add(1, kRelaxed);
     link.settled.publication = holder_.push(ticket->keys, gradients_, step);
@@ -320,6 +373,8 @@ void RowService::expire() {
       if (ticket.number == 0 || ticket.expired || ticket.round == round_) continue;
       holder_.release(ticket.keys);
       ticket.keys = {};
+      ticket.wanted = {};
+      ticket.pools = {};
       ticket.expired = true;  // its push is told so
       expired_.fetch_add(1, kRelaxed);
     }
@@ -329,18 +384,18 @@ void RowService::expire() {
 
 void RowService::Counters::add(const Counters& other) {
   for (const auto sum :
-       {&Counters::lookups, &Counters::reads, &Counters::looked_up, &Counters::pushes,
-        &Counters::pushed, &Counters::floats, &Counters::not_finite, &Counters::expired,
-        &Counters::repeated, &Counters::clients, &Counters::payload_bytes}) {
+       {&Counters::lookups, &Counters::reads, &Counters::looked_up, &Counters::pooled,
+        &Counters::pushes, &Counters::pushed, &Counters::floats, &Counters::not_finite,
+        &Counters::expired, &Counters::repeated, &Counters::clients, &Counters::payload_bytes}) {
     this->*sum += other.*sum;
   }
 }
 
 RowService::Counters RowService::counters() const {
-  return {lookups_.load(kRelaxed),       reads_.load(kRelaxed),   looked_up_.load(kRelaxed),
-          pushes_.load(kRelaxed),        pushed_.load(kRelaxed),  floats_.load(kRelaxed),
-          not_finite_.load(kRelaxed),    expired_.load(kRelaxed), repeated_.load(kRelaxed),
-          clients_count_.load(kRelaxed), bytes_.load(kRelaxed)};
+  return {lookups_.load(kRelaxed),  reads_.load(kRelaxed),         looked_up_.load(kRelaxed),
+          pooled_.load(kRelaxed),   pushes_.load(kRelaxed),        pushed_.load(kRelaxed),
+          floats_.load(kRelaxed),   not_finite_.load(kRelaxed),    expired_.load(kRelaxed),
+          repeated_.load(kRelaxed), clients_count_.load(kRelaxed), bytes_.load(kRelaxed)};
 }
 
 }  // namespace leashed

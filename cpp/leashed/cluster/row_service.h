@@ -24,6 +24,7 @@
 
 #include "leashed/base/aligned.h"
 #include "leashed/cluster/row_messages.h"
+#include "leashed/cluster/served_pools.h"
 #include "leashed/net/service.h"
 #include "leashed/server/row_holder.h"
 #include "leashed/table/row_placement.h"
@@ -78,6 +79,7 @@ class RowService final : public Service {
     std::uint64_t lookups = 0;        // of batches that train
     std::uint64_t reads = 0;          // of those that do not
     std::uint64_t looked_up = 0;      // rows of both
+    std::uint64_t pooled = 0;         // floats of pools that were made of such rows
     std::uint64_t pushes = 0;         // that are applied, with those of restore()
     std::uint64_t pushed = 0;         // rows of them, since then
     std::uint64_t floats = 0;         // of these rows
@@ -97,6 +99,8 @@ class RowService final : public Service {
     std::uint64_t round = 0;   // of expire(), when it was given
     bool expired = false;
     RowKeys keys;
+    std::vector<std::uint32_t> wanted;  // by table: of these rows, whose gradients come as they are
+    ServedPools pools;
   };
   struct Client {
     std::uint64_t life = 0, applied = 0;
@@ -116,6 +120,9 @@ class RowService final : public Service {
   void hello(Peer peer, Link& link, std::size_t length, Outbox& outbox);
   void look_up(Link& link, const FrameHeader& header, Outbox& outbox);
   void push(Link& link, const FrameHeader& header, Outbox& outbox);
+  // Finds the gradients of a ticket's rows in so many floats that were pushed; whether they are
+  // finite. Throws Error where they are not so many.
+  bool gradients_of(Ticket& ticket, const float* pushed, std::size_t floats);
   void drop(Link& link, const FrameHeader& header);
   // How long a frame of a kind may be, as things stand.
   static std::uint64_t most(const Link& link, std::uint16_t kind);
@@ -135,14 +142,18 @@ class RowService final : public Service {
   RowHolder holder_;
   std::unordered_map<std::uint64_t, Client> clients_;
   std::unordered_map<Peer, Link> links_;
-  std::uint64_t round_ = 0;  // of expire()
+  std::uint64_t round_ = 0;        // of expire()
+  std::vector<std::size_t> dims_;  // by table
   // Of the frame that is answered, by table.
   std::vector<std::span<const std::uint64_t>> ids_;
   std::vector<float*> values_;
   std::vector<const float*> gradients_;
+  AlignedArray<float> pooled_rows_;  // or their gradients
+  ServedPools read_pools_;           // of a lookup that only reads
   // Relaxed: counts for whoever looks on; they hand nothing over.
-  std::atomic<std::uint64_t> lookups_{0}, reads_{0}, looked_up_{0}, pushes_{0}, pushed_{0},
-      floats_{0}, not_finite_{0}, expired_{0}, repeated_{0}, clients_count_{0}, bytes_{0};
+  std::atomic<std::uint64_t> lookups_{0}, reads_{0}, looked_up_{0}, pooled_{0}, pushes_{0},
+      pushed_{0}, floats_{0}, not_finite_{0}, expired_{0}, repeated_{0}, clients_count_{0},
+      bytes_{0};
 };
 
 }  // namespace leashed

@@ -24,5 +24,10 @@ struct FoundRows {
 // the batch has another number of features.
 void combine_batch(const std::vector<std::size_t>& features_of_tables, const BatchView& batch,
                    Combiner& combiner, FoundRows& found);
+// The same, where the ids that only `later` features have, by feature, come behind the others.
+// earlier: by table, how many these are.
+void combine_batch(const std::vector<std::size_t>& features_of_tables, const BatchView& batch,
+                   Combiner& combiner, FoundRows& found, const std::vector<bool>& later,
+                   std::vector<std::size_t>& earlier);
 
 }  // namespace leashed

@@ -40,6 +40,7 @@ from leashed.cluster.table import render
 from leashed.training.job import GROUPS
 from leashed.training.problems.problem import Problem
 from leashed.training.progress import Line, bar
+from leashed.training.rows_read import POOLINGS
 
 if TYPE_CHECKING:
     from leashed.cli.arguments import Commands
@@ -234,6 +235,14 @@ def _add_up(actions: Commands) -> None:
         default=1,
         choices=(0, 1),
         help="batches whose rows are asked for while another is computed; default: %(default)s",
+    )
+    here.add_argument(
+        "--pooling",
+        default="auto",
+        choices=POOLINGS,
+        help="where rows are pooled that a model reads as sums, means or maxima: at embedding servers, which "
+        "send the pools, or by trainers (rows); auto: of each feature where it is fewer bytes; "
+        "default: %(default)s",
     )
     here.add_argument(
         "--sync",
@@ -608,6 +617,7 @@ def _plan(options: argparse.Namespace) -> Plan:
             embedding_mib=options.embedding_mib,
             readers=options.readers,
             look_ahead=options.look_ahead,
+            pooling=options.pooling,
             transport=options.transport,
             backend=options.backend,
             ports=options.ports,

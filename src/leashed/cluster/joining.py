@@ -41,7 +41,7 @@ from leashed.cluster.session import TRANSPORTS, Address, Cluster, Met, Output, R
 from leashed.cluster.supervisor import OVER, read_report
 from leashed.cluster.table_terms import TableTerms, check_settings
 from leashed.sync import Position, Synchroniser, check_synchroniser
-from leashed.training.rows_read import RowsRead
+from leashed.training.rows_read import POOLINGS, RowsRead
 
 __all__ = ["join"]
 
@@ -58,6 +58,7 @@ def join(
     embedding_servers: int | Literal["nodes"] = 0,
     tables: Mapping[str, Any] | None = None,
     look_ahead: int = 1,
+    pooling: str = "auto",
     collect: bool = False,
     readers: int | Literal["nodes"] = 0,
     rank: int | None = None,
@@ -100,6 +101,9 @@ def join(
             machine's memory.
         look_ahead: 1: rows of the next batch are asked for while one is computed. 0: when they are
             needed, so that one trainer with one thread has the bits of one process.
+        pooling: where rows that the model reads pooled (sums, means, maxima) are: ``"servers"``:
+            embedding servers do that, and send pools; ``"rows"``: trainers do; ``"auto"``: of each
+            feature the one that takes fewer bytes, found from the first batches.
         collect: whether rank 0's result has the tables, as ``result.tables``, where they take at most
             half of the memory that is left.
         readers: processes that read the files of a stream, which all machines have, and send trainers the
@@ -153,6 +157,8 @@ def join(
     sync = check_synchroniser(sync)
     checks.whole("servers", servers, 0)
     checks.whole("look_ahead", look_ahead, 0, 1)
+    if pooling not in POOLINGS:
+        raise ValueError(f"pooling must be one of {', '.join(POOLINGS)}, got {pooling!r}")
     checks.flag("collect", collect)
     checks.real("patience", patience, 0.0)
     settings = check_settings("tables", {} if tables is None else tables)
@@ -380,6 +386,7 @@ def join(
         look_ahead=look_ahead,
         readers=read_by,
         rows_in=_counted_in(base, place, folder) if read_by else None,
+        pooling=pooling,
         patience=patience,
         sync=sync,
     )

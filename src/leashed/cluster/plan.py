@@ -43,6 +43,7 @@ from leashed.training.job import UNTIL, Job, threads_of
 from leashed.training.problems import clicks, sparse
 from leashed.training.problems.problem import Problem, problem_of
 from leashed.training.request import MAX_SEED, MAX_THREADS
+from leashed.training.rows_read import POOLINGS
 from leashed.training.sets import drawn, shaped
 
 if TYPE_CHECKING:
@@ -104,6 +105,9 @@ class Cluster:
             order of the files. 0: each trainer has all of the data in memory.
         look_ahead: whether rows of the next batch are asked for while one is computed (1), without that
             one's updates, or not (0).
+        pooling: where rows are pooled that the model reads so (sums, means, maxima): ``"servers"``:
+            embedding servers do, and send pools; ``"rows"``: trainers do; ``"auto"``: of each feature
+            the one that takes fewer bytes, found from the first batches.
         run: the folder of what the run writes: logs, journal, report, models.
         key: the file with the key that every connection is opened with, of mode 0600. None: ``key``
             in the run's folder.
@@ -152,6 +156,7 @@ class Cluster:
     embedding_mib: float | None = None
     readers: int = 0
     look_ahead: int = 1
+    pooling: str = "auto"
     run: Path = Path("run")
     key: Path | None = None
     transport: str = "auto"
@@ -186,6 +191,7 @@ class Cluster:
         if self.embedding_mib is not None:
             checks.real("cluster.embedding_mib", self.embedding_mib, 0.0)
         checks.whole("cluster.look_ahead", self.look_ahead, 0, 1)
+        _choice("cluster.pooling", self.pooling, POOLINGS)
         _choice("cluster.transport", self.transport, _TRANSPORTS)
         collectives.check_launcher("cluster.backend", self.backend)
         checks.real("cluster.beat", self.beat, 0.0)

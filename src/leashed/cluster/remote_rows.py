@@ -24,6 +24,7 @@ def remote_rows(
     timeout: float,
     patience: float,
     look_ahead: int,
+    pooling: str,
 ) -> _core.RemoteRows:
     """Those of a trainer, by its index, of so many workers; it has no connections yet.
 
@@ -35,6 +36,8 @@ def remote_rows(
         timeout: seconds of a server's silence after which its connection is given up.
         patience: seconds for which a server is waited for.
         look_ahead: batches whose rows are asked for while another is computed, 0 or 1.
+        pooling: where rows that the model reads pooled are: ``"servers"``, ``"rows"`` (where they are
+            read), or ``"auto"``, of each feature where it is fewer bytes.
     """
     return _core.RemoteRows(
         tables=[(one.name, one.dim, one.rows or 0) for one in read.tables],
@@ -48,4 +51,6 @@ def remote_rows(
         timeout=timeout,
         patience=patience,
         look_ahead=look_ahead,
+        poolings=list(read.poolings),
+        pooling=pooling,
     )

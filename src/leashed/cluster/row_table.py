@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from leashed.base.table import MISSING, Table, duration, mebibytes, number
@@ -36,6 +36,8 @@ _HEADER = (
     "lost",
     "lives",
 )
+_POOLED = "row_pooled_"
+"""Before a feature's number: whether servers pool it, of a trainer."""
 _UNUSED = {
     "row_not_finite": "with gradients that were not finite",
     "row_expired": "of rows that were held too long",
@@ -75,6 +77,8 @@ def facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     known = []
     if (cost := _bytes_an_example(asked)) is not None:
         known.append(("rows", cost))
+    if (pools := _pools(asked, counted(report, "trainer").values())) is not None:
+        known.append(("pools of rows", pools))
     batches = asked.get("batches_used", 0.0)
     if "row_seconds" in asked and batches:
         waited = duration(asked["row_seconds"])
@@ -151,6 +155,27 @@ def _bytes_an_example(asked: Counters) -> str | None:
     told += f", {number(moved / least)} times the least, {least / examples:,.0f}"
     reads = asked.get("row_reads", 0.0)
     return f"{told} (with {reads:,.0f} look-ups of evaluations)" if reads else told
+
+
+def _pools(asked: Counters, trainers: Collection[Counters]) -> str | None:
+    """Which features servers pool, and what that leaves of the bytes that their rows would take."""
+    decided = {
+        int(name.removeprefix(_POOLED)): False
+        for each in trainers
+        for name in each
+        if name.startswith(_POOLED)
+    }
+    if not decided:
+        return None
+    for each in trainers:
+        for feature in decided:
+            decided[feature] |= each.get(f"{_POOLED}{feature}", 0.0) > 0.0
+    pooled = [str(feature) for feature, at in sorted(decided.items()) if at]
+    if not pooled:
+        return f"by trainers, of all {len(decided)} features of ids, which are read as rows"
+    told = f"by servers of {len(pooled)} of {len(decided)} features of ids (from 0: {', '.join(pooled)})"
+    least, rows = asked.get("row_least_bytes", 0.0), asked.get("row_all_rows_bytes", 0.0)
+    return f"{told}; the least bytes are {number(least / rows)} of rows'" if rows else told
 
 
 def _imbalance(here: Mapping[int, Counters]) -> float | None:

@@ -148,6 +148,7 @@ class Cluster:
             it goes on from (or None), and the stream that readers read (or None).
         embedding_servers: how many hold the rows of the model's tables.
         look_ahead: whether rows of the next batch are asked for while one is computed: 1, or 0.
+        pooling: where rows that the model reads pooled are: ``"auto"``, ``"servers"`` or ``"rows"``.
         readers: how many send the rows that are trained on.
         patience: seconds for which an embedding server is waited for, and a reader.
         sync: how the parameters are kept in sync with those of the others, from ``leashed.sync``; None:
@@ -190,6 +191,7 @@ class Cluster:
     ) = field(default=None, repr=False)
     embedding_servers: int = 0
     look_ahead: int = 1
+    pooling: str = "auto"
     readers: int = 0
     patience: float = 300.0
     sync: Synchroniser | None = None
@@ -386,6 +388,7 @@ class Session(Closing):
                         cluster.timeout,
                         cluster.patience,
                         cluster.look_ahead,
+                        cluster.pooling,
                     )
                 self.goes_on = left is not None and left.run == welcome.run
                 connecting = Connecting(
@@ -606,6 +609,8 @@ class Session(Closing):
         }
         if self.rows is not None:
             found |= {f"row_{name}": float(n) for name, n in self.rows.counters().items()}
+            pooled = enumerate(self.rows.pooled or ())
+            found |= {f"row_pooled_{feature}": float(at) for feature, at in pooled}
         if self._batches is not None:
             found |= self._batches.counters()
         if self.native is not None:

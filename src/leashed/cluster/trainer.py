@@ -57,6 +57,7 @@ def run(plan: Plan, index: int) -> str | None:
             embedding_servers=cluster.embedding_ps,
             readers=cluster.readers,
             look_ahead=cluster.look_ahead,
+            pooling=cluster.pooling,
             patience=cluster.patience,
             master=master_address(cluster.run, cluster.known_master),
             key=cluster.read_key(),

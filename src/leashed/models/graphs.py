@@ -603,6 +603,17 @@ class Graph:
         return tuple(feature for feature in given if feature is not None)
 
     @cached_property
+    def poolings(self) -> tuple[str | None, ...]:
+        """Of each feature of ids as the core has them, how its rows are pooled; None: they are read."""
+        found: list[str | None] = []
+        for node in self.readers:
+            pooled = isinstance(node, Embedding) and node.pooling != "sequence"
+            found.append(node.pooling if pooled else None)
+            if isinstance(node, SampledLogits):  # reads those that are drawn too
+                found.append(None)
+        return tuple(found)
+
+    @cached_property
     def native(self) -> _core.Graph:
         """The native graph."""
         return self.native_at(None)

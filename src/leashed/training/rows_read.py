@@ -9,7 +9,12 @@ from leashed.models import TableSpec
 from leashed.rules import Rule
 from leashed.staleness import Policy
 
-__all__ = ["RowsRead"]
+__all__ = ["POOLINGS", "RowsRead"]
+
+POOLINGS = ("auto", "rows", "servers")
+"""Where rows that a model reads pooled are: of each feature where it is fewer bytes, read as rows and
+pooled by trainers, or pooled by embedding servers.
+"""
 
 
 @dataclass(frozen=True)
@@ -19,6 +24,8 @@ class RowsRead:
     Attributes:
         tables: that the model reads.
         features: of each feature of ids the number of its table.
+        poolings: of each of them ``"sum"``, ``"mean"`` or ``"max"``, where the model reads nothing but
+            its rows so pooled; None: it reads the rows. Empty: it reads those of all.
         rule: by which rows are updated.
         staleness: likewise.
         seed: of what rows begin with.
@@ -29,3 +36,4 @@ class RowsRead:
     rule: Rule
     staleness: Policy
     seed: int
+    poolings: Sequence[str | None] = ()

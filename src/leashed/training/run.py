@@ -254,7 +254,14 @@ def _session(
         sent["sent"] = asked.streamed.sent
     if getattr(asked.cluster, "embedding_servers", 0):
         tables = getattr(asked.model, "tables", ())
-        rows = RowsRead(tables, source.features_of_tables, asked.rule, asked.staleness, asked.seed)
+        rows = RowsRead(
+            tables,
+            source.features_of_tables,
+            asked.rule,
+            asked.staleness,
+            asked.seed,
+            getattr(asked.model, "poolings", ()),
+        )
     return stack.enter_context(
         asked.cluster.session(
             asked.model.dimension,

@@ -45,6 +45,35 @@ inline Bytes lookup_of(const Ids& ids, bool trains) {
   for (const auto& of : ids) put(bytes, of);
   return bytes;
 }
+// One of a lookup's pools: of each example how many entries, and of each of these its id's place.
+struct AskedPools {
+  PoolHead head;
+  std::vector<std::uint32_t> counts, places;
+  std::vector<float> weights;
+};
+// wanted: of each table the first ids, whose values are to come.
+inline Bytes lookup_of(const Ids& ids, const std::vector<std::uint32_t>& wanted,
+                       const std::vector<AskedPools>& pools, bool trains) {
+  Bytes bytes;
+  put(bytes, LookupHead{trains ? 1u : 0u, static_cast<std::uint32_t>(ids.size()),
+                        static_cast<std::uint32_t>(pools.size()), 1});
+  for (const auto& of : ids) put(bytes, static_cast<std::uint32_t>(of.size()));
+  put(bytes, wanted);
+  for (const auto& of : ids) put(bytes, of);
+  for (const AskedPools& pool : pools) {
+    put(bytes, pool.head);
+    for (const auto* numbers : {&pool.counts, &pool.places}) {
+      for (const std::uint32_t number : *numbers) {
+        if (pool.head.width == 4) put(bytes, number);
+        if (pool.head.width == 2) put(bytes, static_cast<std::uint16_t>(number));
+      }
+    }
+    bytes.resize((bytes.size() + 3) / 4 * 4);
+    put(bytes, pool.weights);
+    bytes.resize((bytes.size() + 7) / 8 * 8);
+  }
+  return bytes;
+}
 inline Bytes push_of(std::uint64_t number, const std::vector<float>& gradients) {
   Bytes bytes;
   put(bytes, PushHead{number});

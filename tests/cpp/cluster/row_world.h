@@ -43,6 +43,7 @@ class RowWorld {
     double between = 0.02;    // of pushes: cut before they are answered
     std::size_t piece = 100;  // bytes that go at once, at most
     bool restarts = true, deaths = true, bad = true, expire = true;
+    bool pooled = false;  // rows are read as sums of bags, which servers make
   };
   struct Happened {
     std::size_t cuts = 0, between = 0, restarts = 0, deaths = 0, refused = 0, pushes = 0, bad = 0,
@@ -145,6 +146,7 @@ class RowWorld {
   struct Batch {
     std::unique_ptr<BatchRows> rows;
     std::vector<std::uint64_t> ids;
+    std::vector<std::uint32_t> offsets;
     IdColumn column;
     BatchView view{};
     Push push;
@@ -214,18 +216,21 @@ class RowWorld {
   }
 
   void live(Client& client) {
-    client.rows = std::make_unique<RemoteRows>(RemotePlan{{{"a", kDim, settings_.rows}},
-                                                          {0},
-                                                          placement_,
-                                                          settings_.servers,
-                                                          1,
-                                                          1,
-                                                          1000 * client.number,
-                                                          ++lives_,
-                                                          1e6,
-                                                          1e6,
-                                                          settings_.look_ahead,
-                                                          [this] { idle(); }});
+    client.rows = std::make_unique<RemoteRows>(
+        RemotePlan{{{"a", kDim, settings_.rows}},
+                   {0},
+                   placement_,
+                   settings_.servers,
+                   1,
+                   1,
+                   1000 * client.number,
+                   ++lives_,
+                   1e6,
+                   1e6,
+                   settings_.look_ahead,
+                   [this] { idle(); },
+                   {Pooling::sum},
+                   settings_.pooled ? PooledAt::servers : PooledAt::rows});
     for (Batch& batch : client.batches) batch.rows = client.rows->make_batch();
     client.done = client.filled = 0;
     client.pulled = false;
@@ -252,14 +257,24 @@ class RowWorld {
       batch.ids.push_back(next++);
     }
     while (batch.ids.size() < settings_.size) batch.ids.push_back(one_of(settings_.hot));
-    std::ranges::shuffle(batch.ids, random_);
-    batch.column = {batch.ids.data()};
-    batch.view = {nullptr, {}, batch.ids.size()};
-    batch.view.columns = {&batch.column, 1};
-    client.rows->prefetch(0, batch.view, *batch.rows);
     auto once = batch.ids;
     std::ranges::sort(once);
     once.erase(std::ranges::unique(once).begin(), once.end());
+    if (settings_.pooled) batch.ids = once;  // of an id that is twice the gradient would be
+    std::ranges::shuffle(batch.ids, random_);
+    batch.offsets.clear();
+    if (settings_.pooled) {
+      batch.offsets.push_back(0);
+      while (batch.offsets.back() < batch.ids.size()) {
+        const std::size_t left = batch.ids.size() - batch.offsets.back();
+        batch.offsets.push_back(batch.offsets.back() + static_cast<std::uint32_t>(one_of(
+                                                           std::min<std::size_t>(left, 5) + 1)));
+      }
+    }
+    batch.column = {batch.ids.data(), settings_.pooled ? batch.offsets.data() : nullptr};
+    batch.view = {nullptr, {}, settings_.pooled ? batch.offsets.size() - 1 : batch.ids.size()};
+    batch.view.columns = {&batch.column, 1};
+    client.rows->prefetch(0, batch.view, *batch.rows);
     for (const std::uint64_t id : once) batch.push.ids[placement_(0, id)].push_back(id);
   }
   // What the trainer does next.

@@ -93,6 +93,33 @@ void change(Random& random, Bytes& bytes, FrameHeader& header) {
   }
 }
 
+// Of tables that have ids.
+std::vector<AskedPools> some_pools(Random& random, const Ids& ids) {
+  std::vector<AskedPools> pools(random() % 4);
+  std::erase_if(pools, [&](AskedPools& pool) {
+    const std::size_t table = random() % 2;
+    if (ids[table].empty()) return true;
+    pool.counts.resize(1 + random() % 4);
+    for (std::uint32_t& count : pool.counts) {
+      count = 1 + random() % 3;
+      for (std::uint32_t n = 0; n < count; ++n) {
+        pool.places.push_back(static_cast<std::uint32_t>(random() % ids[table].size()));
+      }
+    }
+    const bool weighted = random() % 2, largest = random() % 3 == 0;
+    if (weighted) pool.weights.assign(pool.places.size(), 0.5f);
+    pool.head = {static_cast<std::uint32_t>(table),
+                 static_cast<std::uint8_t>(largest ? Pooling::max : Pooling::mean),
+                 static_cast<std::uint8_t>(random() % 2 ? 2 : 4),
+                 static_cast<std::uint8_t>(weighted),
+                 static_cast<std::uint8_t>(largest && random() % 2),
+                 static_cast<std::uint32_t>(pool.counts.size()),
+                 static_cast<std::uint32_t>(pool.places.size())};
+    return false;
+  });
+  return pools;
+}
+
 }  // namespace
 
 TEST_CASE("an embedding server refuses what makes no sense, and goes on for others") {
@@ -142,6 +169,17 @@ TEST_CASE("an embedding server refuses what makes no sense, and goes on for othe
         ids = some();
         bytes = lookup_of(ids, random() % 3 > 0);
         floats = 2 * ids[0].size() + 3 * ids[1].size();
+        if (random() % 2) {
+          const std::vector<std::uint32_t> wanted{
+              static_cast<std::uint32_t>(random() % (ids[0].size() + 1)),
+              static_cast<std::uint32_t>(random() % (ids[1].size() + 1))};
+          const auto pools = some_pools(random, ids);
+          bytes = lookup_of(ids, wanted, pools, random() % 3 > 0);
+          floats = 2 * wanted[0] + 3 * wanted[1];
+          for (const AskedPools& pool : pools) {
+            floats += pool.counts.size() * (2 + pool.head.table);
+          }
+        }
         ticket = header.correlation;
         break;
       case 5:
@@ -175,8 +213,47 @@ TEST_CASE("an embedding server refuses what makes no sense, and goes on for othe
   CHECK(taken > 0);
   CHECK(most < kPeers * 10'000);  // as what came was long, whatever it said of itself
   CHECK(service.counters().pushes > 0);
-  // Who makes sense is served, being none that frames with some bytes changed have made up.
   constexpr std::uint64_t kHonest = 0x1122334455667788;
+  CHECK(service.counters().pooled > 0);
+  // Pools that none can be are refused, each for its own reason.
+  const auto refuses = [&](AskedPools pool, std::uint32_t wanted = 0) {
+    const Peer peer = ++last;
+    service.come(peer);
+    const auto hand_in = [&](std::uint16_t kind, const Bytes& bytes) {
+      const FrameHeader header{.kind = kind, .length = bytes.size(), .correlation = 1};
+      std::memcpy(service.place(peer, header).data(), bytes.data(), bytes.size());
+      Kept out;
+      service.frame(peer, header, out);
+    };
+    hand_in(kRowHello, hello_of(kHonest + 1, 1, served.digest.value()));
+    const Bytes asked =
+        lookup_of({{here[0][0], here[0][1]}, {here[1][0]}}, {wanted, 0}, {pool}, true);
+    CHECK_THROWS_AS(hand_in(kLookup, asked), Error);
+    service.gone(peer);
+  };
+  const AskedPools right{{0, 0, 2, 0, 0, 2, 3}, {1, 2}, {0, 1, 1}, {}};
+  const auto but = [&right](const auto& change) {
+    AskedPools pool = right;
+    change(pool);
+    return pool;
+  };
+  refuses(right, 3);                                              // more rows than ids
+  refuses(but([](AskedPools& pool) { pool.head.table = 2; }));    // which there is not
+  refuses(but([](AskedPools& pool) { pool.head.pooling = 3; }));  // a sequence
+  refuses(but([](AskedPools& pool) { pool.head.width = 3; }));
+  refuses(but([](AskedPools& pool) { pool.head.weighted = 1; }));  // without weights
+  refuses(but([](AskedPools& pool) { pool.head.weighted = 2; }));
+  refuses(but([](AskedPools& pool) { pool.head.winners = 1; }));  // of a sum
+  refuses(but([](AskedPools& pool) { pool.head.examples = 0; }));
+  refuses(but([](AskedPools& pool) { pool.head.entries = 1; }));  // fewer than examples
+  refuses(but([](AskedPools& pool) { pool.head.entries = ~0u; }));
+  refuses(but([](AskedPools& pool) { pool.head.examples = pool.head.entries = ~0u; }));
+  refuses(but([](AskedPools& pool) { pool.counts = {3, 0}; }));    // a bag of none
+  refuses(but([](AskedPools& pool) { pool.counts = {1, 1}; }));    // entries of nobody
+  refuses(but([](AskedPools& pool) { pool.counts = {1, 3}; }));    // of which there are none
+  refuses(but([](AskedPools& pool) { pool.places[2] = 2; }));      // not looked up
+  refuses(but([](AskedPools& pool) { pool.places.resize(40); }));  // more than it says
+  // Who makes sense is served, being none that frames with some bytes changed have made up.
   for (const Peer peer : peers) service.gone(peer);
   CHECK(service.counters().payload_bytes == 0);
   const auto say = [&](std::uint16_t kind, std::uint64_t ticket, const Bytes& bytes) {
@@ -190,6 +267,10 @@ TEST_CASE("an embedding server refuses what makes no sense, and goes on for othe
   CHECK(say(kRowHello, 0, hello_of(kHonest, 1, served.digest.value())) == kRowWelcome);
   CHECK(say(kLookup, 1, lookup_of({{here[0][0], here[0][1]}, {here[1][0]}}, true)) == kRows);
   CHECK(say(kPushRows, 1, push_of(1, std::vector<float>(7))) == kSettled);
+  const AskedPools pool{
+      {1, static_cast<std::uint8_t>(Pooling::max), 2, 0, 1, 2, 3}, {1, 2}, {0, 0, 0}, {}};
+  CHECK(say(kLookup, 2, lookup_of({{here[0][0]}, {here[1][0]}}, {1, 0}, {pool}, true)) == kRows);
+  CHECK(say(kPushRows, 2, push_of(2, std::vector<float>(8))) == kSettled);
 }
 
 TEST_CASE(
@@ -252,7 +333,9 @@ TEST_CASE(
                                                  1e6,
                                                  1e6,
                                                  0,
-                                                 serve});
+                                                 serve,
+                                                 {std::nullopt, Pooling::max},
+                                                 PooledAt::servers});
   auto batch = rows->make_batch();
   std::uint64_t ids[2][4];
   const IdColumn columns[] = {{ids[0]}, {ids[1]}};

@@ -34,6 +34,7 @@ TEST_CASE(
     settings.faults = random() % 12;
     settings.expire = random() % 2;
     settings.bad = random() % 2;
+    settings.pooled = random() % 2;
     RowWorld world(settings, seed);
     REQUIRE_NOTHROW(world.run());
     world.check();
@@ -68,7 +69,8 @@ TEST_CASE("pushes whose connection is cut between their update and the answer ar
                     .restarts = false,
                     .deaths = false,
                     .bad = false,
-                    .expire = false},
+                    .expire = false,
+                    .pooled = seed % 2 == 1},
                    seed);
     REQUIRE_NOTHROW(world.run());
     world.check();
