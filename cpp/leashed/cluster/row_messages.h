@@ -28,10 +28,10 @@
 //                       many entries; of each entry the place of its id among those of its table in
 //                       this lookup, both of `width` bytes; zeros up to whole words of 4 bytes; the
 //                       entries' weights, float, where it is weighted; zeros up to whole words of 8
-//   kRows               behind the values dim floats of each example of each pool; then of each
-//   pool
-//                       whose winners are wanted, of each of these floats which of the example's
-//                       entries here was the largest, of `width` bytes; zeros up to words of 4
+//   kRows               behind the values dim floats of each example of each pool; then, of each
+//                       pool whose winners are wanted, of each of these floats which of the
+//                       example's entries here was the largest, of `width` bytes; zeros up to words
+//                       of 4
 //   kPushRows           behind the gradients of the values those of the pools, as kRows has these
 //
 // Under its ticket the server keeps the entries as well, and of maxima which were the largest.
