@@ -155,7 +155,7 @@ def test_auto_finds_by_feature_what_takes_fewer_bytes() -> None:
     of = Example(graph, lsh.datasets.ClickDataset.from_arrays(x, columns, x[:, 0] > 0))
     servers = Servers(of, 1)
     rows = servers.rows(1, 0)
-    assert rows.pooled is None
+    assert not rows.pooled
     servers.join(rows)
     outcome = _core.train(of.training(1, []), watch(UPDATES), rows=rows)
     assert rows.pooled == [False, True, False]
