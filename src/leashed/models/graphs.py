@@ -607,8 +607,8 @@ class Graph:
         """Of each feature of ids as the core has them, how its rows are pooled; None: they are read."""
         found: list[str | None] = []
         for node in self.readers:
-            pooled = isinstance(node, Embedding) and node.pooling != "sequence"
-            found.append(node.pooling if pooled else None)
+            pooling = node.pooling if isinstance(node, Embedding) else None
+            found.append(None if pooling == "sequence" else pooling)
             if isinstance(node, SampledLogits):  # reads those that are drawn too
                 found.append(None)
         return tuple(found)
