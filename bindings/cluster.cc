@@ -70,7 +70,7 @@ SyncPlan plan_of(const PyChoice& machine, const std::string& pace,
                  std::vector<std::uint64_t> starts, std::vector<double> gaps, std::size_t dimension,
                  std::vector<std::uint32_t> owner, std::size_t servers, std::size_t parts,
                  double timeout, const py::object& custom, const std::string& compression,
-                 bool goes_on, std::vector<float> states) {
+                 bool goes_on, std::vector<float> states, std::vector<WithinGap> within) {
   require_some(dimension, "dimension");
   require_some(parts, "parts");
   return {make_synchroniser(to_choice(machine)),
@@ -83,7 +83,24 @@ SyncPlan plan_of(const PyChoice& machine, const std::string& pace,
           custom_of(custom),
           codec_of(compression),
           goes_on,
-          std::move(states)};
+          std::move(states),
+          std::move(within)};
+}
+
+using DoubleArray = py::array_t<double, py::array::c_style>;
+constexpr std::size_t kWithin = 4;  // numbers of a worker
+
+std::vector<WithinGap> within_of(const std::optional<DoubleArray>& given) {
+  std::vector<WithinGap> found;
+  if (!given) return found;
+  if (given->ndim() != 2 || given->shape(1) != kWithin) {
+    throw py::value_error("within must have shape [workers, 4]");
+  }
+  for (const double* of = given->data(); of < given->data() + given->size(); of += kWithin) {
+    found.push_back({static_cast<std::uint64_t>(of[0]), static_cast<std::uint64_t>(of[1]), of[2],
+                     static_cast<std::uint64_t>(of[3])});
+  }
+  return found;
 }
 
 py::dict counters_of(TrainerSync& sync) {
@@ -218,22 +235,25 @@ void bind_cluster(py::module_& m) {
                       std::size_t dimension, std::vector<std::uint32_t> owner, std::size_t servers,
                       std::size_t parts, double timeout, const py::object& custom,
                       std::size_t workers, const std::string& compression, bool goes_on,
-                      const std::optional<FloatArray>& states) {
+                      const std::optional<FloatArray>& states,
+                      const std::optional<DoubleArray>& within) {
             require_some(workers, "workers");
             return make_trainer_sync(
                 plan_of(machine, pace, std::move(starts), std::move(gaps), dimension,
                         std::move(owner), servers, parts, timeout, custom, compression, goes_on,
                         states ? std::vector<float>(states->data(), states->data() + states->size())
-                               : std::vector<float>()),
+                               : std::vector<float>(),
+                        within_of(within)),
                 workers);
           }),
           py::kw_only(), py::arg("machine"), py::arg("pace"), py::arg("starts"), py::arg("gaps"),
           py::arg("dimension"), py::arg("owner"), py::arg("servers"), py::arg("parts"),
           py::arg("timeout"), py::arg("custom"), py::arg("workers"),
           py::arg("compression") = "none", py::arg("goes_on") = false,
-          py::arg("states").noconvert() = py::none(),
-          "goes_on: theta is as the servers know it, and stays as it is. states: of another, at "
-          "rest.")
+          py::arg("states").noconvert() = py::none(), py::arg("within").noconvert() = py::none(),
+          "goes_on: theta is as the servers know it, and stays as it is. states, within: of "
+          "another, "
+          "at rest.")
       .def("hold", &TrainerSync::hold, py::arg("holds"),
            "While all workers wait: nothing is exchanged with servers, or is again.")
       .def_property_readonly("at_rest", &TrainerSync::at_rest,
@@ -247,6 +267,23 @@ void bind_cluster(py::module_& m) {
           "Of one at rest, float32: what trainers that sum have together beside theta, w^global "
           "and "
           "its velocity, one behind the other.")
+      .def_property_readonly(
+          "within",
+          [](TrainerSync& sync) {
+            const std::vector<WithinGap> found = sync.within();
+            py::array_t<double> all(
+                {static_cast<py::ssize_t>(found.size()), static_cast<py::ssize_t>(kWithin)});
+            double* to = all.mutable_data();
+            for (const WithinGap& of : found) {
+              *to++ = static_cast<double>(of.iterations);
+              *to++ = static_cast<double>(of.since);
+              *to++ = of.seconds;
+              *to++ = static_cast<double>(of.turn);
+            }
+            return all;
+          },
+          "Likewise, of each worker that synchronises by itself: its iterations, those since its "
+          "last round, seconds since then, whose turn it is of the parts; float64 [workers, 4].")
       .def(
           "form",
           [](TrainerSync& sync, std::uint64_t epoch, std::size_t rank, std::vector<bool> fresh,

@@ -757,9 +757,10 @@ class TrainerSync:
         compression: str = "none",
         goes_on: bool = False,
         states: numpy.typing.NDArray[numpy.float32] | None = None,
+        within: numpy.typing.NDArray[numpy.float64] | None = None,
     ) -> None:
         """
-        goes_on: theta is as the servers know it, and stays as it is. states: of another, at rest.
+        goes_on: theta is as the servers know it, and stays as it is. states, within: of another, at rest.
         """
     def adopt(
         self,
@@ -842,6 +843,11 @@ class TrainerSync:
     def states(self) -> numpy.typing.NDArray[numpy.float32]:
         """
         Of one at rest, float32: what trainers that sum have together beside theta, w^global and its velocity, one behind the other.
+        """
+    @property
+    def within(self) -> numpy.typing.NDArray[numpy.float64]:
+        """
+        Likewise, of each worker that synchronises by itself: its iterations, those since its last round, seconds since then, whose turn it is of the parts; float64 [workers, 4].
         """
     @property
     def workers_ended(self) -> bool:

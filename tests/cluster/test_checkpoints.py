@@ -108,6 +108,28 @@ def test_one_trainer_goes_on_to_the_bits_of_a_run_that_was_not_killed(tmp_path):
 
 
 @pytest.mark.process
+def test_gaps_between_rounds_and_whose_turn_it_is_go_on(tmp_path):
+    """A gap that changes, in two parts: an exchange is due at the iterations at which it would have been."""
+    told = [
+        *("--trainers", "1", "--look-ahead", "0", "--discipline", "sequential"),
+        *("--pooling", "rows", "--sync"),
+        *("easgd:alpha=0.5,parts=2", "--when", "every:iterations=7", "--embedding-servers", "1"),
+        *given(tmp_path), "--epochs", "60",
+    ]  # fmt: skip
+    folder = tmp_path / "run"
+    found = killed(folder, *told)
+    assert cli.main(["cluster", "up", *told, "--run", str(tmp_path / "whole")]) == 0
+    assert 0 < Checkpoint(found).account.used < 2250
+    ((iterations, since, seconds, turn),) = Checkpoint(found).within(0)
+    assert (iterations, since) == (Checkpoint(found).account.used, iterations % 7)
+    assert seconds >= 0
+    assert turn >= iterations // 7
+    assert cli.main(["cluster", "resume", str(folder)]) == 0
+    check(folder)
+    alike(lsh.load(tmp_path / "whole" / "output"), lsh.load(folder / "output"))
+
+
+@pytest.mark.process
 def test_a_checkpoint_is_read_and_trained_on_in_one_process(tmp_path):
     told = [*ALONE, *given(tmp_path), "--epochs", "60"]
     folder = tmp_path / "run"

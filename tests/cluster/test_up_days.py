@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,8 @@ from cluster.test_up import PATIENCE, pids
 
 import leashed as lsh
 from leashed import cli
+from leashed.cluster import plan as plans
+from leashed.cluster.checkpoints import newest
 from leashed.datasets import synthetic_click_lines
 
 DAYS = [f"day-{k}.tsv" for k in range(1, 6)]
@@ -150,3 +153,27 @@ def test_other_models_have_no_days(tmp_path, capsys):
     up = ["cluster", "up", "--days", str(tmp_path / "a"), "--run", str(tmp_path / "r")]
     assert cli.main(up) == 2
     assert "--days" in capsys.readouterr().err
+
+
+@pytest.mark.process
+def test_a_day_with_fewer_rows_than_a_batch_is_one_batch(tmp_path):
+    """As in one process; and the first day may begin with what another run has ended with."""
+    words = written(tmp_path, 300, 3)
+    few = tmp_path / "logs" / DAYS[1]
+    few.write_bytes(b"".join(few.read_bytes().splitlines(keepends=True)[:20]))
+    one, run = tmp_path / "one", tmp_path / "run"
+    assert cli.main(["train", *words, "--checkpoint", str(one), "--threads", "1"]) == 0
+    up = ["--trainers", "1", "--embedding-servers", "1", "--look-ahead", "0", "--sync", "none"]
+    assert cli.main(["cluster", "up", *words, *up, "--run", str(run)]) == 0
+    same = ("name", "examples", "updates", "click_share", "files", "bad")
+    for ours, theirs in zip(told(run), told(one), strict=True):
+        assert [ours[name] for name in same] == [theirs[name] for name in same]
+    assert [day["examples"] for day in told(run)] == [300, 20, 300]
+    plan = plans.read(run / DAYS[2] / "plan.toml")
+    begins = newest(run / DAYS[2])
+    again = replace(plan.cluster, run=tmp_path / "more", resume=begins)
+    plans.write(tmp_path / "more.toml", replace(plan, cluster=again))
+    assert cli.main(["cluster", "up", "--plan", str(tmp_path / "more.toml")]) == 0
+    first = plans.read(tmp_path / "more" / DAYS[0] / "plan.toml")
+    assert first.cluster.resume == begins
+    assert told(tmp_path / "more")[0]["updates"] == told(run)[0]["updates"]

@@ -1,5 +1,6 @@
 #include "leashed/cluster/foreground.h"
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <string>
@@ -36,7 +37,16 @@ void Foreground::begin(const Synchronised& training, const std::function<bool()>
   };
   lockstep_ = training.discipline.lockstep();
   progress_.assign(count_, {});
-  for (Progress& own : progress_) own.last_time = now();
+  for (std::size_t worker = 0; worker < count_; ++worker) {
+    Progress& own = progress_[worker];
+    own.last_time = now();
+    if (plan_.within.empty()) continue;
+    const WithinGap& was = plan_.within[worker % plan_.within.size()];
+    own.iterations = was.iterations;
+    own.last = was.iterations - std::min(was.since, was.iterations);
+    own.last_time -= was.seconds;
+    if (uses_servers()) rounds_[worker].go_on(was.turn);
+  }
   const State there = training.come_and_go ? gone : trains;
   states_.assign(count_, there);
   counts_[there] = count_;
@@ -203,6 +213,19 @@ void Foreground::depart() {
   } catch (...) {
     training_->fail(std::current_exception());
   }
+}
+
+std::vector<WithinGap> Foreground::within() const {
+  std::vector<WithinGap> found;
+  const bool over = !uses_servers();
+  for (std::size_t worker = 0; worker < progress_.size(); ++worker) {
+    const Progress& own = progress_[worker];
+    // (Of a round that another has led it hears before its next step.)
+    const bool since = !over || own.rounds == over_.load(kRelaxed);
+    found.push_back({own.iterations, since ? own.iterations - own.last : 0,
+                     since ? now() - own.last_time : 0, over ? 0 : rounds_[worker].turn()});
+  }
+  return found;
 }
 
 bool Foreground::at_rest() {

@@ -34,6 +34,7 @@ class Foreground final : public TrainerSync {
   std::span<const float> states() const override {
     return rounds_.empty() ? std::span<const float>() : rounds_[0].states();
   }
+  std::vector<WithinGap> within() const override;
 
  private:
   // What a worker has done since a round; its own.

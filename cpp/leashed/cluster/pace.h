@@ -24,4 +24,11 @@ struct Pace {
   }
 };
 
+// How far a worker is that synchronises by itself.
+struct WithinGap {
+  std::uint64_t iterations = 0, since = 0;  // of its own, and of these since its last round
+  double seconds = 0;                       // since then
+  std::uint64_t turn = 0;                   // of parts, with servers
+};
+
 }  // namespace leashed

@@ -56,6 +56,9 @@ class Round {
   // Before anything else: they are as another had them. Throws Error where they are of another
   // synchroniser, or of other parameters.
   void restore(std::span<const float> states);
+  // With servers: whose turn it is of the parts.
+  std::uint64_t turn() const { return turn_; }
+  void go_on(std::uint64_t turn) { turn_ = turn; }
   // Whether there is a part that has been in no round since theta moved, or since one was lost.
   bool owes() const { return owed_ > 0; }
   // Whether the last was with the other trainers, and there were none.

@@ -29,6 +29,9 @@ struct SyncPlan {
   // sum have together beside it (Round::states), or nothing.
   bool goes_on = false;
   std::vector<float> states = {};
+  // Of workers that synchronise by themselves, where each was; empty: they begin. With more workers
+  // than there were it is that of one more than once.
+  std::vector<WithinGap> within = {};
 };
 
 class TrainerSync : public Synchronisation {
@@ -53,6 +56,8 @@ class TrainerSync : public Synchronisation {
   virtual bool at_rest() = 0;
   // Of who is at rest: Round::states.
   virtual std::span<const float> states() const = 0;
+  // Likewise: SyncPlan::within, for who goes on.
+  virtual std::vector<WithinGap> within() const { return {}; }
   // Bytes to and from all that this synchronises with, as WireCount has them.
   Traffic traffic() const;
   std::optional<Traffic> kernel_traffic() const;

@@ -118,23 +118,23 @@ bool History::measure_streaming(Evaluated& e, const float* theta, std::span<cons
   return true;
 }
 
-bool History::evaluate(std::size_t threads) {
+bool History::evaluate(std::size_t threads, bool aside) {
   Evaluated e;
   double heard_then = 0;
   bool complete = false;
-  const bool remembers = most_copies() > 0;  // and may do so while this evaluation lasts
+  aside |= most_copies() > 0;  // which may be taken while this evaluation lasts
   run_.observed.with_snapshot([&](const float* theta, std::uint64_t t) {
     e = look_at(t);
     heard_then = heard();
     evaluating_by_ = statistics();
     if (run_.metrics) run_.metrics->ask();
-    if (remembers) {
+    if (aside) {
       evaluating_.assign(theta, theta + run_.source.dimension());
     } else {
       complete = measure(e, theta, evaluating_by_, threads);
     }
   });
-  if (remembers) complete = measure(e, evaluating_.data(), evaluating_by_, threads);
+  if (aside) complete = measure(e, evaluating_.data(), evaluating_by_, threads);
   if (!complete) return false;
   if (run_.metrics) {
     const double begin = thread_seconds();

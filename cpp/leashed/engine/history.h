@@ -19,7 +19,7 @@ class History {
           const Stopwatch& clock, double initial_loss);
 
   // Records the state now; false where the evaluation ended early.
-  bool evaluate(std::size_t threads);
+  bool evaluate(std::size_t threads, bool aside = false);
   // Keeps a copy of it, if it is another than the last one's; true where the copies were thinned
   // out to make room.
   bool remember();

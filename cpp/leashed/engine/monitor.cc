@@ -108,6 +108,8 @@ bool Monitor::keep_evaluating() {
   if (now() >= next_look_) {
     look();
     next_look_ = now() + kSlice;
+    // (What is evaluated is a copy of its own then.)
+    if (clock_.running() && !run_.stop.stopped() && wanted()) save();
   }
   if (clock_.running()) {
     if (clock_.seconds() >= next_copy_) remember();
@@ -117,7 +119,7 @@ bool Monitor::keep_evaluating() {
 }
 
 bool Monitor::evaluate(std::size_t threads) {
-  if (!history_.evaluate(threads)) return false;
+  if (!history_.evaluate(threads, bool(callbacks_.wanted))) return false;
   const Evaluated& latest = history_.evaluations().back();
   judge(latest);
   if (run_.rows) run_.rows->reach(latest.updates);

@@ -40,7 +40,8 @@ class Monitor {
   // Signals and the clock; throws what the callback throws.
   void look();
   // An evaluation while workers run is not worth finishing once they are to stop; the final one is,
-  // unless the user has interrupted and it takes long.
+  // unless the user has interrupted and it takes long. Meanwhile hands on a checkpoint that is
+  // asked for from outside.
   bool keep_evaluating();
 
   bool interrupted() const { return interrupted_; }

@@ -60,6 +60,7 @@ def train(plan: Plan, run: Callable[[Plan, Problem], int]) -> int:
                 f"train.{rule} does not go with train.days in a cluster, where each day's batches are all used, "
                 "since the next begins with what they have led to; leave it out"
             )
+    _check_resume(plan.cluster.resume)
     files = expanded(plan.train.days or ())
     folder = plan.cluster.run
     folder.mkdir(parents=True, exist_ok=True)
@@ -110,7 +111,7 @@ def train(plan: Plan, run: Callable[[Plan, Problem], int]) -> int:
 
 def _plan_of(plan: Plan, path: Path, folder: Path, before: Path | None) -> Plan:
     """A day's."""
-    begins = None if before is None else _end_of(before)
+    begins = plan.cluster.resume if before is None else _end_of(before)
     if before is not None and begins is None:
         raise ValueError(
             f"{before} has no checkpoint of its day's end: the day has ended without one, so remove that "
@@ -123,6 +124,17 @@ def _plan_of(plan: Plan, path: Path, folder: Path, before: Path | None) -> Plan:
         checkpoint_every=plan.cluster.checkpoint_every or EVERY,
     )
     return replace(plan, cluster=cluster, train=replace(plan.train, data=str(path.absolute())))
+
+
+def _check_resume(begins: Path | None) -> None:
+    """ValueError where the first day cannot begin with it."""
+    from leashed.cluster.checkpoints import Checkpoint  # noqa: PLC0415 (it needs the extra)
+
+    if begins is not None and not Checkpoint(begins).complete:
+        raise ValueError(
+            f"cluster.resume with train.days must be a checkpoint with which a run has ended, and {begins} is "
+            "of one's midst: go on with that run first (leashed cluster resume)"
+        )
 
 
 def _end_of(folder: Path) -> Path | None:

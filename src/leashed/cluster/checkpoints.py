@@ -185,9 +185,12 @@ class Checkpoint:
 
     def require(self, words: Mapping[str, str], *, same_data: bool = False) -> None:
         """ValueError where a run with this fingerprint cannot go on from it. Numbers of processes, and of
-        batches in all, may be others, and where it is complete the data, unless they are to be the same.
+        batches in all, may be others, and where it is complete the data, unless they are to be the same, and
+        with them examples of a batch: of who asks for another number each trainer tells.
         """
-        others = _MAY_DIFFER | {"data"} if self.complete and not same_data else _MAY_DIFFER
+        others = set(_MAY_DIFFER)
+        if self.complete and not same_data:
+            others |= {"data", "batch_size"}
         was = {k: v for k, v in self.told["fingerprint"].items() if k not in others}
         if unlike := [name for name in was if words.get(name, was[name]) != was[name]]:
             told = "; ".join(f"{name} was {was[name]} and is {words[name]}" for name in unlike)
@@ -227,6 +230,16 @@ class Checkpoint:
         """The file of that."""
         known = self.trainers
         return self._checked(f"trainer-{index if index in known else known[0]}.safetensors")
+
+    def within(self, index: int) -> NDArray[np.float64] | None:
+        """Where each worker of that trainer, or where there was none of that number of the first, was between
+        two rounds, float64 [workers, 4]; None: none of them synchronised by itself.
+        """
+        path = self.file(index).with_suffix(".within")
+        if all(told["file"] != path.name for told in self.told["files"]):
+            return None
+        within: NDArray[np.float64] = np.load(self._checked(path.name), allow_pickle=False)
+        return within
 
     def states(self, dimension: int) -> NDArray[np.float32] | None:
         """What trainers that sum have together, w^global and its velocity, one behind the other."""

@@ -145,9 +145,11 @@ class TrainerCuts:
             folder.mkdir(parents=True, exist_ok=True)
             names = [f"{self._name}.safetensors"]
             put(folder / names[0], Position(cut.next, cut.open, self._member.welcome.run))
-            if native is not None and (states := np.asarray(native.states)).size:
-                names.append(f"{self._name}.states")
-                checkpoints.put_array(folder / names[1], states)
+            beside = {} if native is None else {"states": native.states, "within": native.within}
+            for name, values in beside.items():
+                if (array := np.asarray(values)).size:
+                    names.append(f"{self._name}.{name}")
+                    checkpoints.put_array(folder / names[-1], array)
             saved = checkpoints.saved_of(folder, *names)
         except (OSError, ValueError) as error:
             _log.warning("nothing is saved of cut %d: %s", cut.number, error)

@@ -31,6 +31,7 @@ def native(
     *,
     goes_on: bool = False,
     states: NDArray[np.float32] | None = None,
+    within: NDArray[np.float64] | None = None,
 ) -> _core.TrainerSync:
     """What synchronises a trainer's parameters, once it has its connections.
 
@@ -43,6 +44,7 @@ def native(
         costs: of exchanges with them, by which they share the fragments.
         goes_on: the parameters are as the servers know them, and stay as they are when it begins.
         states: what trainers that sum go on with together, float32, one behind the other.
+        within: where each worker is between two rounds, float64 [workers, 4].
 
     Raises:
         ValueError: there is no sync server where one is needed.
@@ -64,4 +66,5 @@ def native(
         compression=synchroniser.compression,
         goes_on=goes_on,
         states=states,
+        within=within,
     )

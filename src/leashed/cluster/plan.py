@@ -457,7 +457,7 @@ class Train(Job):
         except (TypeError, ValueError) as error:
             raise type(error)(re.sub(r"--([a-z0-9-]+)", _in_plan, str(error))) from None
         found = found._replace(model=shaped(found.model, found.train))  # type: ignore[arg-type]
-        if not streamed and self.batch_size > len(found.train):
+        if not streamed and self.days is None and self.batch_size > len(found.train):
             raise ValueError(
                 f"train.batch_size must be at most the {len(found.train)} examples of the data, "
                 f"got {self.batch_size}"
@@ -486,11 +486,16 @@ class Train(Job):
         }
         return dataclasses.replace(self, **there)
 
+    def batch_of(self, data: Any) -> int:
+        """Examples of a gradient over that training set: of a day that has fewer it is all of them."""
+        return min(self.batch_size, len(data) or self.batch_size)
+
     def batches(self, data: Any) -> int | None:
         """Of the whole run, over that training set; None: without end."""
         if self.epochs is None:
             return None
-        whole = Until(epochs=self.epochs).rules(drawn(data, self.batch_size), self.batch_size)
+        size = self.batch_of(data)
+        whole = Until(epochs=self.epochs).rules(drawn(data, size), size)
         return int(whole["batches"])
 
 

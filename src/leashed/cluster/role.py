@@ -148,7 +148,7 @@ def fitting(plan: Plan, problem: Problem) -> tuple[dict[str, str], Checkpoint | 
         return words, None
     checkpoint = Checkpoint(cluster.resume)
     checkpoint.require(
-        {**words, **fingerprint.of_batches(_batches(plan, problem), train.batch_size)}
+        {**words, **fingerprint.of_batches(_batches(plan, problem), train.batch_of(problem.train))}
     )
     return words, checkpoint
 
@@ -171,7 +171,7 @@ def _master(plan: Plan, *, comes_back: bool) -> dict[str, Any]:
     words, begun = fitting(plan, problem)
     terms = master.Terms(
         total=total,
-        batch_size=train.batch_size,
+        batch_size=train.batch_of(problem.train),
         trainers=cluster.trainers,
         sync_ps=cluster.sync_ps,
         embedding_ps=cluster.embedding_ps,

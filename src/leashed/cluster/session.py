@@ -444,6 +444,7 @@ class Session(Closing):
                         goes_on=cluster.begins is not None and welcome.begins,
                         # (Of the moment of its parameters: who goes on from what was kept takes others'.)
                         states=None if left is not None else self._states(dimension),
+                        within=None if left is not None else self._within(),
                     )
                 self._thread = threading.Thread(
                     target=self._run, name="leashed-session", daemon=True
@@ -465,6 +466,11 @@ class Session(Closing):
         if begins is None or not self._sums:
             return None
         return Checkpoint(begins).states(dimension)
+
+    def _within(self) -> NDArray[np.float64] | None:
+        """Where this trainer's workers were between two rounds there."""
+        begins = self._cluster.begins
+        return None if begins is None else Checkpoint(begins).within(self._cluster.index)
 
     # The thread of the session.
 
