@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "leashed/cluster/pool_choice.h"
 #include "leashed/cluster/row_memory.h"
 #include "leashed/cluster/row_messages.h"
 
@@ -92,8 +93,7 @@ std::size_t AskedPool::winner_bytes_of(std::size_t server) const {
 void AskedPool::tell(std::size_t server, std::size_t number, std::size_t ids,
                      std::vector<std::byte>& to) {
   Part& part = parts_[server];
-  constexpr std::size_t kNarrow = std::size_t{1} << 16;
-  part.width = ids <= kNarrow && std::ranges::max(part.counts) < kNarrow ? 2 : 4;
+  part.width = ids <= kNarrowPlaces && std::ranges::max(part.counts) < kNarrowPlaces ? 2 : 4;
   // Of several servers none has all ids of an example: means are made of sums.
   const Pooling pooling = !whole && pooling_ == Pooling::mean ? Pooling::sum : pooling_;
   const PoolHead head{static_cast<std::uint32_t>(number),

@@ -26,23 +26,28 @@ TableUse::Cost TableUse::cost(const IdColumn& column, std::size_t size,
                               Pooling pooling) {
   double ids = 0;
   each_id(entries, [&ids](std::uint32_t readers) { ids += readers == kRow ? 0.0 : 1.0 / readers; });
-  std::size_t pools = 0;
-  std::vector<std::uint32_t> last;  // by server, the example that had ids there
-  for (std::size_t i = 0; i < size; ++i) {
-    const std::size_t begin = column.begin(i), end = column.end(i);
-    if (!servers_) pools += end > begin ? 1 : 0;
-    for (std::size_t e = begin; servers_ && e < end; ++e) {
-      const std::size_t server = servers_[entries[e]];
-      if (last.size() <= server) last.resize(server + 1);
-      if (std::exchange(last[server], i + 1) != i + 1) ++pools;
-    }
+  std::vector<std::size_t> there;  // ids by server
+  for (std::size_t n = 0; servers_ && n < seen_.size(); ++n) {
+    if (there.size() <= servers_[n]) there.resize(servers_[n] + std::size_t{1});
+    ++there[servers_[n]];
   }
+  if (!servers_) there = {seen_.size()};
   // Of a pool how many entries it has; of a maximum that several servers may have the winners.
   const bool winners = servers_ && pooling == Pooling::max;
   const auto floats = static_cast<double>(dim);
-  return {ids * (8 + 8 * floats),
-          static_cast<double>(pools) * (2 + (winners ? 10 : 8) * floats) + 8 * ids +
-              static_cast<double>(entries.size()) * (column.weights ? 6 : 2)};
+  double pools = 0;
+  std::vector<std::size_t> last(there.size());  // by server, the example that had ids there
+  for (std::size_t i = 0; i < size; ++i) {
+    const std::size_t end = column.end(i);
+    for (std::size_t e = column.begin(i); e < end; ++e) {
+      const std::size_t server = servers_ ? servers_[entries[e]] : 0;
+      const double number = there[server] <= kNarrowPlaces ? 2 : 4;
+      pools += number + (column.weights ? 4 : 0);
+      if (std::exchange(last[server], i + 1) == i + 1) continue;
+      pools += number + (winners ? 8 + number : 8) * floats;
+    }
+  }
+  return {ids * (8 + 8 * floats), pools + 8 * ids};
 }
 
 PoolChoice::PoolChoice(PooledAt at, Poolings poolings)

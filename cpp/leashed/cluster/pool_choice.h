@@ -1,10 +1,12 @@
 // Which features' rows embedding servers pool: a batch of B examples needs u distinct rows of a
 // feature, which cost u(8 + 8d) bytes both ways, or B·f pools and E entries, which cost
-// B·f·8d + 8u + 2E, where f servers have ids of an example. Which is less depends on data and
-// servers alone, so it is found from the first batches, and holds for the run.
+// B·f·8d + 8u + 2E, where f servers have ids of an example (4E, where u is beyond 65,536). Which is
+// less depends on data and servers alone, so it is found from the first batches, and holds for the
+// run.
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <optional>
@@ -14,6 +16,9 @@
 #include "leashed/kernels/embedding.h"
 
 namespace leashed {
+
+// Ids of a table, at most, of which a place has 2 bytes in a lookup, and not 4.
+inline constexpr std::size_t kNarrowPlaces = std::size_t{1} << 16;
 
 enum class PooledAt { rows, servers, automatic };  // rows: nowhere but where they are read
 
