@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import struct
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -182,3 +183,65 @@ def test_rows_that_did_not_reach_rank_0_are_told_of(tmp_path: Path) -> None:
     with once("rank 0 has not got the rows of embedding server ") as told:
         joining._send(tmp_path, 1, reached, f"127.0.0.1:{free_port()}", KEY, 0.1)
     assert str(there) in str(told[0].message)
+
+
+def begin(address: str, head: object) -> socket.socket:
+    """A sender that has told what comes, and was let."""
+    link = connect(
+        address, KEY, role="embedding-ps", name=f"embedding-ps-1@{RUN}", purpose="rows", deadline=10.0
+    )  # fmt: skip
+    text = json.dumps(head).encode()
+    link.sendall(struct.pack("<I", len(text)) + text)
+    assert link.recv(4) == bytes(4)
+    return link
+
+
+def test_rows_that_still_come_are_waited_for(tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    size = 8 << 20
+    with receiving(here) as (rank_0, address):
+
+        def slowly() -> None:
+            with begin(address, {"files": [["a", size]], "saved": True}) as link:
+                for _ in range(8):
+                    time.sleep(0.2)
+                    link.sendall(bytes(size // 8))
+                assert link.recv(4) == bytes(4)
+
+        sender = threading.Thread(target=slowly)
+        sender.start()
+        assert rank_0.wait(0.8) == []
+        sender.join()
+    assert (here / "a").stat().st_size == size
+
+
+def test_half_of_what_comes_takes_no_room_of_the_disk(tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    with receiving(here) as (_, address):
+        begin(address, {"files": [["a", 2 << 20], ["b", 2]], "saved": True}).close()
+        send(rows(tmp_path / "there"), address)
+        assert here.exists()
+    with receiving(tmp_path / "other") as (_, address):
+        link = begin(address, {"files": [["a", 2], ["b", 2]], "saved": True})
+        link.sendall(b"aab")
+        link.shutdown(socket.SHUT_WR)
+        assert link.recv(4) != bytes(4)
+        link.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "here", "here.saved", "there", "there.saved",
+    ]  # fmt: skip
+
+
+def test_of_two_who_send_the_same_rows_the_first_is_heard(tmp_path: Path) -> None:
+    there, here = rows(tmp_path / "there"), tmp_path / "here"
+    with receiving(here) as (_, address):
+        with begin(address, {"files": [["a", 2]], "saved": False}) as first:
+            first.sendall(b"a")
+            with pytest.raises(OSError):  # noqa: PT011 (as the connection happens to end)
+                send(there, address, 1.0)
+            first.sendall(b"b")
+            assert first.recv(4) == bytes(4)
+        with pytest.raises(OSError):  # noqa: PT011
+            send(there, address, 1.0)
+    assert {path.name: path.read_bytes() for path in here.iterdir()} == {"a": b"ab"}
+    assert not saved(here).exists()

@@ -70,8 +70,9 @@ def test_under_mpirun(tmp_path):
 @pytest.mark.skipif(slurm.missing() is not None, reason=str(slurm.missing()))
 def test_under_srun(tmp_path):
     with slurm.running(tmp_path / "slurm", [slurm.Node("n0")]) as env:
-        found = places(tmp_path, "srun", "-n", "2", sys.executable, **env)
-        assert found == [expected(rank, "Slurm") for rank in range(2)]
+        for mpi in ("none", "pmi2"):
+            found = places(tmp_path, "srun", f"--mpi={mpi}", "-n", "2", sys.executable, **env)
+            assert found == [expected(rank, "Slurm") for rank in range(2)]
         # A job's script is no rank of it.
         script = tmp_path / "script.sh"
         script.write_text(f"#!/bin/sh\n{sys.executable} {tmp_path / 'program.py'} {tmp_path}\n")

@@ -62,6 +62,11 @@ SLURM = {
             {**SLURM, **OPEN_MPI, "OMPI_COMM_WORLD_LOCAL_SIZE": "1"},
             Place(1, 2, "gpu03", PORT, 1, "Open MPI"),
         ),
+        # As of srun --mpi=pmi2, which does not tell what MPICH's own launcher tells of a machine.
+        (
+            {**SLURM, "PMI_RANK": "5", "PMI_SIZE": "8"},
+            Place(5, 8, "gpu03", PORT, 1, "Slurm"),
+        ),
     ],
 )
 def test_each_launcher_tells_a_place(environment, place):

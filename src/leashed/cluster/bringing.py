@@ -21,7 +21,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -121,6 +121,9 @@ class Bringing(Closing):
         self._wanted = {within(run, name_of(_ROLE, k)): folder for k, folder in wanted.items()}
         self._timeout = timeout
         self._closing = threading.Event()
+        self._lock = threading.Lock()
+        self._coming: set[str] = set()  # who sends, or has sent
+        self._heard = time.monotonic()  # when something has come last
         self._listener: Listener | None = None
         self._thread = threading.Thread(
             target=self._listen, args=(host, port, key), name="leashed-bringing", daemon=True
@@ -128,9 +131,13 @@ class Bringing(Closing):
         self._thread.start()
 
     def wait(self, seconds: float) -> list[Path]:
-        """Until all is there, for so long at most; the folders that are not."""
-        end = time.monotonic() + seconds
-        while (missing := self._missing()) and time.monotonic() < end:
+        """Until all is there, while something comes, and for so long where nothing does; the folders that
+        are not.
+        """
+        begun = time.monotonic()
+        while missing := self._missing():
+            if time.monotonic() >= max(begun, self._heard) + seconds:
+                break
             time.sleep(_LOOK)
         return missing
 
@@ -161,28 +168,40 @@ class Bringing(Closing):
         if (peer.role, peer.purpose) != (_ROLE, _PURPOSE) or folder is None:
             link.close()
             return
+        with self._lock:
+            twice = peer.name in self._coming
+            self._coming.add(peer.name)
+        if twice:
+            _log.warning("%s at %s is refused: its rows come already", peer.name, peer.address)
+            link.close()
+            return
         threading.Thread(target=self._take, args=(link, peer, folder), daemon=True).start()
 
     def _take(self, link: socket.socket, peer: Peer, folder: Path) -> None:
         with link, link.makefile("rb") as heard:
             link.settimeout(self._timeout)
             try:
-                _receive(link, heard, folder)
+                _receive(link, heard, folder, self._comes)
                 why = b""
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, RecursionError) as error:
                 _log.warning(
                     "the rows of %s at %s are not here: %s", peer.name, peer.address, error
                 )
                 why = f"rank 0 does not write them to {folder}: {error}".encode()
+                with self._lock:  # it may try again
+                    self._coming.discard(peer.name)
             with contextlib.suppress(OSError):
                 link.sendall(_LENGTH.pack(len(why)) + why)
                 link.shutdown(socket.SHUT_WR)
                 while heard.read(_PIECE):  # else what was said might not arrive
                     pass
 
+    def _comes(self) -> None:
+        self._heard = time.monotonic()
 
-def _receive(link: socket.socket, heard: BinaryIO, folder: Path) -> None:
-    """Puts into the folder what a sender tells, all of it or nothing."""
+
+def _receive(link: socket.socket, heard: BinaryIO, folder: Path, comes: Callable[[], None]) -> None:
+    """Puts into the folder what a sender tells, all of it or nothing; ``comes`` is called with each piece."""
     (length,) = _LENGTH.unpack(_whole(heard, _LENGTH.size))
     if length > _MOST:
         raise ValueError("something else comes than rows")
@@ -195,13 +214,18 @@ def _receive(link: socket.socket, heard: BinaryIO, folder: Path) -> None:
     coming = folder.with_suffix(".coming")
     shutil.rmtree(coming, ignore_errors=True)
     coming.mkdir(mode=0o700)
-    for name, size in files:
-        with (coming / name).open("wb") as file:
-            for first in range(0, size, _PIECE):
-                file.write(_whole(heard, min(_PIECE, size - first)))
-    if told["saved"]:
-        saved(folder).touch()
-    coming.rename(folder)
+    try:
+        for name, size in files:
+            with (coming / name).open("wb") as file:
+                for first in range(0, size, _PIECE):
+                    file.write(_whole(heard, min(_PIECE, size - first)))
+                    comes()
+        if told["saved"]:
+            saved(folder).touch()
+        coming.rename(folder)
+    except BaseException:  # (a disk that is full has room again)
+        shutil.rmtree(coming, ignore_errors=True)
+        raise
 
 
 def _free(folder: Path) -> int:

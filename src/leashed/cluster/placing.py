@@ -121,7 +121,7 @@ def find(
         return Place(rank, size, host, port, 0, "arguments")
     for launcher in _LAUNCHERS:
         found = _variable(environment, launcher.rank)
-        if found is None:
+        if found is None or (launcher.name == "MPICH" and _by_srun(environment)):
             continue
         count = _variable(environment, launcher.size)
         if count is None:
@@ -260,6 +260,13 @@ def _one_host(environment: Mapping[str, str], launcher: _Launcher) -> bool:
     """Whether Slurm, which does not say how many processes a machine has, lists one machine."""
     listed = _slurm_list(environment)
     return launcher.name == "Slurm" and listed is not None and len(hosts(listed)) == 1
+
+
+def _by_srun(environment: Mapping[str, str]) -> bool:
+    """Whether Slurm has set MPICH's variables, as ``srun --mpi=pmi2`` does, but for those of a machine."""
+    names = ("MPI_LOCALRANKID", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "PMI_RANK")
+    local, tasks, rank, same = (environment.get(name) for name in names)
+    return not local and bool(tasks) and rank == same
 
 
 def _variable(environment: Mapping[str, str], names: tuple[str, ...]) -> int | None:
