@@ -148,7 +148,7 @@ def fitting(plan: Plan, problem: Problem) -> tuple[dict[str, str], Checkpoint | 
         return words, None
     checkpoint = Checkpoint(cluster.resume)
     checkpoint.require(
-        {**words, **fingerprint.of_batches(_batches(plan, problem), train.batch_of(problem.train))}
+        {**words, **fingerprint.of_batches(_batches(plan, problem), _batch_size(plan, problem))}
     )
     return words, checkpoint
 
@@ -158,6 +158,11 @@ def _batches(plan: Plan, problem: Problem) -> int | None:
     if (rows := plan.index(problem)) is not None:
         return rows.batches(plan.train.epochs, plan.train.batch_size)
     return plan.train.batches(problem.train)
+
+
+def _batch_size(plan: Plan, problem: Problem) -> int:
+    """As trainers have it: of rows that readers send the last batch alone is smaller."""
+    return plan.train.batch_size if plan.cluster.readers else plan.train.batch_of(problem.train)
 
 
 def _master(plan: Plan, *, comes_back: bool) -> dict[str, Any]:
@@ -171,7 +176,7 @@ def _master(plan: Plan, *, comes_back: bool) -> dict[str, Any]:
     words, begun = fitting(plan, problem)
     terms = master.Terms(
         total=total,
-        batch_size=train.batch_of(problem.train),
+        batch_size=_batch_size(plan, problem),
         trainers=cluster.trainers,
         sync_ps=cluster.sync_ps,
         embedding_ps=cluster.embedding_ps,
