@@ -170,7 +170,7 @@ def _master(plan: Plan, *, comes_back: bool) -> dict[str, Any]:
     from leashed.cluster.embedding_server import row_terms  # noqa: PLC0415
     from leashed.cluster.history import Recorder  # noqa: PLC0415
 
-    cluster, train = plan.cluster, plan.train
+    cluster = plan.cluster
     problem = plan.problem()
     total = _batches(plan, problem)
     words, begun = fitting(plan, problem)
