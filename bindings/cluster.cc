@@ -96,6 +96,10 @@ std::vector<WithinGap> within_of(const std::optional<DoubleArray>& given) {
   if (given->ndim() != 2 || given->shape(1) != kWithin) {
     throw py::value_error("within must have shape [workers, 4]");
   }
+  const auto counts = [](double each) { return each >= 0 && each <= 1e15; };
+  if (!std::all_of(given->data(), given->data() + given->size(), counts)) {
+    throw py::value_error("within must be numbers from 0 to 1e15");
+  }
   for (const double* of = given->data(); of < given->data() + given->size(); of += kWithin) {
     found.push_back({static_cast<std::uint64_t>(of[0]), static_cast<std::uint64_t>(of[1]), of[2],
                      static_cast<std::uint64_t>(of[3])});

@@ -47,7 +47,7 @@ def native(
         within: where each worker is between two rounds, float64 [workers, 4].
 
     Raises:
-        ValueError: there is no sync server where one is needed.
+        ValueError: there is no sync server where one is needed; or numbers of ``within`` cannot be.
     """
     check_servers(synchroniser, servers)
     when = synchroniser.when
