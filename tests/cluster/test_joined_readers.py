@@ -22,14 +22,16 @@ from cluster.test_launched_tables import end, environment
 from cluster.test_readers import BAGS, PLAIN, bag_lines, criteo_lines, plain_lines, same
 
 import leashed as lsh
-from leashed.cluster import passed_rows, placing, sources
+from leashed.cluster import batch_wire, joining, passed_rows, placing, sources
 from leashed.cluster.reader import Rows
-from leashed.cluster.remote_batches import sent
+from leashed.cluster.remote_batches import _at_once, sent
 from leashed.cluster.row_index import files_of, index_of
 from leashed.cluster.row_parts import File
+from leashed.cluster.session import Reached
 from leashed.cluster.supervisor import read_report
 from leashed.models import tables
 from leashed.stream import criteo, csv
+from leashed.training.rows_read import RowsRead
 
 NUMBERS = {
     "y": lsh.stream.Label(),
@@ -149,6 +151,46 @@ def test_any_rows_of_a_table_are_had_again(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.process
+def test_of_a_table_with_long_rows_few_are_asked_for_at_once() -> None:
+    arrow = pytest.importorskip("pyarrow")
+    long = [list(range(10_000))] * 50
+    known = {"y": lsh.stream.Label(), "bag": lsh.stream.Id(between=" ")}
+    table = arrow.table({"y": np.arange(50) % 2, "bag": long})
+    index = passed_rows.index_of(lsh.stream.arrow(table, known))
+    assert 8 <= _at_once(index, 8) <= batch_wire._MOST_BYTES // 80_000
+    assert _at_once(passed_rows.index_of(table_of(1234)), 8) == 4096
+
+
+@pytest.mark.process
+def test_a_reader_of_a_node_stays_while_others_train_with_servers_of_rank_0(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+    for name, value in {**given, "MASTER_ADDR": "10.255.255.1"}.items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "key").write_bytes(b"k" * 32)
+    (tmp_path / "key").chmod(0o600)
+    trains = "import pathlib, time; time.sleep(1.5); pathlib.Path('{}').touch()"
+    stayed = tmp_path / "stayed"
+    words = [sys.executable, "-c", trains.format(stayed)]
+    monkeypatch.setattr(joining, "_command", lambda _: lambda *_: words)
+    cluster = lsh.cluster.join(
+        embedding_servers=2,
+        readers="nodes",
+        folder=tmp_path / "own",
+        key=tmp_path / "key",
+        grace=0.1,
+        timeout=0.1,
+    )
+    assert cluster.meet is not None
+    stream = numbers(tmp_path)
+    index = index_of(stream, None, tmp_path)
+    read = RowsRead(lsh.models.dlrm().tables, [0, 1], lsh.SGD(0.1), lsh.staleness.none(), 0)
+    met = cluster.meet(1, 1, 1, None, {}, read, None, sent(stream, index, 2))
+    met.ended(Reached("run", None, np.zeros(1, np.float32), None))
+    assert stayed.exists()
+
+
 def test_what_is_not_said_follows_from_the_rows(tmp_path: Path) -> None:
     """Rule, batches and passes are those of one process; the second training has other files."""
     cluster = join(tmp_path / "run", embedding_servers=1, readers=1)

@@ -316,8 +316,7 @@ def join(
         if place.rank != 0:
 
             def end_mine(reached: Reached | None) -> None:
-                last = "reader" if rows is None else "embedding-ps"
-                children.end(grace, None if reached is None else last)
+                children.end(grace, None if reached is None else mine[0][0])
                 rank_0s = Path(folder or base) / f"run-{run}"
                 if reached is not None and not local and not _sees(rank_0s, reached):
                     for _, index in () if rows is None else rows_on.mine:

@@ -52,13 +52,14 @@ class PassedRows(RowFiles):
         opened, digest = self._stream.open(), hashlib.sha256()
         moments = Moments.none([True] * self._stream.numbers)
         parts: list[Part] = []
-        rows, count = 0, _PART
+        rows, size, count = 0, 0, _PART
         opened.native.start()
         try:
             while count == _PART:
                 arrays = opened.native.take(_PART)
                 count = len(arrays[3])
                 for each in _flat(arrays):
+                    size += each.nbytes
                     digest.update(np.ascontiguousarray(each).data)
                 if count:
                     moments = moments.merged(arrays[0])
@@ -66,7 +67,7 @@ class PassedRows(RowFiles):
                 rows += count
         finally:
             opened.native.end()
-        one = _Object(self._stream.name, rows, 0, digest.hexdigest()[:16])
+        one = _Object(self._stream.name, size, 0, digest.hexdigest()[:16])
         return Counted((one,), tuple(parts), opened.counts, moments)
 
     def open(self, number: int, file: File) -> _Going:
