@@ -35,19 +35,19 @@ TableUse::Cost TableUse::cost(const IdColumn& column, std::size_t size,
   // Of a pool how many entries it has; of a maximum that several servers may have the winners.
   const bool winners = servers_ && pooling == Pooling::max;
   const auto floats = static_cast<double>(dim);
-  double pools = 0;
+  double pools = 0, lookup = 0;
   std::vector<std::size_t> last(there.size());  // by server, the example that had ids there
   for (std::size_t i = 0; i < size; ++i) {
     const std::size_t end = column.end(i);
     for (std::size_t e = column.begin(i); e < end; ++e) {
       const std::size_t server = servers_ ? servers_[entries[e]] : 0;
       const double number = there[server] <= kNarrowPlaces ? 2 : 4;
-      pools += number + (column.weights ? 4 : 0);
+      lookup += number + (column.weights ? 4 : 0);
       if (std::exchange(last[server], i + 1) == i + 1) continue;
       pools += number + (winners ? 8 + number : 8) * floats;
     }
   }
-  return {ids * (8 + 8 * floats), pools + 8 * ids};
+  return {ids * (8 + 8 * floats), pools + 8 * ids + lookup, lookup};
 }
 
 PoolChoice::PoolChoice(PooledAt at, Poolings poolings)
@@ -63,10 +63,17 @@ void PoolChoice::add(const std::vector<Cost>& costs) {
   for (std::size_t f = 0; f < sums_.size(); ++f) {
     sums_[f].rows += costs[f].rows;
     sums_[f].pools += costs[f].pools;
+    sums_[f].entries = std::max(sums_[f].entries, costs[f].entries);
   }
   if (++batches_ < kBatches) return;
+  double entries = 0;
   for (std::size_t f = 0; f < sums_.size(); ++f) {
-    if (sums_[f].rows <= kMargin * sums_[f].pools) chosen_[f].reset();
+    const bool fewer = sums_[f].rows > kMargin * sums_[f].pools;
+    if (!fewer || entries + sums_[f].entries > kEntries) {
+      chosen_[f].reset();
+    } else {
+      entries += sums_[f].entries;
+    }
   }
   decided_.store(true, std::memory_order_release);
 }

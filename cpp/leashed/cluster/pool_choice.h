@@ -37,6 +37,7 @@ class TableUse {
   // Bytes both ways.
   struct Cost {
     double rows = 0, pools = 0;
+    double entries = 0;  // of pools' those of places and weights
   };
   // What one of those takes; of an id of several its share.
   Cost cost(const IdColumn& column, std::size_t size, const std::vector<std::uint32_t>& entries,
@@ -61,6 +62,9 @@ class PoolChoice {
   static constexpr std::uint64_t kBatches = 8;  // that are looked at
   // Rows must cost more than so many times what pools do.
   static constexpr double kMargin = 1.2;
+  // Of entries in a lookup; beyond that a feature's rows are read. The rest of its frame is for
+  // ids, and for batches that have more.
+  static constexpr double kEntries = 32 << 20;
 
   using Poolings = std::vector<std::optional<Pooling>>;  // by feature; none: it takes rows
 

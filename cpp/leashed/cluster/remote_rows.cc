@@ -500,7 +500,32 @@ bool RemoteRows::makes_sense(const RemoteBatch& rows, std::size_t server) {
   });
 }
 
+// Throws Error where a server would refuse what it is asked for, however often.
+void RemoteRows::check_size(const RemoteBatch& rows) const {
+  for (std::size_t s = 0; s < plan_.servers; ++s) {
+    const RemoteBatch::Part& part = rows.parts[s];
+    const auto check = [&](std::uint64_t bytes, std::uint16_t kind, const char* what) {
+      if (bytes <= kRowLimits[kind]) return;
+      throw Error("a batch of " + std::to_string(rows.size) + " examples takes " +
+                  std::to_string(bytes >> 20) + " MiB of " + what + " at embedding server " +
+                  std::to_string(s) + ", and a frame has " +
+                  std::to_string(kRowLimits[kind] >> 20) + ": give a smaller batch_size" +
+                  (rows.pools.empty() ? "" : ", or pooling rows"));
+    };
+    std::uint64_t floats = 0;
+    for (const std::size_t t : tables_of_[s]) {
+      floats += std::uint64_t{rows.first[t][s + 1] - rows.first[t][s]} * plan_.tables[t].dim;
+    }
+    check(part.ask.size() * sizeof(std::uint64_t) + part.pools.size(), kLookup,
+          rows.pools.empty() ? "ids" : "ids and their places");
+    check(std::max(floats, std::uint64_t{part.floats}) * sizeof(float) + sizeof(PushHead),
+          kPushRows, "rows");
+    check(part.bytes, kRows, "pools");
+  }
+}
+
 void RemoteRows::look_up(Slot& slot, RemoteBatch& rows, bool trains) {
+  check_size(rows);
   rows.asked = true;
   rows.ticket = ++slot.tickets;
   std::uint64_t count = 0, bytes = 0, pools = 0, of_rows = 0;

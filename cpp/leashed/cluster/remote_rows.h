@@ -135,6 +135,7 @@ class RemoteRows final : public RowStore {
   static void join_pools(RemoteBatch& rows);
   // Whether what a server has answered can be.
   static bool makes_sense(const RemoteBatch& rows, std::size_t server);
+  void check_size(const RemoteBatch& rows) const;
   void look_up(Slot& slot, RemoteBatch& rows, bool trains);
   // What has not come, and nobody will use.
   static void fill_in(RemoteBatch& rows);

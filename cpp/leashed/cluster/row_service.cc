@@ -215,7 +215,7 @@ void RowService::look_up(Link& link, const FrameHeader& header, Outbox& outbox) 
   if (header.length < ids_end || (head.pools == 0 && header.length != ids_end)) {
     throw Error("a lookup with other ids than it counts");
   }
-  if ((floats + beside) * sizeof(float) > kRowLimits[kRows]) {
+  if (std::max(floats, beside) * sizeof(float) > kRowLimits[kRows]) {
     throw Error("a lookup of too many rows");
   }
   const auto* ids = reinterpret_cast<const std::uint64_t*>(link.payload.data() + counts_end);

@@ -100,7 +100,8 @@ def join(
             ``weight_decay``; ``max_bytes`` of each table on all servers together, ``share`` of each
             machine's memory.
         look_ahead: 1: rows of the next batch are asked for while one is computed. 0: when they are
-            needed, so that one trainer with one thread has the bits of one process.
+            needed, so that, with pooling ``"rows"``, one trainer with one thread has the bits of one
+            process.
         pooling: where rows that the model reads pooled (sums, means, maxima) are: ``"servers"``:
             embedding servers do that, and send pools; ``"rows"``: trainers do; ``"auto"``: of each
             feature the one that takes fewer bytes, found from the first batches.

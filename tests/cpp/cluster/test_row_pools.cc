@@ -449,3 +449,29 @@ TEST_CASE("a winner that a bag does not have makes no sense") {
     CHECK(pool.holds(1, reinterpret_cast<const std::byte*>(winners)) == (winner == 0));
   }
 }
+
+TEST_CASE("a lookup that no frame has room for is an error, and where it is found out is none") {
+  constexpr std::size_t kMany = std::size_t{9} << 20;  // of 8 bytes each
+  Bags small, large;
+  small.add(std::vector<std::uint64_t>(100'000, 7));
+  large.add(std::vector<std::uint64_t>(kMany, 7));
+  large.weights.assign(kMany, 1);
+  Asked asked({.features = {Pooling::sum}});
+  CHECK_THROWS_WITH_AS(asked.pull({large}),
+                       "a batch of 1 examples takes 72 MiB of ids and their places at embedding "
+                       "server 0, and a frame has 64: give a smaller batch_size, or pooling rows",
+                       Error);
+  asked.pull({small});  // nothing is left of that
+  asked.rows->drop(0, *asked.batch);
+  CHECK(asked.rows->counters().cuts == 0);
+
+  PoolChoice choice(PooledAt::automatic, {Pooling::sum, std::nullopt, Pooling::sum, Pooling::max});
+  const double half = PoolChoice::kEntries / 2 + 1;
+  for (std::uint64_t n = 0; n < PoolChoice::kBatches; ++n) {
+    CHECK(choice.decided() == nullptr);
+    choice.add({{2e9, 1e9, half}, {}, {2e9, 1e9, half}, {2e3, 1e3, 100}});
+  }
+  REQUIRE(choice.decided());
+  CHECK(*choice.decided() ==
+        PoolChoice::Poolings{Pooling::sum, std::nullopt, std::nullopt, Pooling::max});
+}
