@@ -343,6 +343,22 @@ def test_files_of_other_types_are_read_together(tmp_path: Path):
     assert read.ids[-2:, 0].tolist() == [0, 1]
 
 
+@pytest.mark.parametrize("kind", [pa.string(), pa.int64()])
+def test_categories_of_one_file_are_the_values_of_another(kind: Any, tmp_path: Path):
+    values = pa.array([k % 9 for k in range(100)]).cast(kind)
+    one, other = (
+        pa.table({"y": [0, 1] * 50, "c": c}) for c in (values, values.dictionary_encode())
+    )
+    for order in (one, other), (other, one):
+        for k, table in enumerate(order):
+            pq.write_table(table, tmp_path / f"{k}.parquet")
+        rows = stream.parquet(tmp_path, label="y").read()
+        plain = stream.table(pa.concat_tables([one, one]), label="y").read()
+        np.testing.assert_array_equal(rows.ids, plain.ids)
+        np.testing.assert_array_equal(rows.x, plain.x)
+        assert len(rows.y) == 200
+
+
 def test_separators_are_those_of_the_file(tmp_path: Path):
     lines = ["y;a", *(f"{i % 2};{i / 4}" for i in range(200))]
     files = [str(written(tmp_path / name, lines)) for name in ("a.csv", "b.csv")]

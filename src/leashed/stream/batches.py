@@ -93,8 +93,21 @@ def parquet_whole(files: Sequence[Path]) -> Any:
     paths, how = [str(file) for file in files], {"format": "parquet", "partitioning": "hive"}
     whole = dataset.dataset(paths, **how)
     schemas = [whole.schema, *(fragment.physical_schema for fragment in whole.get_fragments())]
-    together = pa.unify_schemas(schemas, promote_options="permissive")
+    together = pa.unify_schemas(_alike(pa, schemas), promote_options="permissive")
     return dataset.dataset(paths, schema=together, **how)
+
+
+def _alike(pa: Any, schemas: Sequence[Any]) -> list[Any]:
+    """Of columns that are categories in some files and plain in others the values in all."""
+    kinds: dict[str, set[Any]] = {}
+    for field in (field for schema in schemas for field in schema):
+        kinds.setdefault(field.name, set()).add(field.type)
+
+    def plain(field: Any) -> Any:
+        apart = len(kinds[field.name]) > 1 and pa.types.is_dictionary(field.type)
+        return field.with_type(field.type.value_type) if apart else field
+
+    return [pa.schema([plain(field) for field in schema]) for schema in schemas]
 
 
 class ParquetParts:
