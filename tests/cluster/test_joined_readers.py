@@ -10,8 +10,10 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,7 +24,7 @@ from cluster.test_launched_tables import end, environment
 from cluster.test_readers import BAGS, PLAIN, bag_lines, criteo_lines, plain_lines, same
 
 import leashed as lsh
-from leashed.cluster import batch_wire, joining, passed_rows, placing, sources
+from leashed.cluster import batch_wire, joining, opening, passed_rows, placing, session, sources
 from leashed.cluster.reader import Rows
 from leashed.cluster.remote_batches import _at_once, sent
 from leashed.cluster.row_index import files_of, index_of
@@ -150,7 +152,26 @@ def test_any_rows_of_a_table_are_had_again(monkeypatch: pytest.MonkeyPatch) -> N
         rows.read(900, 50)
 
 
-@pytest.mark.process
+def test_parts_of_a_table_have_fewer_rows_where_these_are_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(passed_rows, "_FIRST", 64)
+    monkeypatch.setattr(passed_rows, "_BYTES", 20_000)
+    arrow = pytest.importorskip("pyarrow")
+    drawn = np.random.default_rng(5).normal(size=(1000, 100)).astype(np.float32)
+    columns: dict[str, Any] = {f"c{k}": drawn[:, k] for k in range(100)}
+    words = {"y": lsh.stream.Label(), **{name: lsh.stream.Number(scale=None) for name in columns}}
+    table = arrow.table({"y": np.arange(1000) % 2, **columns})
+    stream = lsh.stream.arrow(table, words)
+    index = passed_rows.index_of(stream)
+    assert index.rows == 1000
+    assert max(part.rows for part in index.parts[1:]) * 400 <= 20_000
+    with contextlib.closing(Rows(index, passed_rows.PassedRows(stream), 1)) as rows:
+        for first in (950, 10, 500):
+            x = np.concatenate([part[0] for part in rows.read(first, 50)])
+            np.testing.assert_array_equal(x, drawn[first : first + 50])
+
+
 def test_of_a_table_with_long_rows_few_are_asked_for_at_once() -> None:
     arrow = pytest.importorskip("pyarrow")
     long = [list(range(10_000))] * 50
@@ -191,6 +212,7 @@ def test_a_reader_of_a_node_stays_while_others_train_with_servers_of_rank_0(
     assert stayed.exists()
 
 
+@pytest.mark.process
 def test_what_is_not_said_follows_from_the_rows(tmp_path: Path) -> None:
     """Rule, batches and passes are those of one process; the second training has other files."""
     cluster = join(tmp_path / "run", embedding_servers=1, readers=1)
@@ -234,6 +256,17 @@ def test_a_run_that_was_killed_goes_on_to_the_bits_of_one_that_was_not(tmp_path:
     other = fed(tmp_path / "other", resume=run, readers=1)
     np.testing.assert_array_equal(other.parameters, whole.parameters)
     assert 0 < other.config["cluster"]["batches_used"] < 7500
+
+
+@pytest.mark.process
+def test_nobody_of_a_run_that_was_complete_is_told_to_have_trained_alone(tmp_path: Path) -> None:
+    numbers(tmp_path)
+    fed(tmp_path / "first", sync="ma")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = fed(tmp_path / "second", tmp_path / "first" / "run-0", sync="ma", size=2, grace=0.5)
+    assert found.config["cluster"]["batches_used"] == 0
+    assert not [one for one in caught if "never synchronised" in str(one.message)]
 
 
 PROGRAM = """
@@ -394,14 +427,43 @@ def test_what_does_not_go_together_is_refused_by_name(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*/run-*"))
 
 
+@pytest.mark.parametrize("reads", ["rows", "a checkpoint", "nothing"])
+def test_rank_0_may_read_as_long_as_patience_before_it_begins(
+    reads: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others join no sooner: a large checkpoint is compared with its checksums first."""
+
+    class Asked(Exception):
+        """For how long to join."""
+
+    def member(*_: Any, deadline: float, **__: Any) -> None:
+        raise Asked(deadline)
+
+    def whole(_: Path) -> Any:
+        return SimpleNamespace(told={"run": "a"}, number=1, require=lambda *_, **__: None)
+
+    monkeypatch.setattr(session, "Member", member)
+    monkeypatch.setattr(session, "Checkpoint", whole)
+    cluster = session.Cluster(
+        1, 2, 0, "", key=opening.Key(bytes(32), given=False), patience=400.0, readers=1,
+        meet=lambda *_: session.Met("127.0.0.1:9", lambda _: None, None),
+        begins=Path("7") if reads == "a checkpoint" else None,
+    )  # fmt: skip
+    given: Any = {"sent": object()} if reads == "rows" else {}
+    how: Any = {"total": 9, "batch_size": 4, "workers": 1, "lockstep": False}
+    with pytest.raises(Asked) as found:
+        cluster.session(3, None, **how, **given)
+    assert found.value.args == (30.0 if reads == "nothing" else 400.0,)
+
+
 def test_the_first_rank_of_each_node_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"RANK": 3, "WORLD_SIZE": 4, "LOCAL_RANK": 1, "LOCAL_WORLD_SIZE": 2}.items():
         monkeypatch.setenv(name, str(value))
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     place = placing.find(os.environ, rank=None, size=None, rendezvous=None)
-    assert lsh.cluster.joining._placed("readers", "nodes", "reader", place, "f") == (2, [])
+    assert joining._placed("readers", "nodes", "reader", place, "f") == (2, [])
     monkeypatch.setenv("RANK", "2")
     monkeypatch.setenv("LOCAL_RANK", "0")
     place = placing.find(os.environ, rank=None, size=None, rendezvous=None)
-    found = lsh.cluster.joining._placed("readers", "nodes", "reader", place, "f")
+    found = joining._placed("readers", "nodes", "reader", place, "f")
     assert found == (2, [("reader", 1)])

@@ -142,7 +142,8 @@ def join(
         require_sync: whether the run fails where a trainer is not synchronised for a minute in
             which two rounds of its pace were due, or was not at all at its end. Rank 0's holds.
         patience: seconds for which an embedding server that is away is waited for, and readers; one that
-            dies is started again, an embedding server from its last snapshot.
+            dies is started again, an embedding server from its last snapshot. Also how long rank 0 may take,
+            before it begins, to read the checkpoint that a run goes on from, or to count rows for readers.
         checkpoint_every: seconds between two checkpoints of the whole run, of one moment each, in
             ``run-0/checkpoints`` in ``folder``, which is needed then; where machines have one each, their
             parts are to be copied together before a run goes on. ``train(resume=)`` of all trainers, that are as many or not, goes on from one, or from the

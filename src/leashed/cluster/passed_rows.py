@@ -25,7 +25,9 @@ from leashed.stream.stream import Opened
 
 __all__ = ["Attending", "PassedRows", "index_of"]
 
-_PART = 1 << 16  # rows
+_PART = 1 << 16  # rows, at most,
+_BYTES = 16 << 20  # and what these have in memory, about
+_FIRST = 1 << 10  # rows, before it is known how long they are
 
 _log = logging.getLogger(__name__)
 
@@ -52,11 +54,12 @@ class PassedRows(RowFiles):
         opened, digest = self._stream.open(), hashlib.sha256()
         moments = Moments.none([True] * self._stream.numbers)
         parts: list[Part] = []
-        rows, size, count = 0, 0, _PART
+        rows = size = 0
+        most = min(_FIRST, _PART)
         opened.native.start()
         try:
-            while count == _PART:
-                arrays = opened.native.take(_PART)
+            while True:
+                arrays = opened.native.take(most)
                 count = len(arrays[3])
                 for each in _flat(arrays):
                     size += each.nbytes
@@ -65,6 +68,9 @@ class PassedRows(RowFiles):
                     moments = moments.merged(arrays[0])
                     parts.append(Part(0, rows, count, count, rows))
                 rows += count
+                if count < most:
+                    break
+                most = min(_PART, max(1, _BYTES * rows // max(1, size)))
         finally:
             opened.native.end()
         one = _Object(self._stream.name, size, 0, digest.hexdigest()[:16])
@@ -105,7 +111,7 @@ class _Going:
             self._opened, self._at = self._stream.open(), 0
             self._opened.native.start()
         native = self._opened.native
-        while self._at < first and (passed := len(native.take(min(_PART, first - self._at))[3])):
+        while self._at < first and (passed := len(native.take(min(_FIRST, first - self._at))[3])):
             self._at += passed
         found = native.take(count)
         self._at += len(found[3])

@@ -34,7 +34,7 @@ from leashed.cluster.checkpoints import Checkpoint, found
 from leashed.cluster.connecting import Connecting
 from leashed.cluster.cut_tending import TrainerCuts
 from leashed.cluster.lease_tending import LeaseTending
-from leashed.cluster.member import Lost, Member
+from leashed.cluster.member import JOIN, Lost, Member
 from leashed.cluster.messages import FINISHED, Bye, Cut, End, Epoch, Lease, Servers, Welcome
 from leashed.cluster.native import check_servers, native
 from leashed.cluster.opening import Key, Listener
@@ -370,6 +370,7 @@ class Session(Closing):
                 index=cluster.index,
                 listening=reached(self._listener, cluster.advertise),
                 heard=self._events.put,
+                deadline=None if ended is None else _joins_in(cluster, sent),
                 grace=cluster.grace,
                 fingerprint=told,
                 summing=self._sums,
@@ -699,7 +700,9 @@ class Session(Closing):
         if not self._lost:
             self._hand_in(result, summary)
             self._hear()  # whether it has been confirmed, or the run was over
-        if trained and self._cluster.trainers > 1 and summary.get("syncs") == 0:
+        # (Who goes on from a checkpoint of which all batches are used has its parameters, and none of its own.)
+        alone = summary["batches_used"] and summary.get("syncs") == 0
+        if alone and self._cluster.trainers > 1:
             warn(
                 f"{self._name} was never synchronised with the other trainers: these parameters are of "
                 "its own batches alone; the report of the run says so too"
@@ -803,3 +806,11 @@ class Session(Closing):
         self._callers.close()
         if self._ended is not None:
             self.output = self._ended(self._reached)
+
+
+def _joins_in(cluster: Cluster, sent: object) -> float:
+    """Seconds in which the master is there, which rank 0 starts once it has read all that the run goes on
+    from, and has counted the rows that readers send.
+    """
+    reads = sent is not None or cluster.begins is not None
+    return max(JOIN, cluster.patience) if reads else JOIN
