@@ -80,6 +80,17 @@ def test_rank_0_listens_as_soon_as_the_master_has_gone(tmp_path: Path) -> None:
     assert not saved(here).exists()
 
 
+def test_a_port_that_somebody_else_has_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with bringing.Bringing("127.0.0.1", port, KEY, RUN, {1: tmp_path / "here"}, 5.0) as rank_0:
+            assert rank_0.wait(0.3) == [tmp_path / "here"]
+    (told,) = caplog.messages
+    assert f"could not be brought here: somebody else has port {port}" in told
+
+
 def test_who_comes_from_another_run_is_not_let_in(tmp_path: Path) -> None:
     there, here = rows(tmp_path / "there"), tmp_path / "here"
     with receiving(here) as (rank_0, address):

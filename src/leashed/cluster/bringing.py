@@ -125,6 +125,7 @@ class Bringing(Closing):
         self._coming: set[str] = set()  # who sends, or has sent
         self._heard = time.monotonic()  # when something has come last
         self._listener: Listener | None = None
+        self._why = ""  # nobody listens
         self._thread = threading.Thread(
             target=self._listen, args=(host, port, key), name="leashed-bringing", daemon=True
         )
@@ -137,6 +138,8 @@ class Bringing(Closing):
         begun = time.monotonic()
         while missing := self._missing():
             if time.monotonic() >= max(begun, self._heard) + seconds:
+                if self._listener is None and self._why:
+                    _log.warning("rows of other nodes could not be brought here: %s", self._why)
                 break
             time.sleep(_LOOK)
         return missing
@@ -152,14 +155,13 @@ class Bringing(Closing):
         return [folder for folder in self._wanted.values() if not folder.exists()]
 
     def _listen(self, host: str, port: int, key: Key) -> None:
-        told = False
         while not self._closing.wait(_LOOK):
             try:
                 self._listener = Listener(host, port, key, _HERE, self._accept)
             except OSError as error:
-                if error.errno != errno.EADDRINUSE and not told:
-                    told = True
-                    _log.warning("rows of other nodes are not brought here yet: %s", error)
+                self._why = str(error)
+                if error.errno == errno.EADDRINUSE:
+                    self._why = f"somebody else has port {port} since the master's end; give rendezvous another"
             else:
                 return
 
