@@ -345,6 +345,21 @@ def test_a_reader_that_is_killed_is_started_again(
     assert len([one for one in report["members"] if one["role"] == "reader"]) == 2
 
 
+@pytest.mark.process
+def test_a_program_may_go_to_another_folder_before_it_trains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, model = numbers(tmp_path), lsh.models.mlp(2, [8], 2)
+    monkeypatch.chdir(tmp_path)
+    cluster = join(Path("run"), readers=1)
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    lsh.train(
+        model, rows, threads=1, batch_size=20, rule=RULE, until=lsh.until(epochs=2), cluster=cluster
+    )
+    ended(tmp_path / "run", 100, 1)
+
+
 def in_parquet(path: Path) -> Any:
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     columns = {"y": [0, 1] * 10, "a": [0.5] * 20, "b": [1.0] * 20}

@@ -157,6 +157,9 @@ def join(
         TimeoutError: rank 0 does not come.
     """
     sync = check_synchroniser(sync)
+    # (A program may go to another folder before it trains.)
+    folder = None if folder is None else Path(folder).absolute()
+    key = None if key is None else Path(key).absolute()
     checks.whole("servers", servers, 0)
     checks.whole("look_ahead", look_ahead, 0, 1)
     if pooling not in POOLINGS:
