@@ -20,7 +20,7 @@ py::dict counters_of_rows(const RemoteRows& rows) {
                   "examples"_a = c.examples, "least_bytes"_a = c.least_bytes,
                   "all_rows_bytes"_a = c.row_bytes, "pools"_a = c.pools, "pushes"_a = c.pushes,
                   "settled"_a = c.settled, "not_finite"_a = c.not_finite, "expired"_a = c.expired,
-                  "untold"_a = c.untold, "lost"_a = c.lost, "lost_examples"_a = c.lost_examples,
+                  "lost"_a = c.lost, "lost_examples"_a = c.lost_examples,
                   "unsettled"_a = c.unsettled, "cuts"_a = c.cuts, "seconds"_a = c.seconds,
                   "settling"_a = c.settling, "bytes_out"_a = c.traffic.out,
                   "bytes_in"_a = c.traffic.in, **kernel_counts(c.kernel));
@@ -67,10 +67,10 @@ void bind_remote_rows(py::module_& m) {
           py::arg("pooling") = "auto",
           "tables: (name, dim, rows, or 0 where it grows) of each; features: of each its table. "
           "client: the first thread's number, behind which are as many others' as there are slots; "
-          "life: a number that no other process ever has. timeout: seconds of silence after which "
-          "a connection is given up; patience: those for which a server is waited for. poolings: "
-          "of "
-          "each feature sum, mean or max, or None where its rows are read; empty: None of each. "
+          "life: a number that no other process ever has, and none before it a larger one. "
+          "timeout: seconds of silence after which a connection is given up; patience: those for "
+          "which a server is waited for. poolings: of each feature sum, mean or max, or None where "
+          "its rows are read; empty: None of each. "
           "pooling: where those are pooled, at servers, in rows that are read, or auto, where that "
           "is fewer bytes.")
       .def_property_readonly("pooled", &RemoteRows::pooled,

@@ -13,6 +13,9 @@
 namespace leashed {
 namespace {
 
+// RowServer::Applied.
+using PyApplied = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t>;
+
 RowPlacement placement_of(const std::vector<std::pair<bool, std::int64_t>>& given,
                           const std::vector<std::uint16_t>& shards) {
   RowPlacement::Servers servers;
@@ -108,22 +111,22 @@ void bind_row_server(py::module_& m) {
       .def(
           "applied",
           [](RowServer& server) {
-            std::vector<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>> found;
+            std::vector<PyApplied> found;
             const py::gil_scoped_release release;
-            for (const auto& [client, life, number] : server.applied()) {
-              found.emplace_back(client, life, number);
+            for (const auto& [client, life, number, outcomes] : server.applied()) {
+              found.emplace_back(client, life, number, outcomes.bits());
             }
             return found;
           },
-          "(client, its life, number of its last push that is applied) of each.")
+          "Of each (client, its life, number of its last push that is applied, what became of that "
+          "and those before it, as bits).")
       .def(
           "restore",
-          [](RowServer& server,
-             const std::vector<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>>& applied,
-             std::uint64_t pushes) {
+          [](RowServer& server, const std::vector<PyApplied>& applied, std::uint64_t pushes) {
             std::vector<RowServer::Applied> all;
-            for (const auto& [client, life, number] : applied)
-              all.push_back({client, life, number});
+            for (const auto& [client, life, number, outcomes] : applied) {
+              all.push_back({client, life, number, Outcomes(outcomes)});
+            }
             const py::gil_scoped_release release;
             server.restore(all, pushes);
           },

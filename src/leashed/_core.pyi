@@ -909,9 +909,9 @@ class RowServer:
         """
         transport: tcp, shm or auto; with another than tcp it waits for the other side.
         """
-    def applied(self) -> list[tuple[int, int, int]]:
+    def applied(self) -> list[tuple[int, int, int, int]]:
         """
-        (client, its life, number of its last push that is applied) of each.
+        Of each (client, its life, number of its last push that is applied, what became of that and those before it, as bits).
         """
     def counters(self) -> dict:
         """
@@ -929,6 +929,7 @@ class RowServer:
         self,
         applied: collections.abc.Sequence[
             tuple[
+                typing.SupportsInt | typing.SupportsIndex,
                 typing.SupportsInt | typing.SupportsIndex,
                 typing.SupportsInt | typing.SupportsIndex,
                 typing.SupportsInt | typing.SupportsIndex,
@@ -968,7 +969,7 @@ class RemoteRows:
         pooling: str = "auto",
     ) -> None:
         """
-        tables: (name, dim, rows, or 0 where it grows) of each; features: of each its table. client: the first thread's number, behind which are as many others' as there are slots; life: a number that no other process ever has. timeout: seconds of silence after which a connection is given up; patience: those for which a server is waited for. poolings: of each feature sum, mean or max, or None where its rows are read; empty: None of each. pooling: where those are pooled, at servers, in rows that are read, or auto, where that is fewer bytes.
+        tables: (name, dim, rows, or 0 where it grows) of each; features: of each its table. client: the first thread's number, behind which are as many others' as there are slots; life: a number that no other process ever has, and none before it a larger one. timeout: seconds of silence after which a connection is given up; patience: those for which a server is waited for. poolings: of each feature sum, mean or max, or None where its rows are read; empty: None of each. pooling: where those are pooled, at servers, in rows that are read, or auto, where that is fewer bytes.
         """
     def adopt(
         self,

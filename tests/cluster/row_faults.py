@@ -154,7 +154,7 @@ def check(played: Played) -> Stamps:
     found = stamps(played)
     assert found.common == found.pushes
     ledger, epochs = report["ledger"], int(plan.train.epochs or 0)
-    of = dict.fromkeys(("settled", "lost", "not_finite", "expired", "untold", "unsettled"), 0)
+    of = dict.fromkeys(("settled", "lost", "not_finite", "expired", "unsettled"), 0)
     for each in counted(report, "trainer").values():
         for name in of:
             of[name] += int(each.get(f"row_{name}", 0))
@@ -168,14 +168,14 @@ def check(played: Played) -> Stamps:
     assert often <= twice * BATCH, (often, ledger)
     if not died:
         told = of["settled"] - of["lost"] - of["expired"]
-        assert told - of["untold"] <= sum(found.pushes) <= told, (found.pushes, of)
+        assert sum(found.pushes) == told, (found.pushes, of)
     seldom = np.maximum(epochs - found.own, 0).sum()
     if not rows_died:
         # What a trainer had under way when it died is granted again, or is of its last batches.
         under_way = (1 + plan.cluster.look_ahead) * died * SERVERS
         assert seldom <= (of["expired"] + under_way) * BATCH, (seldom, of)
     elif not died:
-        assert seldom <= (of["lost"] + of["expired"] + of["untold"]) * BATCH, (seldom, of)
+        assert seldom <= (of["lost"] + of["expired"]) * BATCH, (seldom, of)
     return found
 
 

@@ -74,11 +74,12 @@ class Server:
     def counters(self) -> dict[str, Any]:
         return {"pushes": self.pushes}
 
-    def applied(self) -> Sequence[tuple[int, int, int]]:
-        return [(client, 7, number) for client, number in enumerate(self.numbers)]
+    def applied(self) -> Sequence[tuple[int, int, int, int]]:
+        return [(client, 7, number, client % 3) for client, number in enumerate(self.numbers)]
 
-    def restore(self, applied: list[tuple[int, int, int]], pushes: int) -> None:
-        for client, _, number in applied:
+    def restore(self, applied: list[tuple[int, int, int, int]], pushes: int) -> None:
+        for client, _, number, outcomes in applied:
+            assert outcomes == client % 3
             self.numbers[client] = number
         self.pushes = pushes
 

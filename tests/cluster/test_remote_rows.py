@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import secrets
 import signal
 import socket
@@ -25,6 +26,7 @@ from leashed.training.sets import Clicks, head_of, source_of, training_of
 
 SEED = 3
 TIMEOUT = 20.0
+_lives = itertools.count(1)
 
 
 @dataclass
@@ -103,7 +105,7 @@ class Servers:
             workers=workers,
             readers=2,
             client=0,
-            life=secrets.randbits(62),
+            life=next(_lives),
             timeout=TIMEOUT,
             patience=TIMEOUT,
             look_ahead=look_ahead,

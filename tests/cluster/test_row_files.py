@@ -53,7 +53,7 @@ def test_a_server_goes_on_from_its_snapshot(tmp_path: Path) -> None:
     assert more.counters()["restored"] == 40
     assert again.numbers == [8] * CLIENTS
     assert again.has_what_it_says()
-    assert again.applied() == [(client, 7, 8) for client in range(CLIENTS)]
+    assert again.applied() == [(client, 7, 8, client % 3) for client in range(CLIENTS)]
     # What it goes on with are changes of what is there.
     again.push(1)
     more.keep()
@@ -140,7 +140,7 @@ def failing(why: str) -> Callable[..., int]:
 def test_how_long_pushes_waited_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
 
-    def told(*_: object, **__: object) -> list[tuple[int, int, int]]:
+    def told(*_: object, **__: object) -> list[tuple[int, int, int, int]]:
         nonlocal now
         now += 3.0
         return []

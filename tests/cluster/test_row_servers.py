@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import secrets
 import socket
 import threading
@@ -36,6 +37,9 @@ def placed(specs: list[TableSpec], servers: int) -> _core.RowPlacement:
     return _core.RowPlacement(
         [(spec.rows is None, SPREAD) for spec in specs], [shard % servers for shard in range(256)]
     )
+
+
+_lives = itertools.count(1)
 
 
 class Life:
@@ -107,7 +111,7 @@ class Trainer:
             workers=1,
             readers=1,
             client=7,
-            life=secrets.randbits(62),
+            life=next(_lives),
             timeout=30.0,
             patience=60.0,
             look_ahead=look_ahead,
@@ -152,10 +156,10 @@ def test_what_runs_in_a_quiet_moment_may_ask_the_server_and_may_fail() -> None:
     specs = [TableSpec("a", rows=10, dim=2)]
     made = [table.native for table in tables.of(specs, rule=RULE, seed=3).values()]
     server = _core.RowServer(made, [0], placed(specs, 1), 0, 1)
-    server.restore([(4, 5, 6), (2, 3, 1)], 7)
+    server.restore([(4, 5, 6, 1), (2, 3, 1, 0)], 7)
     found: list[Any] = []
     server.quiet(lambda: found.append((server.applied(), server.counters()["pushes"])))
-    assert found == [([(2, 3, 1), (4, 5, 6)], 7)]
+    assert found == [([(2, 3, 1, 0), (4, 5, 6, 1)], 7)]
 
     def fails() -> None:
         raise OSError("no space left")
@@ -232,5 +236,5 @@ def test_pushes_are_lost_as_told_by_servers_that_are_killed(
     assert told["settled"] - told["lost"] == sum(has)
     assert told["lost"] > 100 * servers
     for life in lives:
-        ((client, _, _),) = life.server.applied()
+        ((client, *_),) = life.server.applied()
         assert client == 7

@@ -119,7 +119,25 @@ struct RemoteRows::Lane {
   std::uint64_t applied = 0;  // the last push that it has said to be
   double heard = 0;           // when; or when it was asked something first
   std::string why = "it has not been reached";
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> lost;  // pushes: after one, to another
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> lost;      // pushes: after one, to another
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> left_out;  // likewise: that rows have not
+
+  void leave_out(std::uint64_t push) {
+    if (!left_out.empty() && left_out.back().second + 1 == push) {
+      left_out.back().second = push;
+    } else {
+      left_out.emplace_back(push - 1, push);
+    }
+  }
+
+  // Calls f(begin, end) for those of the pushes after one, to another, that are left out.
+  template <class F>
+  void each_left_out(std::uint64_t after, std::uint64_t to, const F& f) const {
+    for (std::size_t i = left_out.size(); i-- > 0 && left_out[i].second > after;) {
+      const std::uint64_t begin = std::max(after, left_out[i].first);
+      if (const std::uint64_t end = std::min(to, left_out[i].second); begin < end) f(begin, end);
+    }
+  }
 
   // Pushes after one, to another, are lost; of those that were not before calls f(after, to).
   template <class F>
@@ -158,9 +176,17 @@ struct alignas(kCacheLine) RemoteRows::Slot {
   // Release by the worker, acquire by who looks on: all of its pushes are applied by then.
   std::atomic<bool> quiet{true};
   std::atomic<std::uint64_t> lookups{0}, reads{0}, rows{0}, examples{0}, least_bytes{0},
-      row_bytes{0}, pools{0}, pushed{0}, settled{0}, not_finite{0}, expired{0}, untold{0}, lost{0},
+      row_bytes{0}, pools{0}, pushed{0}, settled{0}, not_finite{0}, expired{0}, lost{0},
       lost_examples{0}, unsettled{0}, cuts{0}, waited{0}, settling{0};
 
+  // A server has told of a push what became of it.
+  void settle(Lane& lane, std::uint64_t push, Settling how) {
+    settled.fetch_add(1, kRelaxed);
+    if (how == Settling::applied) return;
+    lane.leave_out(push);
+    if (how == Settling::not_finite) not_finite.fetch_add(1, kRelaxed);
+    if (how == Settling::expired) expired.fetch_add(1, kRelaxed);
+  }
   void note(std::uint64_t push, std::uint64_t examples) {
     if (sizes.empty() || sizes.back().second != examples) sizes.emplace_back(push, examples);
   }
@@ -894,11 +920,11 @@ bool RemoteRows::hear(Slot& slot, std::size_t server) {
   const Operation over = lane.operations.front();
   RemoteBatch::Part& part = over.batch->parts[server];
   if (over.kind == Kind::push) {
-    if (lane.settled.applied < over.number) throw wrong();
+    if (lane.settled.applied < over.number || lane.settled.settling > Settling::expired) {
+      throw wrong();
+    }
     lane.applied = std::max(lane.applied, over.number);
-    slot.settled.fetch_add(1, kRelaxed);
-    if (lane.settled.settling == Settling::not_finite) slot.not_finite.fetch_add(1, kRelaxed);
-    if (lane.settled.settling == Settling::expired) slot.expired.fetch_add(1, kRelaxed);
+    slot.settle(lane, over.number, lane.settled.settling);
     slot.publication.add(lane.settled.publication);
   } else {
     if (!makes_sense(*over.batch, server)) throw wrong();
@@ -911,26 +937,41 @@ bool RemoteRows::hear(Slot& slot, std::size_t server) {
 }
 
 // What is known of the server now. The one that there was is asked once more what became of the
-// pushes whose answers were lost; another one has those up to the last that it tells, and of what
-// they came to nobody knows.
+// pushes whose answers were lost; another one has those up to the last that it tells, with what
+// became of them.
 void RemoteRows::welcomed(Slot& slot, std::size_t server) {
   Lane& lane = slot.lanes[server];
+  const std::uint64_t before = lane.boot, applied = lane.welcome.applied;
+  const auto& outcomes = lane.welcome.outcomes;
+  const auto there = [applied](const Operation& each) {
+    return each.kind == Operation::Kind::push && each.number <= applied;
+  };
+  if (before == lane.welcome.boot) {
+    lane.state = Lane::State::open;
+    return;
+  }
+  for (const Operation& each : lane.operations) {
+    if (!there(each) || outcomes[applied - each.number]) continue;
+    throw Error("an embedding server does not say what became of a push that it has");
+  }
   lane.state = Lane::State::open;
-  const std::uint64_t before = std::exchange(lane.boot, lane.welcome.boot);
-  if (before == lane.boot) return;
-  const std::uint64_t applied = lane.welcome.applied;
+  lane.boot = lane.welcome.boot;
   if (before != 0 && applied < lane.applied) {
-    lane.lose(applied, lane.applied, [&slot](std::uint64_t after, std::uint64_t to) {
-      slot.lost.fetch_add(to - after, kRelaxed);
-      slot.lost_examples.fetch_add(slot.examples_of(after, to), kRelaxed);
+    lane.lose(applied, lane.applied, [&](std::uint64_t after, std::uint64_t to) {
+      std::uint64_t pushes = to - after, examples = slot.examples_of(after, to);
+      lane.each_left_out(after, to, [&](std::uint64_t begin, std::uint64_t end) {
+        pushes -= end - begin;
+        examples -= slot.examples_of(begin, end);
+      });
+      slot.lost.fetch_add(pushes, kRelaxed);
+      slot.lost_examples.fetch_add(examples, kRelaxed);
     });
   }
   lane.applied = applied;
   std::erase_if(lane.operations, [&](const Operation& each) {
-    if (each.kind != Operation::Kind::push || each.number > applied) return false;
+    if (!there(each)) return false;
     --each.batch->under_way;
-    slot.settled.fetch_add(1, kRelaxed);
-    slot.untold.fetch_add(1, kRelaxed);
+    slot.settle(lane, each.number, *outcomes[applied - each.number]);
     return true;
   });
 }
@@ -972,7 +1013,6 @@ RemoteRows::Counters RemoteRows::counters() const {
     all.settled += slot->settled.load(kRelaxed);
     all.not_finite += slot->not_finite.load(kRelaxed);
     all.expired += slot->expired.load(kRelaxed);
-    all.untold += slot->untold.load(kRelaxed);
     all.lost += slot->lost.load(kRelaxed);
     all.lost_examples += slot->lost_examples.load(kRelaxed);
     all.unsettled += slot->unsettled.load(kRelaxed);

@@ -42,7 +42,7 @@ struct RemotePlan {
   std::size_t servers;
   std::size_t workers, readers;
   std::uint64_t client;  // the first thread's; the others' follow
-  std::uint64_t life;    // of this process: no other one ever has it
+  std::uint64_t life;    // of this process, larger than those of processes before it
   double timeout;        // seconds of a server's silence after which its connection is given up
   double patience;       // seconds for which a server is waited for in all
   std::size_t look_ahead = 1;  // 0 or 1
@@ -102,7 +102,6 @@ class RemoteRows final : public RowStore {
     std::uint64_t settled = 0;        // parts of these that a server has said to be applied
     std::uint64_t not_finite = 0;     // and left out: gradients that are not
     std::uint64_t expired = 0;        // and left out: rows that were held too long
-    std::uint64_t untold = 0;         // of which a server started again has the number alone
     std::uint64_t lost = 0;           // and were lost with a server that was started again
     std::uint64_t lost_examples = 0;  // of the batches of these parts
     std::uint64_t unsettled = 0;      // parts of which nobody has told, at a worker's end

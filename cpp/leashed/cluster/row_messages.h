@@ -39,12 +39,14 @@
 // Pushes have numbers of their own, from 1 on. A client keeps a push until the server has said that
 // it is applied. After a cut it says hello with the same life, and what it keeps again; of a push
 // that is applied already it is told once more what became of it. A server that was started again
-// tells by its boot that it is another, and the last number that it has: later ones that were said
-// to be applied are lost, and the client counts them; of later ones that are kept it looks the rows
-// up once more. (models/row_tickets.pml is this.)
+// tells by its boot that it is another, the last number that it has, and what became of the last
+// ones, which is in its snapshot with the rows: later ones that were said to be applied are lost,
+// and the client counts them; of later ones that are kept it looks the rows up once more.
+// (models/row_tickets.pml is this.)
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <type_traits>
 
@@ -80,15 +82,16 @@ class RowDigest {
   std::uint64_t value_ = 0xCBF29CE484222325;  // FNV-1a, of words
 };
 
+// Tickets that a client may have at once: of the batch in hand, of those ahead, and of those that
+// are pushed and not settled.
+inline constexpr std::size_t kTickets = 8;
+
 struct RowHello {
   std::uint64_t client;  // a trainer's thread: no two at a time have the same
-  std::uint64_t life;    // of the client's process: no other one ever has it
-  std::uint64_t rows;    // RowDigest's: what both must have alike
-};
-
-struct RowWelcome {
-  std::uint64_t boot;     // of the server's process: no other one ever has it
-  std::uint64_t applied;  // the last push of that life
+  // Of the client's process: no other one ever has it, and later ones have larger numbers, so that
+  // a hello of a dead one that comes late is refused.
+  std::uint64_t life;
+  std::uint64_t rows;  // RowDigest's: what both must have alike
 };
 
 struct LookupHead {
@@ -125,22 +128,51 @@ enum class Settling : std::uint64_t {
   expired,     // the rows of its ticket were let go, which it had held too long
 };
 
+// That of the last kTickets pushes of a life: a client waits for no more of them.
+class Outcomes {
+ public:
+  Outcomes() = default;
+  explicit Outcomes(std::uint64_t bits) : bits_(bits) {}
+  // Of the next one, so many numbers later: those between are lost, and nobody asks for them.
+  void add(Settling next, std::uint64_t later) {
+    bits_ = later < kTickets ? bits_ << kBits * later & kAll : 0;
+    bits_ |= static_cast<std::uint64_t>(next);
+  }
+  // Of the one that was followed by so many; nothing of one before the last kTickets, or of bits
+  // that add() does not make.
+  std::optional<Settling> operator[](std::uint64_t followed) const {
+    if (followed >= kTickets) return std::nullopt;
+    const std::uint64_t found = bits_ >> kBits * followed & ((1 << kBits) - 1);
+    if (found > static_cast<std::uint64_t>(Settling::expired)) return std::nullopt;
+    return static_cast<Settling>(found);
+  }
+  std::uint64_t bits() const { return bits_; }
+
+ private:
+  static constexpr std::size_t kBits = 2;
+  static constexpr std::uint64_t kAll = (std::uint64_t{1} << kBits * kTickets) - 1;
+
+  std::uint64_t bits_ = 0;
+};
+
+struct RowWelcome {
+  std::uint64_t boot;     // of the server's process: no other one ever has it
+  std::uint64_t applied;  // the last push of that life
+  Outcomes outcomes;      // of that and those before it
+};
+
 struct Settled {
   std::uint64_t applied;  // the last push
   Settling settling = Settling::applied;
   RowPublication publication{};  // of that push
 };
 
-static_assert(sizeof(RowHello) == 24 && sizeof(RowWelcome) == 16 && sizeof(LookupHead) == 16 &&
+static_assert(sizeof(RowHello) == 24 && sizeof(RowWelcome) == 24 && sizeof(LookupHead) == 16 &&
               sizeof(PoolHead) == 16 && sizeof(PushHead) == 16 && sizeof(RowDrop) == 8 &&
               sizeof(Settled) == 352 && std::is_trivially_copyable_v<Settled>);
 
 // Clients of a trainer have numbers that follow one another, from a multiple of this on.
 inline constexpr std::uint64_t kClientsOfATrainer = std::uint64_t{1} << 16;
-
-// Tickets that a client may have at once: of the batch in hand, of those ahead, and of those that
-// are pushed and not settled.
-inline constexpr std::size_t kTickets = 8;
 
 // Pools of a lookup, at most.
 inline constexpr std::size_t kPools = 4096;

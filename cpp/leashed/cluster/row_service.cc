@@ -12,7 +12,6 @@ namespace leashed {
 namespace {
 
 constexpr std::size_t kClients = std::size_t{1} << 16;
-constexpr std::size_t kLivesBefore = 16;
 
 template <class T>
 T head_of(const AlignedArray<std::byte>& payload, std::size_t length) {
@@ -150,21 +149,18 @@ void RowService::hello(Peer peer, Link& link, std::size_t length, Outbox& outbox
   Client& client = found->second;
   if (fresh) client.life = said.life;
   if (client.life != said.life) {
-    if (std::ranges::find(client.before, said.life) != client.before.end()) {
-      throw Error("a life in whose place another has come");
-    }
+    if (said.life < client.life) throw Error("a life in whose place another has come");
     for (Ticket& ticket : client.tickets) let_go(ticket);
-    if (client.before.size() >= kLivesBefore) client.before.erase(client.before.begin());
-    client.before.push_back(client.life);
     client.life = said.life;
     client.applied = 0;
+    client.outcomes = {};
     client.told.clear();
   }
   if (client.peer != 0) links_.at(client.peer).client = nullptr;
   client.peer = peer;
   link.client = &client;
   clients_count_.store(clients_.size(), kRelaxed);
-  link.welcome = {boot_, client.applied};
+  link.welcome = {boot_, client.applied, client.outcomes};
   answer(outbox, kRowWelcome, 0, link.welcome);
 }
 
@@ -335,6 +331,7 @@ void RowService::push(Link& link, const FrameHeader& header, Outbox& outbox) {
     floats_.fetch_add(floats, kRelaxed);
   }
   let_go(*ticket);
+  client.outcomes.add(link.settled.settling, head.number - client.applied);
   client.applied = link.settled.applied = head.number;
   client.told[head.number % kTickets] = link.settled;
   answer(outbox, kSettled, header.correlation, link.settled);
@@ -349,7 +346,7 @@ std::vector<RowService::Applied> RowService::applied() const {
   std::vector<Applied> all;
   all.reserve(clients_.size());
   for (const auto& [number, client] : clients_) {
-    all.push_back({number, client.life, client.applied});
+    all.push_back({number, client.life, client.applied, client.outcomes});
   }
   std::ranges::sort(all, {}, &Applied::client);
   return all;
@@ -357,11 +354,12 @@ std::vector<RowService::Applied> RowService::applied() const {
 
 void RowService::restore(std::span<const Applied> applied, std::uint64_t pushes) {
   if (!clients_.empty()) throw Error("clients have come already");
-  for (const auto& [number, life, last] : applied) {
+  for (const auto& [number, life, last, outcomes] : applied) {
     const auto [client, fresh] = clients_.try_emplace(number);
     if (!fresh) throw Error("client " + std::to_string(number) + " is there twice");
     client->second.life = life;
     client->second.applied = last;
+    client->second.outcomes = outcomes;
   }
   clients_count_.store(clients_.size(), kRelaxed);
   pushes_.store(pushes, kRelaxed);

@@ -65,6 +65,7 @@ class RowService final : public Service {
   // What the rows have of a client's pushes.
   struct Applied {
     std::uint64_t client, life, number;
+    Outcomes outcomes = {};  // of that push and those before it
   };
   std::vector<Applied> applied() const;
   // Before any client: the tables had these when this was made, and so many pushes, which are among
@@ -104,9 +105,9 @@ class RowService final : public Service {
   };
   struct Client {
     std::uint64_t life = 0, applied = 0;
-    Peer peer = 0;                      // by which it is connected; 0: it is not
-    std::uint64_t most_floats = 0;      // of a lookup so far
-    std::vector<std::uint64_t> before;  // lives that are replaced, the last ones
+    Outcomes outcomes;
+    Peer peer = 0;                  // by which it is connected; 0: it is not
+    std::uint64_t most_floats = 0;  // of a lookup so far
     std::vector<Ticket> tickets;
     std::vector<Settled> told;  // of the last pushes, by number % kTickets; or empty
   };

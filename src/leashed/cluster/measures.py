@@ -30,7 +30,7 @@ _ADDED = frozenset({
     "row_asked", "row_evicted", "row_refused", "row_deferred", "row_late", "row_unadmitted",
     "row_lookups", "row_reads", "row_rows", "row_examples", "row_least_bytes", "row_seconds",
     "row_all_rows_bytes", "row_pools",
-    "row_pushes", "row_settled", "row_untold", "row_settling", "row_lost", "row_lost_examples", "row_not_finite",
+    "row_pushes", "row_settled", "row_settling", "row_lost", "row_lost_examples", "row_not_finite",
     "row_expired", "row_unsettled", "row_cuts", "row_bytes_out", "row_bytes_in", "row_kernel_out",
     "row_kernel_in", "rows_sent", "rows_received", "parts_parsed",
 })  # fmt: skip

@@ -10,7 +10,7 @@ from leashed.training.rows_read import RowsRead
 
 __all__ = ["remote_rows"]
 
-_LIFE = 62  # bits
+_RANDOM = 24  # bits of a life that are so
 _SLOTS = 1 << 16  # of a trainer, at most
 _READERS = 64  # that evaluate, at most
 
@@ -19,6 +19,7 @@ def remote_rows(
     read: RowsRead,
     placement: _core.RowPlacement,
     trainer: int,
+    member: int,
     workers: int,
     servers: int,
     timeout: float,
@@ -31,7 +32,7 @@ def remote_rows(
     Args:
         read: which.
         placement: of their tables.
-        trainer, workers: whose.
+        trainer, member, workers: whose; each process is another member of its run, with a larger number.
         servers: how many embedding servers there are.
         timeout: seconds of a server's silence after which its connection is given up.
         patience: seconds for which a server is waited for.
@@ -47,7 +48,7 @@ def remote_rows(
         workers=workers,
         readers=min(workers, cores(), _READERS),
         client=trainer * _SLOTS,
-        life=secrets.randbits(_LIFE) | 1,
+        life=member << _RANDOM | secrets.randbits(_RANDOM),
         timeout=timeout,
         patience=patience,
         look_ahead=look_ahead,

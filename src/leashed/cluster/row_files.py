@@ -34,10 +34,12 @@ class RowServer(Protocol):
     def counters(self) -> dict[str, Any]:
         """``pushes``: that it has applied, with those of ``restore``."""
 
-    def applied(self) -> Sequence[tuple[int, int, int]]:
-        """Of each client its life and the number of the last push that was applied."""
+    def applied(self) -> Sequence[tuple[int, int, int, int]]:
+        """Of each client its life, the number of the last push that was applied, and what became of that
+        and those before it, as bits.
+        """
 
-    def restore(self, applied: list[tuple[int, int, int]], pushes: int, /) -> None:
+    def restore(self, applied: list[tuple[int, int, int, int]], pushes: int, /) -> None:
         """The tables have so many, before anybody is served."""
 
     def quiet(self, f: Callable[[], None], /) -> None:
@@ -73,7 +75,7 @@ class RowFiles:
         self._folder = folder_of(folder, index)
         self._run = run
         self._every = every
-        self._applied: list[tuple[int, int, int]] = []
+        self._applied: list[tuple[int, int, int, int]] = []
         self._restored = 0
         self._steps: dict[str, int] = {}  # of tables, before the run
         self._newest: int | None = None  # pushes of what was written last

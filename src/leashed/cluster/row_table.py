@@ -41,7 +41,6 @@ _POOLED = "row_pooled_"
 _UNUSED = {
     "row_not_finite": "with gradients that were not finite",
     "row_expired": "of rows that were held too long",
-    "row_untold": "of which a server that was started again does not know whether they were left out",
     "row_unsettled": "of which nobody knows at the end",
 }
 """Pushes that made no update, or may have made none, by the counter of a trainer."""

@@ -384,6 +384,7 @@ class Session(Closing):
                         rows,
                         row_packing.told(rows, cluster.embedding_servers, welcome).placement,
                         cluster.index,
+                        welcome.id,
                         workers,
                         cluster.embedding_servers,
                         cluster.timeout,

@@ -60,11 +60,21 @@ struct PlainServer {
     std::uint64_t life = 0, applied = 0;
     std::map<std::uint64_t, Ticket> tickets;
     std::map<std::uint64_t, Settled> told;
+    std::map<std::uint64_t, Settling> outcomes;  // of this life, whatever server it was
+
+    std::uint64_t last_outcomes() const {
+      std::uint64_t bits = 0;
+      for (std::uint64_t k = 0; k < kTickets && k < applied; ++k) {
+        const auto found = outcomes.find(applied - k);
+        if (found != outcomes.end()) bits |= static_cast<std::uint64_t>(found->second) << 2 * k;
+      }
+      return bits;
+    }
   };
 
   void hello(std::uint64_t number, std::uint64_t life) {
     const auto [client, fresh] = clients.try_emplace(number);
-    if (fresh || client->second.life != life) client->second = {life, 0, {}, {}};
+    if (fresh || client->second.life != life) client->second = {life, 0, {}, {}, {}};
   }
   void look_up(std::uint64_t number, std::uint64_t ticket, const Ids& ids) {
     auto& tickets = clients.at(number).tickets;
@@ -112,6 +122,7 @@ struct PlainServer {
     }
     client.tickets.erase(found);
     client.applied = number;
+    client.outcomes[number] = settled.settling;
     return client.told[number] = settled;
   }
   void drop(std::uint64_t number, std::uint64_t ticket) {
@@ -129,7 +140,10 @@ struct PlainServer {
   }
   // Started again, with the rows and numbers of this moment.
   void restart() {
-    for (auto& [_, client] : clients) client = {client.life, client.applied, {}, {}};
+    for (auto& [_, client] : clients) {
+      client.tickets.clear();
+      client.told.clear();
+    }
     round = lookups = not_finite = expired = repeated = 0;
   }
 

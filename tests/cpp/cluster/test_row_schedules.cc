@@ -79,3 +79,24 @@ TEST_CASE("pushes whose connection is cut between their update and the answer ar
     cuts += world.happened.between;
   }
 }
+
+TEST_CASE("a server that was started again knows which pushes were left out, though nobody heard") {
+  RowWorld::Happened all;
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    CAPTURE(seed);
+    RowWorld world({.batches = 40,
+                    .faults = 60,
+                    .fault = 0.05,
+                    .between = 0.6,
+                    .deaths = false,
+                    .pooled = seed % 2 == 1},
+                   seed);
+    REQUIRE_NOTHROW(world.run());
+    world.check();
+    all.bad += world.happened.bad;
+    all.restarts += world.happened.restarts;
+    all.expired += world.happened.expired;
+    all.lost += world.happened.lost;
+  }
+  for (const std::size_t n : {all.bad, all.restarts, all.expired, all.lost}) CHECK(n > 0);
+}

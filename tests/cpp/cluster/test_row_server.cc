@@ -125,7 +125,7 @@ TEST_CASE(
     while (going > 0) {
       server.quiet([&] {
         std::uint64_t all = 0;
-        for (const auto& [client, life, number] : server.applied()) {
+        for (const auto& [client, life, number, _] : server.applied()) {
           CHECK(life == 5);
           CHECK(updates_of(*table, client) == static_cast<float>(number));
           all += number;

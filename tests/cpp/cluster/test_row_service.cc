@@ -300,6 +300,7 @@ class AnySchedule {
         trainer.peer, kRowHello, 0, hello_of(trainer.client, trainer.life, wire_.digest)));
     CHECK(welcome.boot == boot_);
     CHECK(welcome.applied == plain_.clients.at(trainer.client).applied);
+    CHECK(welcome.outcomes.bits() == plain_.clients.at(trainer.client).last_outcomes());
     if (trainer.boot != 0 && trainer.boot != boot_) {  // nothing of before is there
       trainer.in_hand.clear();
       trainer.kept.clear();
@@ -545,12 +546,12 @@ class AnySchedule {
       }
       REQUIRE(wire_.tables[t]->growth().statistics().rows == rows);
     }
-    std::vector<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>> of, expected;
-    for (const auto& [client, life, number] : wire_.service->applied()) {
-      of.emplace_back(client, life, number);
+    std::vector<std::array<std::uint64_t, 4>> of, expected;
+    for (const auto& [client, life, number, outcomes] : wire_.service->applied()) {
+      of.push_back({client, life, number, outcomes.bits()});
     }
     for (const auto& [number, client] : plain_.clients) {
-      expected.emplace_back(number, client.life, client.applied);
+      expected.push_back({number, client.life, client.applied, client.last_outcomes()});
     }
     REQUIRE(of == expected);
     const RowService::Counters counters = wire_.service->counters();
@@ -707,6 +708,41 @@ TEST_CASE("a life is not told what became of another's pushes") {
   const Settled settled = wire.push(peer, 1, 3, {1, 1});
   CHECK(settled.applied == 9);
   CHECK(settled.settling == Settling::applied);
+}
+
+TEST_CASE(
+    "a dead life whose hello comes late shuts nobody out, whether it was here before or not") {
+  Wire wire(settings_of(kAdagrad));
+  const Ids ids{{1}, {}, {}};
+  const Peer peer = wire.come(1, 6);
+  wire.look_up(peer, 1, ids);
+  CHECK(wire.push(peer, 1, 1, {1, 1}).applied == 1);
+  CHECK_THROWS_WITH_AS(wire.come(1, 5), doctest::Contains("in whose place another"), Error);
+  wire.look_up(peer, 2, ids);
+  CHECK(wire.push(peer, 2, 2, {1, 1}).applied == 2);
+  const auto applied = wire.service->applied();
+  wire.start(2);
+  wire.service->restore(applied, 2);
+  CHECK_THROWS_AS(wire.come(1, 5), Error);
+  wire.come(1, 7);
+  CHECK_THROWS_AS(wire.come(1, 6), Error);
+}
+
+TEST_CASE("what became of the last eight pushes is kept by how far they are behind the last") {
+  Outcomes outcomes;
+  const Settling some[] = {Settling::applied, Settling::expired, Settling::not_finite};
+  for (std::uint64_t number = 1; number <= 20; ++number) outcomes.add(some[number % 3], 1);
+  for (std::uint64_t followed = 0; followed < kTickets; ++followed) {
+    CHECK(outcomes[followed] == some[(20 - followed) % 3]);
+  }
+  CHECK_FALSE(outcomes[kTickets].has_value());
+  CHECK_FALSE(outcomes[std::uint64_t{1} << 63].has_value());
+  outcomes.add(Settling::expired, 3);  // two between are lost
+  CHECK(outcomes[0] == Settling::expired);
+  CHECK(outcomes[3] == some[20 % 3]);
+  outcomes.add(Settling::not_finite, kTickets);
+  CHECK(outcomes.bits() == static_cast<std::uint64_t>(Settling::not_finite));
+  CHECK_FALSE(Outcomes(3)[0].has_value());  // which add() makes of nothing
 }
 
 TEST_CASE("the t of an update is how many the tables have had, whoever made them and when") {
