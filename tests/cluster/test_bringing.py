@@ -230,6 +230,10 @@ def test_half_of_what_comes_takes_no_room_of_the_disk(tmp_path: Path) -> None:
     here = tmp_path / "here"
     with receiving(here) as (_, address):
         begin(address, {"files": [["a", 2 << 20], ["b", 2]], "saved": True}).close()
+        while list(
+            tmp_path.glob("**/*.coming")
+        ):  # another is refused while the first may still send
+            time.sleep(0.01)
         send(rows(tmp_path / "there"), address)
         assert here.exists()
     with receiving(tmp_path / "other") as (_, address):

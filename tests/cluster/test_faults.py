@@ -25,7 +25,7 @@ from cluster import faults, namespaces
 from cluster.proxy import Proxy
 
 import leashed as lsh
-from leashed.cluster import master, server, session
+from leashed.cluster import master, server, serving, session
 from leashed.cluster import plan as plans
 from leashed.cluster.master import Master, Terms
 from leashed.cluster.opening import Key, Listener
@@ -292,7 +292,7 @@ def together(
     made: list[tuple[str, Proxy]] = []
     kind = type("BehindHere", (Behind,), {"made": made})
     monkeypatch.setattr(session, "Listener", kind)
-    monkeypatch.setattr(server, "Listener", kind)
+    monkeypatch.setattr(serving, "Listener", kind)
     monkeypatch.setattr(master, "_TELLS", 0.1)
     before = _descriptors()
 

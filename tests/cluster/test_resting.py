@@ -87,7 +87,8 @@ def test_who_goes_on_from_what_was_kept_takes_no_velocity_of_the_cut(
     (begins / "trainer-0.safetensors").write_bytes(b"x")
     checkpoints.put_array(begins / "trainer-0.states", np.arange(4, dtype=np.float32))
     files = checkpoints.saved_of(begins, "trainer-0.safetensors", "trainer-0.states")
-    told = {"number": 1, "next": 5, "open": [], "total": 10, "restored": 0, "fingerprint": {}}
+    told = {"run": "r", "number": 1, "next": 5, "open": [], "total": 10, "restored": 0}
+    told["fingerprint"] = {}
     checkpoints.write(begins, told, {"trainer-0": files})
     found: list[Any] = []
 

@@ -80,10 +80,10 @@ def test_what_is_measured_is_what_the_wire_has(batches: int) -> None:
     natives = [table.native for table in tables]
     found = _core.profile_rows(here.detach(), there.detach(), "tcp", natives, ids.ravel(), 8)
     assert found["rows"] == 3 * 7
-    asked = struct.calcsize("<II4I") + 8 * 21
+    asked = struct.calcsize("<4I4I") + 8 * 21
     hello = (HEADER + 24) / (10 * batches)
     assert found["bytes_in"] == HEADER + asked + HEADER + 16 + 16 * 21 + hello
-    welcome = (HEADER + 16) / (10 * batches)
+    welcome = (HEADER + 24) / (10 * batches)
     assert found["bytes_out"] == HEADER + 16 * 21 + HEADER + SETTLED + welcome
     assert found["serving"] > 0.0
     assert found["asking"] > 0.0

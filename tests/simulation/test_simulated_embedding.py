@@ -69,7 +69,7 @@ def test_frames_have_the_bytes_of_the_wire() -> None:
     served = play(1, 1, EmbeddingServers(2, look_ahead=0))
     distinct, batches = served.result.rows["applied"], 120
     assert served.trainers is not None
-    heads = HEADER + struct.calcsize("<II14I") + HEADER + 16  # of 13 tables each
+    heads = HEADER + struct.calcsize("<4I14I") + HEADER + 16  # of 13 tables each
     assert served.trainers.row_bytes_out == 2 * batches * heads + distinct * (8 + 4 * DIM)
     answers = HEADER + HEADER + SETTLED
     assert served.trainers.row_bytes_in == 2 * batches * answers + distinct * 4 * DIM
