@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cluster.sending import sending
 from cluster.test_readers import begun, report_of, same
 from cluster.test_up import outlives
 
@@ -320,26 +321,8 @@ def test_rows_that_are_sent_train_to_the_bits_of_rows_that_are_read(tmp_path: Pa
     index = index_of(rows, model, tmp_path / "run")
     given = sent(rows, index, 1)
     read = Rows(index, files_of(rows, model), 1)
-    over = threading.Event()
-
-    def feed() -> None:
-        while not over.is_set():
-            if given.native is None or (span := given.native.wanted([True], 0.01)) is None:
-                continue
-            here, there = socket.socketpair()
-            batch_wire.send(there, read.read(given.native.row(span[0]), span[1]))
-            given.native.give(span, batch_wire.receive(here, span[1], given.layout), 2)
-            here.close()
-            there.close()
-
-    thread = threading.Thread(target=feed)
-    thread.start()
-    try:
+    with sending(given, read):
         found = trained(model, given)
-    finally:
-        over.set()
-        thread.join()
-        read.close()
     alone = trained(model, rows)
     np.testing.assert_array_equal(found.parameters, alone.parameters)
     for name, table in (alone.tables or {}).items():

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cluster.sending import sending
 from cluster.test_up import outlives
 
 import leashed as lsh
@@ -311,25 +312,8 @@ def test_rows_that_are_sent_train_to_the_bits_of_rows_that_are_read(tmp_path: Pa
 
     sent = SentStream(rows, index, 1)
     read = Rows(index, files_of(rows, None), 1)
-    over = threading.Event()
-
-    def feed() -> None:
-        while not over.is_set():
-            if sent.native is None or (span := sent.native.wanted([True], 0.01)) is None:
-                continue
-            here, there = socket.socketpair()
-            batch_wire.send(there, read.read(sent.native.row(span[0]), span[1]))
-            arrays = batch_wire.receive(here, span[1], sent.layout)
-            sent.native.give(span, arrays, 2)
-            here.close()
-            there.close()
-
-    thread = threading.Thread(target=feed)
-    thread.start()
-    found = trained(sent)
-    over.set()
-    thread.join()
-    read.close()
+    with sending(sent, read):
+        found = trained(sent)
     alone = trained(rows)
     np.testing.assert_array_equal(found.parameters, alone.parameters)
     for name, table in alone.tables.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
@@ -34,14 +35,52 @@ _LOOK = 0.05  # seconds between two looks whether something is wanted
 _log = logging.getLogger(__name__)
 
 
-class _Sent:
-    """By whom rows are asked for."""
+class _Sent(ABC):
+    """What streams of rows that others read have in common, whatever their rows are."""
 
     batch_size = workers = 1
+    native: _core.SentRows | None = None
+    standard: Moments | None = None
+    index: RowIndex
+    _readers: int
+
+    @property
+    @abstractmethod
+    def layout(self) -> batch_wire.Layout:
+        """What rows are made of."""
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return ()
+
+    @property
+    def digest(self) -> str:
+        """Of the rows."""
+        return self.index.digest
 
     def asked_by(self, batch_size: int, workers: int) -> None:
         """A trainer with so many, which opens it next."""
         self.batch_size, self.workers = batch_size, workers
+
+    def _asks(self, passes: int) -> _core.SentRows:
+        """For so many passes, anew."""
+        layout, at_once = self.layout, _at_once(self.index, self.batch_size)
+        self.native = _core.SentRows(
+            numbers=layout.numbers,
+            bags=list(layout.bags),
+            classes=layout.classes > 0,
+            values=layout.values,
+            weights=layout.weights,
+            columns=layout.columns,
+            distinct_columns=layout.distinct,
+            rows=self.index.rows,
+            passes=passes,
+            at_once=at_once,
+            room=max(2 * _CREDITS * at_once, 4 * self.workers * self.batch_size),
+            stripe=_STRIPE,
+            readers=self._readers,
+        )
+        return self.native
 
 
 class SentStream(_Sent, Stream):
@@ -62,25 +101,13 @@ class SentStream(_Sent, Stream):
     def __init__(self, stream: Stream, index: RowIndex, readers: int) -> None:
         super().__init__(stream.name, stream._schema, Options(stream.bad, None, 0, 0))
         self.source, self.index, self._readers = stream, index, readers
-        self.native: _core.SentRows | None = None
-        self.standard: Moments | None = None
 
     @property
     def repeatable(self) -> bool:
         return True
 
     @property
-    def files(self) -> tuple[Path, ...]:
-        return ()
-
-    @property
-    def digest(self) -> str:
-        """Of the rows."""
-        return self.index.digest
-
-    @property
     def layout(self) -> batch_wire.Layout:
-        """What rows are made of."""
         values = max(1, len(self.heads))
         weights = any(isinstance(c, Weight) for c in self._schema.columns.values())
         return batch_wire.Layout(
@@ -93,10 +120,7 @@ class SentStream(_Sent, Stream):
 
     def _open(self, threads: int, passes: int) -> Any:
         del threads
-        self.native = _rows_of(
-            self.layout, self.index, passes, self.batch_size, self.workers, self._readers
-        )
-        return self.native
+        return self._asks(passes)
 
 
 class SentSparse(_Sent, SparseStream):
@@ -114,22 +138,10 @@ class SentSparse(_Sent, SparseStream):
             PART_BYTES,
         )
         self.source, self.index, self._readers = stream, index, readers
-        self.native: _core.SentRows | None = None
-        self.standard: Moments | None = None
         self._distinct = False
 
     @property
-    def files(self) -> tuple[Path, ...]:
-        return ()
-
-    @property
-    def digest(self) -> str:
-        """Of the rows."""
-        return self.index.digest
-
-    @property
     def layout(self) -> batch_wire.Layout:
-        """What rows are made of."""
         return batch_wire.Layout(
             0,
             (True,),
@@ -150,36 +162,7 @@ class SentSparse(_Sent, SparseStream):
     ) -> Opened:
         del beside, tells_fields
         self._distinct = distinct_columns
-        self.native = _rows_of(
-            self.layout, self.index, passes, self.batch_size, self.workers, self._readers
-        )
-        return _Opened(self.native, self.index.counts)
-
-
-def _rows_of(
-    layout: batch_wire.Layout,
-    index: RowIndex,
-    passes: int,
-    batch_size: int,
-    workers: int,
-    readers: int,
-) -> _core.SentRows:
-    at_once = _at_once(index, batch_size)
-    return _core.SentRows(
-        numbers=layout.numbers,
-        bags=list(layout.bags),
-        classes=layout.classes > 0,
-        values=layout.values,
-        weights=layout.weights,
-        columns=layout.columns,
-        distinct_columns=layout.distinct,
-        rows=index.rows,
-        passes=passes,
-        at_once=at_once,
-        room=max(2 * _CREDITS * at_once, 4 * workers * batch_size),
-        stripe=_STRIPE,
-        readers=readers,
-    )
+        return _Opened(self._asks(passes), self.index.counts)
 
 
 def _at_once(index: RowIndex, batch_size: int) -> int:
