@@ -64,7 +64,7 @@ def test_a_trainer_that_hangs_for_good_holds_rows_for_a_term_and_no_memory(tmp_p
     words = row_faults.written(tmp_path / "rows", 12 * batch)
     del words["test"]  # a part of the rows is kept back
     plan = row_faults.make_plan(
-        tmp_path / "run", epochs=500.0, patience=PATIENCE, snapshot_every=1.0, readers=0,
+        tmp_path / "run", epochs=4000.0, patience=PATIENCE, snapshot_every=1.0, readers=0,
         grace=5.0, train={**words, "batch_size": batch, "table_mib": 1 / 8, "evict": "age"},
     )  # fmt: skip
     looks: dict[int, list[Look]] = {}

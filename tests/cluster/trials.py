@@ -245,7 +245,8 @@ class Happens:
             self._undo[1]()
             self._undo = None
         if self._case.how in _LIMITS and self._case.who != "disk":
-            self._limit(*_LIMITS[self._case.how])
+            which, most = _LIMITS[self._case.how]
+            self._limit(which, _OF_THE_MASTER if self._case.who == "master" else most)
         elif not self._done and self._moment(now):
             self._done = True
             if self._case.who == "disk":
@@ -309,6 +310,7 @@ class Happens:
 _SIGNALS = {name: getattr(signal, f"SIG{name}") for name in ("KILL", "STOP", "TERM", "INT")}
 # Bytes that no file may grow beyond; descriptors.
 _LIMITS = {"full": (resource.RLIMIT_FSIZE, 30_000), "descriptors": (resource.RLIMIT_NOFILE, 64)}
+_OF_THE_MASTER = 3000  # bytes: it writes a report and a journal, and no model
 
 
 def _kill(pids: Iterable[int], number: int) -> None:
