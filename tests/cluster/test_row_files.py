@@ -147,6 +147,7 @@ def test_how_long_pushes_waited_is_told(tmp_path: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(row_files.time, "monotonic", lambda: now)
     server, files = serving(tmp_path)
+    now = 1.0
     monkeypatch.setattr(server, "applied", told)
     for client in range(2):
         server.push(client)

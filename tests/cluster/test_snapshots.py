@@ -63,7 +63,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def kept(fake: Fake, folder: Path, restored: int = 0) -> keeping.Keeping:
+def kept(fake: Fake, folder: Path, restored: int = 0, first: float = 0.0) -> keeping.Keeping:
     return keeping.Keeping(
         lambda: fake.changes,
         lambda: server._save(fake, folder / "sync-ps-0.snapshot", "0123"),  # type: ignore[arg-type]
@@ -71,6 +71,7 @@ def kept(fake: Fake, folder: Path, restored: int = 0) -> keeping.Keeping:
         "0123",
         restored,
         1.0,
+        first,
     )
 
 
@@ -87,6 +88,19 @@ def test_a_server_goes_on_from_no_snapshot_of_another_run(tmp_path: Path) -> Non
     assert server._restore(_core.SyncServer([(0, 4)]), path, "0123", 4, 1) == 0
     with pytest.raises(ValueError, match="is of another run; remove it and its"):
         server._restore(_core.SyncServer([(0, 4)]), path, "4567", 4, 1)
+
+
+def test_the_first_snapshot_waits_until_it_takes_a_tenth_of_the_time(
+    tmp_path: Path, clock: Clock
+) -> None:
+    fake = Fake(changes=5)
+    keeps = kept(fake, tmp_path, first=0.4)
+    for clock.now in (1.0, 3.9):
+        keeps.keep(fake.changes)
+    assert fake.copied == 0
+    clock.now = 4.0
+    keeps.keep(fake.changes)
+    assert fake.copied == 1
 
 
 def test_nothing_is_written_where_nothing_has_changed(tmp_path: Path, clock: Clock) -> None:

@@ -33,6 +33,8 @@ class Keeping:
         run: the run's name.
         restored: changes in the snapshot from which this server goes on.
         every: seconds between two snapshots, at least.
+        first: seconds that the first one is thought to take, where it takes longer than the next: a tenth
+            of the time is for that one too.
     """
 
     def __init__(
@@ -43,13 +45,14 @@ class Keeping:
         run: str,
         restored: int,
         every: float,
+        first: float = 0.0,
     ) -> None:
         self._changes = changes
         self._write = save
         self._every = every
         self._counts = Counts(counts, run, restored)
         self._saved = restored
-        self._due = time.monotonic() + every
+        self._due = time.monotonic() + max(every, first / _WRITING)
         self._failed = 0
         self._told = False
         self._wrote(lambda: self._counts.keep(restored))
