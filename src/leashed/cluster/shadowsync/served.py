@@ -84,7 +84,7 @@ class VirtualTable3(_Served, Panels):
     FIGURE: ClassVar[str] = "Table 3"
     CAPTION: ClassVar[str] = "Losses over the number of trainers (shadowsync, Table 3)."
 
-    trainers: tuple[int, ...] = (5, 10, 20)
+    trainers: tuple[int, ...] = VirtualFigure6.trainers
     threads: int = 24
     gaps: tuple[int, ...] = (5, 30)
     bandwidth: float = VirtualFigure6.bandwidth
@@ -151,7 +151,7 @@ class VirtualServed(Played):
     repeats: int = 5
     trainers: tuple[int, ...] = VirtualTable3.trainers
     threads: tuple[int, ...] = VirtualFigure8.threads
-    gaps: tuple[int, ...] = (5, 30)
+    gaps: tuple[int, ...] = VirtualTable2.gaps
 
     def __post_init__(self) -> None:
         super().__post_init__()
