@@ -13,7 +13,7 @@ SHELL := bash
 .DELETE_ON_ERROR:
 .PHONY: dev demo check test ci ci-parts test-all test-cpp test-python test-process test-thread test-address test-aarch64 \
         test-wheel test-extending test-stream test-thread-whole test-levels-whole \
-        test-aarch64-whole bench bench-page lint format stubs wheel wheels clean
+        test-aarch64-whole bench bench-page shadowsync lint format stubs wheel wheels clean
 
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -204,6 +204,12 @@ bench: .venv/bench dev
 	cmake --build build/bench
 	python -m bench.run $(BENCH)
 	python -m bench.page
+
+# Tables 2 and 3 and Figures 6 to 8 of the ShadowSync paper, a model of clicks over embedding servers: in
+# virtual time at the paper's scale, and small over sockets. Runs that build/ has are not made again.
+shadowsync: .venv/test dev
+	leashed bench shadowsync --embedding-servers --resume -o build/shadowsync-embedding-servers.jsonl
+	python -m bench.shadowsync_sockets --output build/shadowsync-sockets.jsonl
 
 # The page once more from the results that are there.
 bench-page: .venv/bench

@@ -13,8 +13,8 @@ What is tried, written down before it was run:
 - **What is compared**: losses of what comes out, seed by seed. Examples a second are not: all processes
   share a machine.
 
-Writes a JSON line for each run. A run that FILE has already is not run again.
-``bench/papers/shadowsync.py`` says what each of the paper's claims comes to.
+Writes a JSON line for each run; a run that FILE has already is not run again. Prints what each of the
+paper's claims comes to, as ``bench/papers/shadowsync.py`` judges it.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from bench.markdown import table
+
+RESULTS = "shadowsync-sockets"
 TRAINERS = (2, 4)
 GAPS = {2: (5, 10, 30, 100), 4: (5, 30)}
 THREADS = (1, 2, 4)
@@ -88,6 +91,18 @@ def run(arm: tuple[str, int, int], seed: int) -> dict[str, Any]:
     }
 
 
+def page(records: list[dict[str, Any]]) -> str:
+    """What the claims come to."""
+    from bench.papers.shadowsync import CLAIMS  # noqa: PLC0415 (it takes the arms from here)
+
+    found = []
+    for claim in CLAIMS:
+        if claim.results == RESULTS and (told := claim.tell(records)) is not None:
+            rows = [] if told.table is None else [table(told.table.header, told.table.rows)]
+            found.append("\n\n".join([f"{claim.at}: {told}. {told.words}".rstrip(), *rows]))
+    return "\n\n".join(found)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
@@ -95,16 +110,18 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=5)
     options = parser.parse_args()
-    had = set()
+    records = []
     if options.output.exists():
         records = [json.loads(line) for line in options.output.read_text().splitlines()]
-        had = {(r["arm"], r["trainers"], r["threads"], r["seed"]) for r in records}
+    had = {(r["arm"], r["trainers"], r["threads"], r["seed"]) for r in records}
     for seed in range(options.seeds):
         for arm in arms():
             if (*arm, seed) in had:
                 continue
+            records.append(run(arm, seed))
             with options.output.open("a") as file:
-                print(json.dumps(run(arm, seed)), file=file)
+                print(json.dumps(records[-1]), file=file)
+    print(page(records))
 
 
 if __name__ == "__main__":

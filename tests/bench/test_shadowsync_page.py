@@ -7,6 +7,7 @@ import json
 import pytest
 
 import leashed as lsh
+from bench import shadowsync_sockets as sockets
 from bench.papers.claim import End
 from bench.papers.shadowsync import CLAIMS
 from leashed.cluster.shadowsync.panels import VirtualFigure6, VirtualFigure8
@@ -137,3 +138,55 @@ def test_a_panel_without_runs_is_not_judged(records) -> None:
     others = [one for one in records[name] if one["setting"]["panel"] != VirtualServed.FIGURE_8]
     assert others
     assert at.tell(others) is None
+
+
+def over_sockets(loss):
+    """Records over sockets with these losses, by arm, trainers, threads and seed."""
+    return [
+        {"arm": arm[0], "trainers": arm[1], "threads": arm[2], "seed": seed, "test_auc": 0.7}
+        | {
+            "train_loss": loss(*arm, seed),
+            "eval_loss": loss(*arm, seed),
+            "gap": 5.0,
+            "row_bytes": 1.0,
+        }
+        for seed in range(3)
+        for arm in sockets.arms()
+    ]
+
+
+SMALL_CLAIMS = [one for one in CLAIMS if one.results == sockets.RESULTS]
+
+
+def test_over_sockets_all_comes_out_where_the_shadow_is_ahead_and_rises_least() -> None:
+    def ahead(arm, trainers, threads, seed):
+        behind = {sockets.S_EASGD: 0.0, f"S-{sockets.WIDE}": 0.01}.get(arm, 0.02)
+        behind += 0.005 if arm.startswith("FR") else 0.0
+        return 0.5 + 0.001 * seed + (behind + 1e-4 * threads) * trainers
+
+    records = over_sockets(ahead)
+    ends = {one.at.partition(",")[0]: one.tell(records).end for one in SMALL_CLAIMS}
+    assert set(ends) == {"Table 2", "Table 3", "Figure 6(a)", "Figure 7", "Figure 8"}
+    assert set(ends.values()) == {End.COMES_OUT}
+    page = sockets.page(records)
+    assert page.count("over sockets: comes out.") == len(SMALL_CLAIMS)
+
+
+def test_over_sockets_a_fixed_rate_that_is_ahead_refutes() -> None:
+    def behind(arm, trainers, threads, seed):
+        return 0.5 + 0.001 * seed + (0.01 + 0.01 * threads) * trainers * arm.startswith("S")
+
+    records = over_sockets(behind)
+    assert {one.tell(records).end for one in SMALL_CLAIMS} == {End.REFUTED}
+    words = claim("Figure 6(a), over sockets").tell(records).of
+    assert words == "a fixed rate: MA, 2 trainers; MA, 4 trainers; " + "; ".join(
+        f"{sockets.BMUF}, {n} trainers" for n in sockets.TRAINERS
+    )
+
+
+@pytest.mark.process
+def test_a_run_over_sockets_tells_losses_rounds_and_bytes() -> None:
+    told = sockets.run(("FR-EASGD-30", 2, 1), 0)
+    assert 0.4 < told["eval_loss"] < 0.7
+    assert 29 < told["gap"] < 40
+    assert 1.0 <= told["row_bytes"] < 1.03

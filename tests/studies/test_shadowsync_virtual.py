@@ -178,7 +178,8 @@ def test_rows_at_servers_are_played_with_the_papers_numbers_of_them() -> None:
     ]
     for panel, trainers, servers in asked:
         assert panels[panel].rows(trainers).count == servers
-    assert panels["Table 3"].trainers == (5, 10, 20)
+    assert panels["Table 2(a)"].gaps == panels["Table 2(b)"].gaps == (5, 10, 30)
+    assert panels["Table 3"].trainers == panels["Figures 6 and 7"].trainers == (5, 10, 15, 20)
     assert panels["Figure 8"].threads == (1, 12, 24, 32, 64)
     assert panels["Figures 6 and 7"].rows(15).count == 15
     assert VirtualFigure6().rows(15) is None

@@ -477,9 +477,21 @@ def _in_options(options: argparse.Namespace) -> Generator[None, None, None]:
     except (TypeError, ValueError) as error:
         if options.plan is not None:
             raise
-        told = re.sub(r"\btrain\.([a-z_]+)", _option, str(error))
-        told = told.replace("cluster.embedding_ps", "--embedding-servers")
-        raise type(error)(told.replace("cluster.readers", "--readers")) from None
+        told = str(error)
+        for field, option in _OPTIONS.items():
+            told = re.sub(rf"\b{re.escape(field)}\b", option, told)
+        told = re.sub(r"\btrain\.([a-z_]+)", _option, told)
+        told = re.sub(rf"\bcluster\.({'|'.join(vars(options))})\b", _option, told)
+        raise type(error)(told) from None
+
+
+_OPTIONS = {
+    "cluster.embedding_ps": "--embedding-servers",
+    "sync.kind": "--sync",
+    "sync.when": "--when",
+    "sync.compression": "--compression",
+}
+"""Of a plan's fields that are options of another name."""
 
 
 def _days(plan: Plan, options: argparse.Namespace) -> int:

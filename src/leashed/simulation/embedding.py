@@ -26,7 +26,8 @@ class EmbeddingServers:
     A worker asks all of them for the distinct rows of its batch, and pushes their gradients; frames
     have the bytes of the wire, queue for the server's link each way and for its processor, and rows
     are copied, and updated, when their turn there comes. A table is whole on one server, by what its
-    rows cost; where there are fewer tables than servers, or one grows, rows are spread by their ids.
+    rows cost; where there are fewer tables than servers, or one grows, rows are spread by their ids. Servers
+    make no pools: all features are read as rows, as with ``--pooling rows``.
 
     Args:
         count: how many.

@@ -151,7 +151,7 @@ class VirtualServed(Played):
     repeats: int = 5
     trainers: tuple[int, ...] = VirtualTable3.trainers
     threads: tuple[int, ...] = VirtualFigure8.threads
-    gaps: tuple[int, ...] = VirtualTable2.gaps
+    gaps: tuple[int, ...] = (5, 10, 30)
 
     def __post_init__(self) -> None:
         super().__post_init__()
