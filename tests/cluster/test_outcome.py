@@ -12,9 +12,10 @@ from cluster import fakes, row_server
 from cluster.handing import hand_in
 
 import leashed as lsh
-from leashed.cluster import outcome, table
+from leashed.cluster import outcome, reached, results, table
 from leashed.cluster.outcome import long_gone, together
 from leashed.cluster.row_files import RowFiles
+from leashed.files import folders
 from leashed.models import tables
 from leashed.models.layers import BatchNorm
 from leashed.training.problems.problem import Problem
@@ -213,3 +214,50 @@ def test_without_all_rows_there_is_a_report_and_no_model(tmp_path: Path) -> None
     assert told is not None
     assert "output" not in told
     assert not (tmp_path / "output").exists()
+
+
+@pytest.mark.parametrize("damage", ["missing", "another"])
+def test_without_a_result_that_was_named_there_is_a_report_and_no_model(
+    damage: str, tmp_path: Path
+) -> None:
+    problem, trained = of_clicks()
+    saved(tmp_path, problem.model, trained, 1)
+    hand_in(tmp_path, "trainer-0", trained.parameters)
+    path = results.named(tmp_path, "0123")["trainer-0"]
+    path.unlink() if damage == "missing" else path.write_bytes(path.read_bytes()[::-1])
+    with pytest.raises((FileNotFoundError, ValueError), match="manifest beside it"):
+        outcome.conclude(
+            fakes.report(),
+            tmp_path,
+            plan_of(1),
+            problem,
+            {"trainer-0": 2},
+            {"trainer-1": "it died"},
+        )
+    told = outcome.read_report(tmp_path)
+    assert told is not None
+    assert told["restarts"] == {"trainer-0": 2}
+    assert told["given_up"] == {"trainer-1": "it died"}
+    assert "output" not in told
+
+
+def test_results_are_read_once_also_where_what_the_run_had_reached_is_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem, trained = of_clicks()
+    saved(tmp_path, problem.model, trained, 1)
+    hand_in(tmp_path, "trainer-0", trained.parameters)
+    digests: list[Path] = []
+    of = folders.digest_of
+
+    def digest_of(path: Path) -> str:
+        digests.append(path)
+        return of(path)
+
+    monkeypatch.setattr(folders, "digest_of", digest_of)
+    looked_for: list[float] = []
+    monkeypatch.setattr(outcome, "long_gone", lambda found, *_: set(found))
+    monkeypatch.setattr(reached, "find", lambda *given: looked_for.append(given[-1]))
+    outcome.conclude(fakes.report(), tmp_path, plan_of(1), problem, {}, {})
+    (path,) = (one for one in digests if one.name.startswith("trainer-0"))
+    assert looked_for == [path.stat().st_mtime]

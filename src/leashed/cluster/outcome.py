@@ -58,10 +58,12 @@ class Replica(NamedTuple):
     Attributes:
         parameters: [d].
         running: the statistics that it normalises by; None: there are none.
+        written: when its file was, in seconds of the file system's clock.
     """
 
     parameters: NDArray[np.float32]
     running: Running | None = None
+    written: float = 0.0
 
 
 def replicas(
@@ -97,7 +99,8 @@ def replicas(
             batches = max(1, int(said.get("statistics_batches", 1)))
             near_zero = int(said.get("statistics_near_zero", 0))
             running = Running(values[-behind:], batches, near_zero)
-        found[int(name.partition("-")[2])] = Replica(values[:dimension], running)
+        index = int(name.partition("-")[2])
+        found[index] = Replica(values[:dimension], running, path.stat().st_mtime)
     return dict(sorted(found.items()))
 
 
@@ -206,10 +209,26 @@ def conclude(
     run's folder.
 
     Raises:
-        OSError: the folder cannot be written, or an embedding server has saved nothing: then there is
-            the report, and no model.
+        OSError: the folder cannot be written; or a result is missing, or an embedding server has saved
+            nothing: then there is the report, and no model.
         ValueError: a result is damaged, or the servers' rows are not all of the tables: likewise.
     """
+    whole = _ended(report, plan, problem, restarts, given_up)
+    try:
+        _add_output(whole, folder, plan, problem, rows)
+    finally:
+        _write(folder, whole)
+    return whole
+
+
+def _ended(
+    report: Mapping[str, Any],
+    plan: Plan,
+    problem: Problem,
+    restarts: Mapping[str, int],
+    given_up: Mapping[str, str],
+) -> dict[str, Any]:
+    """The report with all that needs no file of the run's."""
     train, synchroniser = plan.train, plan.sync.synchroniser()
     trainers = len(counted(report, "trainer"))
     whole = {
@@ -226,6 +245,17 @@ def conclude(
         whole["reason"] = f"{said}given up: {', '.join(lost)}"
     if trainers and isinstance(train.threads, int):  # not as many as are fastest at each
         whole["elp"] = Parallelism("", train.batch_size, train.threads, trainers).elp
+    return whole
+
+
+def _add_output(
+    whole: dict[str, Any],
+    folder: Path,
+    plan: Plan,
+    problem: Problem,
+    rows: Sequence[Path] | None,
+) -> None:
+    """Writes the model, and adds to the report what it comes to; what is raised: as of ``conclude``."""
     model = problem.model
     begun = None
     if plan.cluster.resume is not None:
@@ -241,38 +271,33 @@ def conclude(
     if index is not None:
         whole["reading"] = index.counts.config()
     columns = standard.known(model, problem.train, begun and begun.numbers, all_rows)
-    summaries = report["summaries"]
+    run, summaries = whole["run"], whole["summaries"]
     handed_in = {
         index: each
         for index, each in replicas(
-            folder, report["run"], model.dimension, getattr(model, "statistics", 0), summaries
+            folder, run, model.dimension, getattr(model, "statistics", 0), summaries
         ).items()
         if not summaries.get(f"trainer-{index}", {}).get("crashed")
     }
     found = together(handed_in, summaries)
-    gone = long_gone(found, report, plan.cluster.timeout)
+    gone = long_gone(found, whole, plan.cluster.timeout)
     chosen: tuple[str, Replica] | None = None
     tables: dict[str, Table] | None = None
     if described := checkpoint.tables_of(model):
         from leashed.cluster import row_files  # noqa: PLC0415 (it needs the extra)
 
         servers = sum(role == "embedding-ps" for role, _ in plan.cluster.processes())
-        try:
-            places = [row_files.folder_of(folder, k) for k in range(servers)]
-            joined = row_files.joined_of(rows or places, described, report["run"])
-        except (OSError, ValueError):
-            _write(folder, whole)
-            raise
+        places = [row_files.folder_of(folder, k) for k in range(servers)]
+        joined = row_files.joined_of(rows or places, described, run)
         tables = joined.tables
-        pushes = {k: int(v.get("pushes", 0)) for k, v in counted(report, "embedding-ps").items()}
+        pushes = {k: int(v.get("pushes", 0)) for k, v in counted(whole, "embedding-ps").items()}
         behind = {k: pushes.get(k, 0) - there for k, there in enumerate(joined.pushes)}
         whole["rows_behind"] = {f"embedding-ps-{k}": n for k, n in behind.items() if n > 0}
-        whole["members"] = _with_last_words(report["members"], joined)
+        whole["members"] = _with_last_words(whole["members"], joined)
     if found.keys() <= gone:
-        from leashed.cluster import reached, results  # noqa: PLC0415 (it needs the extra)
+        from leashed.cluster import reached  # noqa: PLC0415 (it needs the extra)
 
-        files = results.named(folder, report["run"])
-        since = max((files[f"trainer-{k}"].stat().st_mtime for k in found), default=0.0)
+        since = max((each.written for each in found.values()), default=0.0)
         if (there := reached.find(folder, plan, model, since)) is not None:
             others = f" but {_names(handed_in)}, gone before the end," if handed_in else ""
             what = f"{there.what}: no trainer{others} has handed in its parameters"
@@ -282,7 +307,7 @@ def conclude(
         found = {
             k: each._replace(parameters=keep(each.parameters, columns)) for k, each in found.items()
         }
-        output, replica = choose(train.output, found, model, problem.test, tables)
+        output, replica = choose(plan.train.output, found, model, problem.test, tables)
         if apart := handed_in.keys() - found.keys():
             output += f" (not of {_names(apart)}: not in step, or gone, at the end)"
         chosen = output, replica
@@ -303,8 +328,6 @@ def conclude(
                     whole[name] = value
         statistics = None if replica.running is None else replica.running.values
         checkpoint.save(place(folder, model), model, replica.parameters, tables, statistics)
-    _write(folder, whole)
-    return whole
 
 
 def _evaluated(
