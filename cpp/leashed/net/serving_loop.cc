@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <deque>
 #include <exception>
 #include <span>
 #include <string>
@@ -22,6 +23,7 @@ namespace {
 
 constexpr int kEvents = 64;          // looked at at once
 constexpr std::size_t kFrames = 32;  // of one connection before the next has its turn
+constexpr int kRounds = 64;          // of turns at most before the service is woken late
 
 std::int64_t nanoseconds(clockid_t clock) {
   timespec time{};
@@ -57,6 +59,59 @@ struct ServingLoop::Link {
     std::vector<std::byte> payload;
   };
   std::optional<Handed> handed;  // another loop's last frame of it, which is told first
+  struct Letter {
+    FrameHeader header;
+    std::vector<std::byte> head;
+    std::vector<std::span<const std::byte>> parts;  // the head first
+    std::shared_ptr<const void> keeps;
+  };
+  std::deque<Letter> letters;  // the first is being sent, once it is `begun`
+  bool begun = false;
+  bool refused = false;
+};
+
+class ServingLoop::Letters final : public Post {
+ public:
+  explicit Letters(ServingLoop& loop) : loop_(loop) {}
+
+  void send(Peer to, const FrameHeader& header, std::span<const std::byte> head,
+            Connection::Parts parts, std::shared_ptr<const void> keeps) noexcept override {
+    Link* const link = find(to);
+    if (!link) return;
+    try {
+      if (link->letters.size() > kBacklog) throw Error("a peer who takes nothing");
+      Link::Letter& letter = link->letters.emplace_back();
+      letter.header = header;
+      letter.head.assign(head.begin(), head.end());
+      letter.parts.reserve(1 + parts.size());
+      letter.parts.emplace_back(letter.head);
+      letter.parts.insert(letter.parts.end(), parts.begin(), parts.end());
+      letter.keeps = std::move(keeps);
+      give_turn(*link);
+    } catch (const std::exception&) {  // or out of memory
+      refuse(to);
+    }
+  }
+  void refuse(Peer peer) noexcept override {
+    Link* const link = find(peer);
+    if (!link) return;
+    link->refused = true;
+    link->letters.clear();  // what is kept for him is let go now: nothing is sent any more
+    give_turn(*link);
+  }
+  void wake(std::int64_t ns) noexcept override { loop_.wake_at_ = std::min(loop_.wake_at_, ns); }
+  std::int64_t now() const noexcept override { return nanoseconds(CLOCK_MONOTONIC); }
+
+ private:
+  Link* find(Peer peer) const {
+    const auto found = loop_.links_.find(peer);
+    return found == loop_.links_.end() ? nullptr : found->second.get();
+  }
+  void give_turn(Link& link) {
+    if (!std::exchange(link.waits, true)) loop_.posted_.push_back(&link);
+  }
+
+  ServingLoop& loop_;
 };
 
 ServingLoop::ServingLoop(Service& service, Others others)
@@ -169,6 +224,7 @@ void ServingLoop::welcome(std::vector<Link*>& turns, std::vector<Link*>& next) {
     try {
       turns.reserve(links_.size() + 1);
       next.reserve(links_.size() + 1);
+      posted_.reserve(links_.size() + 1);
       links_.emplace(peer, std::move(arriving));
       service_.come(peer);
     } catch (const std::exception&) {  // it is closed
@@ -189,23 +245,45 @@ void ServingLoop::welcome(std::vector<Link*>& turns, std::vector<Link*>& next) {
   connections_.store(links_.size(), kRelaxed);
 }
 
+template <class Look>
+void ServingLoop::wait(const Look& look, Spin& spin) {
+  const std::int64_t before = nanoseconds(CLOCK_THREAD_CPUTIME_ID);
+  const auto due = [this] { return nanoseconds(CLOCK_MONOTONIC) >= wake_at_; };
+  const auto sleep = [&] {
+    if (wake_at_ == kNever) return look(-1);
+    constexpr std::int64_t kMillisecond = 1'000'000, kMost = 60'000;
+    const std::int64_t left = std::max<std::int64_t>(0, wake_at_ - nanoseconds(CLOCK_MONOTONIC));
+    return look(static_cast<int>(std::min(left / kMillisecond + (left % kMillisecond > 0), kMost)));
+  };
+  spin.wait([&] { return look(0) || (wake_at_ != kNever && due()); }, sleep);
+  waited_.fetch_add(nanoseconds(CLOCK_THREAD_CPUTIME_ID) - before, kRelaxed);
+}
+
 void ServingLoop::serve() {
+  Letters letters(*this);
+  service_.open(letters);
   epoll_event events[kEvents];
   // Of those that have something to do, each once. There is room for all links: nothing here may
   // throw.
   std::vector<Link*> turns, next;
   Spin spin;
+  int rounds = 0;  // since the service was to be woken
   while (!ended_.load(kRelaxed)) {
     if (wanted_.load(kRelaxed) > 0) hold();
+    turns.insert(turns.end(), posted_.begin(), posted_.end());
+    posted_.clear();
     int n = 0;
     const auto look = [&](int milliseconds) {
       n = epoll_wait(poll_.get(), events, kEvents, milliseconds);
       return n > 0;
     };
-    if (!look(0) && turns.empty()) {
-      const std::int64_t before = nanoseconds(CLOCK_THREAD_CPUTIME_ID);
-      spin.wait([&] { return look(0); }, [&] { look(-1); });
-      waited_.fetch_add(nanoseconds(CLOCK_THREAD_CPUTIME_ID) - before, kRelaxed);
+    const bool due = wake_at_ != kNever && nanoseconds(CLOCK_MONOTONIC) >= wake_at_;
+    if (!look(0) && turns.empty() && !due) wait(look, spin);
+    const bool idle = n <= 0 && turns.empty();
+    if (due && (idle || ++rounds > kRounds)) {
+      rounds = 0;
+      wake_at_ = kNever;
+      service_.woken();
     }
     bool arrivals = false;
     for (int i = 0; i < n; ++i) {
@@ -229,9 +307,22 @@ void ServingLoop::serve() {
 void ServingLoop::end(const Link& link) {
   // Closing it would not end its events where another process has a copy.
   if (link.connection) epoll_ctl(poll_.get(), EPOLL_CTL_DEL, link.connection->socket(), nullptr);
-  service_.gone(link.peer);
-  links_.erase(link.peer);
+  const auto ended = links_.extract(link.peer);  // it is sent nothing any more
+  service_.gone(ended.key());
   connections_.store(links_.size(), kRelaxed);
+}
+
+bool ServingLoop::flush(Link& link) {
+  while (link.connection->flush()) {
+    if (link.begun) {
+      link.letters.pop_front();
+      link.begun = false;
+    }
+    if (link.letters.empty()) return true;
+    link.connection->begin(link.letters.front().header, link.letters.front().parts);
+    link.begun = true;
+  }
+  return false;
 }
 
 bool ServingLoop::go_on(Link& link) {
@@ -242,13 +333,13 @@ bool ServingLoop::go_on(Link& link) {
   };
   bool alive = true;
   try {
-    bool more = true;
+    bool more = !link.refused;
     if (const auto handed = std::exchange(link.handed, std::nullopt)) {
       std::ranges::copy(handed->payload, place(handed->header).begin());
       service_.frame(link.peer, handed->header, answer);
     }
     // Until its reply has gone nothing is taken from it.
-    for (std::size_t turn = 0; more && turn < kFrames && connection.flush(); ++turn) {
+    for (std::size_t turn = 0; more && turn < kFrames && flush(link); ++turn) {
       const auto header = connection.take(place);
       more = header.has_value();
       if (!header) continue;
@@ -257,8 +348,10 @@ bool ServingLoop::go_on(Link& link) {
         return false;
       }
       service_.frame(link.peer, *header, answer);
+      more = !link.refused;
     }
-    const bool sending = connection.sending();
+    if (link.refused) throw Error("the service refuses it");
+    const bool sending = connection.sending() || !link.letters.empty();
     const std::optional<short> events = connection.events(!sending, sending);
     link.waits = !events;
     if (events && *events != link.events) {

@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -21,6 +22,8 @@
 #include "leashed/net/wire_count.h"
 
 namespace leashed {
+
+class Spin;
 
 class ServingLoop {
  public:
@@ -52,6 +55,7 @@ class ServingLoop {
 
  private:
   struct Link;
+  class Letters;
   void serve();
   void arrive(std::list<std::unique_ptr<Link>>& one);
   // Gives the other loop the connection, with a frame that is complete.
@@ -62,9 +66,16 @@ class ServingLoop {
   void welcome(std::vector<Link*>& turns, std::vector<Link*>& next);
   // False where the connection is of no more use.
   bool go_on(Link& link);
+  // Sends what waits to go to it; whether all has gone.
+  static bool flush(Link& link);
+  // Waits for something to do, but no longer than to the time that the service is to be woken at.
+  template <class Look>
+  void wait(const Look& look, Spin& spin);
   void end(const Link& link);
   void wake();
   double seconds() const;
+
+  static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 
   Service& service_;
   const Others others_;
@@ -82,6 +93,8 @@ class ServingLoop {
   // The serving thread's own.
   std::unordered_map<Peer, std::unique_ptr<Link>> links_;
   Peer last_ = 0;
+  std::vector<Link*> posted_;  // that have a turn because something was sent to them
+  std::int64_t wake_at_ = kNever;
   // Relaxed: counts for whoever looks on; they hand nothing over.
   std::atomic<std::uint64_t> connections_{0}, refused_{0};
   std::atomic<std::int64_t> waited_{0};  // nanoseconds of processor time

@@ -283,3 +283,182 @@ TEST_CASE("a quiet moment is between two frames, of one at a time, and nobody lo
   asks.join();
   CHECK(loop.counters().refused == 0);
 }
+
+namespace {
+
+// Sends what comes from each to all others, as often as its first byte says; of whoever goes it
+// tells those that stay.
+struct Tells final : Service {
+  void open(Post& given) noexcept override { post = &given; }
+  void come(Peer peer) override { payloads[peer]; }
+  std::span<std::byte> place(Peer peer, const FrameHeader& header) override {
+    Bytes& payload = payloads.at(peer);
+    payload.resize(header.length);
+    return payload;
+  }
+  void frame(Peer peer, const FrameHeader& header, Outbox&) override {
+    frames.fetch_add(1);
+    if (refuses) return post->refuse(peer);
+    const Bytes& said = payloads.at(peer);
+    for (int i = 0; i < static_cast<int>(said.at(0)); ++i) tell(peer, header.correlation + i, said);
+  }
+  void gone(Peer peer) noexcept override {
+    payloads.erase(peer);
+    left.fetch_add(1);
+    tell(peer, 99, {});
+    post->send(peer, {.kind = 1}, {}, {}, nullptr);  // who is not there
+  }
+  void woken() noexcept override {
+    late.store(post->now() < due);
+    tell(0, 77, {});
+  }
+  void tell(Peer but, std::uint64_t number, const Bytes& what) {
+    const auto kept = std::make_shared<Bytes>(what);
+    const std::span<const std::byte> parts[] = {std::span<const std::byte>(*kept)};
+    std::byte head[] = {std::byte{5}, std::byte{6}};
+    for (const auto& [other, _] : payloads) {
+      if (other != but) post->send(other, {.kind = 1, .correlation = number}, head, parts, kept);
+    }
+    head[0] = std::byte{0};
+    held = kept;
+  }
+
+  Post* post = nullptr;
+  std::map<Peer, Bytes> payloads;
+  std::weak_ptr<Bytes> held;
+  std::int64_t due = 0;
+  std::atomic<int> frames{0}, left{0};
+  std::atomic<bool> refuses{false}, late{false};
+};
+
+void say(Connection& connection, std::uint64_t number, const Bytes& bytes) {
+  const std::span<const std::byte> all(bytes);
+  connection.send({.kind = 1, .correlation = number}, {&all, 1}, Deadline::in(kLong));
+}
+
+// Behind its head; the number that came with it.
+std::uint64_t hear(Connection& connection, const Bytes& wanted) {
+  Bytes bytes;
+  const FrameHeader header = connection.receive(
+      [&bytes](const FrameHeader& h) {
+        bytes.resize(h.length);
+        return std::span(bytes);
+      },
+      Deadline::in(kLong));
+  REQUIRE(bytes.size() == 2 + wanted.size());
+  CHECK(bytes[0] == std::byte{5});
+  CHECK(bytes[1] == std::byte{6});
+  CHECK(std::equal(wanted.begin(), wanted.end(), bytes.begin() + 2));
+  return header.correlation;
+}
+
+}  // namespace
+
+TEST_CASE("what one says goes to others, in its order, and is kept until it has gone") {
+  Tells tells;
+  ServingLoop loop(tells);
+  const auto one = connect(loop), other = connect(loop), third = connect(loop);
+  for (int round = 0; round < 20; ++round) {
+    Bytes bytes(100'000, static_cast<std::byte>(round));
+    bytes[0] = std::byte{3};
+    say(*one, 10, bytes);
+    for (const auto& connection : {other.get(), third.get()}) {
+      for (std::uint64_t k = 0; k < 3; ++k) CHECK(hear(*connection, bytes) == 10 + k);
+    }
+    CHECK(comes_true([&] {
+      bool gone = false;
+      loop.quiet([&] { gone = tells.held.expired(); });
+      return gone;
+    }));
+  }
+  CHECK(loop.counters().refused == 0);
+}
+
+TEST_CASE("who takes nothing of what is sent to him is refused, and others are told so") {
+  Tells tells;
+  ServingLoop loop(tells);
+  const auto one = connect(loop), other = connect(loop);
+  auto slow = connect(loop);
+  Bytes bytes(1'000'000, std::byte{9});
+  bytes[0] = std::byte{1};
+  for (std::size_t i = 0; i < Post::kBacklog + 1; ++i) {
+    say(*one, 1, bytes);
+    CHECK(hear(*other, bytes) == 1);
+  }
+  CHECK(tells.left == 0);
+  say(*one, 1, bytes);
+  CHECK(hear(*other, bytes) == 1);
+  CHECK(comes_true([&] { return tells.left == 1; }));
+  CHECK(loop.counters().refused == 1);
+  CHECK(hear(*one, {}) == 99);
+  CHECK(hear(*other, {}) == 99);
+  CHECK(loop.counters().connections == 2);
+  bool gone = false;
+  CHECK(comes_true([&] {
+    loop.quiet([&] { gone = tells.held.expired(); });
+    return gone;
+  }));
+  tells.refuses = true;
+  say(*other, 1, bytes);
+  CHECK(hear(*one, {}) == 99);
+  CHECK(loop.counters().refused == 2);
+}
+
+TEST_CASE("a service is woken when it asked to be, not before, and what it says then is heard") {
+  Tells tells;
+  ServingLoop loop(tells);
+  const auto one = connect(loop), other = connect(loop);
+  say(*one, 1, {std::byte{1}});
+  CHECK(hear(*other, {std::byte{1}}) == 1);
+  for (const std::int64_t ns : {0, 1'000, 300'000, 20'000'000}) {
+    loop.quiet([&] {
+      tells.due = tells.post->now() + ns;
+      tells.post->wake(tells.due + 1'000'000'000'000);
+      tells.post->wake(tells.due);
+    });
+    CHECK(hear(*one, {}) == 77);
+    CHECK(hear(*other, {}) == 77);
+    CHECK_FALSE(tells.late);
+  }
+  loop.quiet([&] {
+    tells.due = 0;
+    for (const auto& [peer, _] : tells.payloads) {
+      const std::byte head[] = {std::byte{5}, std::byte{6}};
+      tells.post->send(peer, {.kind = 1, .correlation = 3}, head, {}, nullptr);
+    }
+  });
+  CHECK(hear(*one, {}) == 3);
+  CHECK(hear(*other, {}) == 3);
+}
+
+TEST_CASE("frames that lie there are told before the time, also where others go on saying more") {
+  Tells tells;
+  std::vector<std::unique_ptr<Connection>> all;
+  std::atomic<bool> over{false};
+  ServingLoop loop(tells);
+  for (int i = 0; i < 3; ++i) all.push_back(connect(loop));
+  std::jthread talks([&] {
+    while (!over) say(*all[0], 0, {std::byte{0}});
+  });
+  CHECK(comes_true([&] { return tells.frames > 1000; }));
+  for (int round = 0; round < 20; ++round) {
+    loop.quiet([&] {
+      say(*all[1], 5, {std::byte{1}});
+      tells.due = 0;
+      tells.post->wake(0);
+    });
+    CHECK(hear(*all[2], {std::byte{1}}) == 5);
+    CHECK(hear(*all[2], {}) == 77);
+    CHECK(hear(*all[1], {}) == 77);
+    loop.quiet([] {});
+    tells.post->now();
+    // (Of the talker's own nothing is read.)
+    while (all[0]->take([](const FrameHeader& h) {
+      static Bytes unread;
+      unread.resize(h.length);
+      return std::span(unread);
+    })) {
+    }
+  }
+  over = true;
+}
