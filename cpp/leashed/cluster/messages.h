@@ -32,6 +32,16 @@ enum Kind : std::uint16_t {
   kPushRows,
   kSettled,
   kDropRows,
+  // Of policy servers (mode_messages.h).
+  kModeHello,
+  kModeWelcome,
+  kModePull,
+  kGrant,
+  kModePush,
+  kModePushPull,
+  kModeLeave,
+  kModeCommand,
+  kModeEnd,
   kKinds,
 };
 

@@ -93,7 +93,6 @@ void ParameterServer::carry_out(const Action& action, const Event& event, const 
       break;
     case Action::Kind::exchange:
       exchange(action.alpha, *payload, event, sink);
-      ++counts_.worker_kept[event.node];
       break;
     case Action::Kind::meet:
       sink.meet(out_.nodes(action), event.node);
@@ -297,6 +296,10 @@ void ParameterServer::drop(const Action& action, const Event& event, const Paylo
 
 void ParameterServer::exchange(float alpha, const Payload& payload, const Event& event,
                                Sink& sink) {
+  if (!payload.values) {
+    counts_.missing += payload.examples;
+    return;
+  }
   const float* const model = payload.values->data();
   sink.updating({&event.ticket, 1}, nullptr, 1);
   holder_.change([&](float* theta) {
@@ -305,6 +308,7 @@ void ParameterServer::exchange(float alpha, const Payload& payload, const Event&
     }
   });
   ++counts_.exchanges;
+  ++counts_.worker_kept[event.node];
 }
 
 }  // namespace leashed
