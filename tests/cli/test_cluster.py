@@ -167,6 +167,10 @@ def test_arguments_become_a_plan():
             ["up", "--model", "dlrm"],
             "--embedding-servers must be at least 1 with --model dlrm",
         ),
+        (
+            ["up", "--model", "dlrm", "--embedding-servers", "1", "--test", "rows.tsv"],
+            "in a cluster with --readers: else they",
+        ),
         (["up", "--rows", "5"], "--rows goes with --model dlrm"),
         (["up", "--model", "fm"], "--model fm takes --data FILE of sparse rows"),
         (["up", "--rule", "sdg"], "--rule 'sdg' is unknown"),

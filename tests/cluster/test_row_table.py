@@ -12,7 +12,7 @@ from leashed.cluster import page, row_table, table
 from leashed.cluster.packing import BY_ROW_BYTES, FRAGMENT
 
 ASKED = {
-    "row_least_bytes": 80e3, "row_lookups": 40.0, "row_rows": 900.0, "row_seconds": 0.3, "row_pushes": 40.0,
+    "row_least_bytes": 80e3, "row_lookups": 40.0, "row_rows": 900.0, "row_seconds": 0.3, "row_settling": 0.1, "row_pushes": 40.0,
     "row_settled": 40.0, "row_lost": 0.0, "row_lost_examples": 0.0,
     "row_bytes_out": 60e3, "row_bytes_in": 50e3, "row_kernel_out": 60e3, "row_kernel_in": 50e3,
 }  # fmt: skip
@@ -104,6 +104,7 @@ def test_bytes_an_example_are_told_beside_the_least() -> None:
     told["members"][1]["counters"] |= {"row_reads": 0.0}
     assert dict(row_table.facts(told))["rows"].endswith("32 (with 7 look-ups of evaluations)")
     assert facts["waits for rows"] == "600 ms of all workers, 6.00 ms a batch"
+    assert facts["waits for pushes"] == "200 ms of all workers, 2.00 ms a batch"
     assert facts["pushes of rows"] == "80 made, 80 settled"
     assert facts["balance of rows"] == "the busiest embedding server has served 1.00 times the mean"
 
@@ -202,6 +203,7 @@ def test_metrics_have_rows() -> None:
             for sample in family.samples
         }
     assert found["leashed_row_seconds_total", "1"] == 0.3
+    assert found["leashed_row_settling_seconds_total", "1"] == 0.1
     assert found["leashed_row_bytes_out_total", "0"] == 60e3
     assert found["leashed_embedding_rows", "0"] == 1000.0
     assert found["leashed_embedding_lost_total", "1"] == 4.0

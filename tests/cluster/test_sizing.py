@@ -34,7 +34,7 @@ def test_what_batches_cost_each_server_is_not_shared() -> None:
     # A hundred batches a second: each server has a tenth of its half for them, so that what is left
     # is 0.4, and their rows take 0.2.
     need = needed(WANTED, COSTS)
-    assert (need.servers, need.by) == (1, "memory")
+    assert (need.servers, need.by) == (1, "processor")
     lines = {line.name: line for line in need.lines}
     assert lines["processor"].used == pytest.approx(0.1 + 0.2)
     assert lines["memory"].used == pytest.approx(1e8)
@@ -54,6 +54,7 @@ def test_what_batches_cost_each_server_is_not_shared() -> None:
         ({"rows": 1e8, "load": 1.0}, 10, "memory"),
         ({"link_gbit": 0.0008}, 2, "link, out"),
         ({"examples_per_second": 4000.0, "threads": 2}, 2, "processor"),
+        ({"examples_per_second": 400.0}, 1, "processor"),  # of which most is used
     ],
 )
 def test_the_line_that_needs_most_says_how_many(

@@ -88,6 +88,11 @@ class Exporter(Closing, Collector):
             ("sync_partials", "Synchronisations without some fragments.", "sync_partial"),
             ("sync_seconds", "Seconds spent in synchronisation.", "sync_seconds"),
             ("row_seconds", "Seconds in which workers waited for rows.", "row_seconds"),
+            (
+                "row_settling_seconds",
+                "Seconds in which workers waited for their pushes to be applied.",
+                "row_settling",
+            ),
             ("row_bytes_out", "Bytes sent to embedding servers.", "row_bytes_out"),
             ("row_bytes_in", "Bytes that came from embedding servers.", "row_bytes_in"),
             ("row_pushes", "Pushes of rows' gradients.", "row_pushes"),

@@ -79,10 +79,11 @@ def facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     if (pools := _pools(asked, counted(report, "trainer").values())) is not None:
         known.append(("pools of rows", pools))
     batches = asked.get("batches_used", 0.0)
-    if "row_seconds" in asked and batches:
-        waited = duration(asked["row_seconds"])
-        each = duration(asked["row_seconds"] / batches)
-        known.append(("waits for rows", f"{waited} of all workers, {each} a batch"))
+    for counter, what in (("row_seconds", "rows"), ("row_settling", "pushes")):
+        if counter in asked and batches:
+            waited = duration(asked[counter])
+            each = duration(asked[counter] / batches)
+            known.append((f"waits for {what}", f"{waited} of all workers, {each} a batch"))
     if "row_pushes" in asked:
         told = f"{asked['row_pushes']:,.0f} made, {asked.get('row_settled', 0.0):,.0f} settled"
         if lost := asked.get("row_lost", 0.0):

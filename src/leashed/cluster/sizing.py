@@ -174,7 +174,8 @@ def needed(wanted: Wanted, costs: Costs) -> Need:
         Line(name, has, rate * part.of(costs.rows, servers), least[name])
         for name, (has, part) in parts.items()
     )
-    return Need(servers, max(least, key=least.__getitem__), lines, rate * costs.asking)
+    binding = max(lines, key=lambda line: (line.servers, line.used / line.has))
+    return Need(servers, binding.name, lines, rate * costs.asking)
 
 
 def measured(wanted: Wanted) -> Costs:

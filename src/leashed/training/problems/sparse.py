@@ -325,7 +325,14 @@ def refuse(words: SparseWords, *, test: bool = False) -> None:
     rows to test.
     """
     for name in ("format", "test", "features", "hash_bits", "factors", "l2"):
-        if getattr(words, name) is not None and not (test and name == "test"):
-            raise ValueError(f"--{name.replace('_', '-')} goes with --model {', '.join(MODELS)}")
+        if getattr(words, name) is None or (test and name == "test"):
+            continue
+        told = f"--{name.replace('_', '-')} goes with --model {', '.join(MODELS)}"
+        if name == "test":
+            told += (
+                "; and of models of clicks with --stream, in a cluster with --readers: else they test by a "
+                "part of --data"
+            )
+        raise ValueError(told)
     if words.zero_based:
         raise ValueError(f"--zero-based goes with --model {', '.join(MODELS)}")
