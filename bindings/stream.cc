@@ -641,6 +641,13 @@ void bind_stream(py::module_& m) {
             (*self).start(first);
           },
           py::arg("first") = 0, "Before rows are asked for; another call changes nothing.")
+      .def(
+          "read_here",
+          [](const PyRowStream& self) {
+            const py::gil_scoped_release release;  // files of Python's want it
+            (*self).read_here();
+          },
+          "In place of start: reads all rows, of a stream of one pass, by this thread alone.")
       .def("head", head_of, py::arg("count"),
            "A stream of copies of the first rows, so many at most, again and again; these stay "
            "where they are. None: there are none.")

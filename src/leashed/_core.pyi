@@ -1373,6 +1373,10 @@ class RowStream:
         """
         made(the next rows), which are one at least; where it, or a signal's handler, raises, the next call has them. StopIteration: there are no more.
         """
+    def read_here(self) -> None:
+        """
+        In place of start: reads all rows, of a stream of one pass, by this thread alone.
+        """
     def standardise(
         self,
         which: collections.abc.Sequence[bool],

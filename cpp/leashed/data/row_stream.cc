@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <chrono>
+#include <limits>
 #include <system_error>
 #include <utility>
 
@@ -55,6 +56,16 @@ void RowStream::start(std::uint64_t first) {
     end();
     throw;
   }
+}
+
+void RowStream::read_here() {
+  {
+    const std::lock_guard lock(mutex_);
+    assert(!started_ && settings_.passes == 1);
+    started_ = true;
+    wanted_ = std::numeric_limits<std::uint64_t>::max();  // so that there is room for all
+  }
+  read();
 }
 
 void RowStream::stop() {
@@ -373,7 +384,12 @@ void RowStream::take_there(std::uint64_t first, std::size_t count, RowBlock* to,
   const std::vector<Piece> pieces = pieces_of(first, count);
   lock.unlock();
   // What is in the ring stays where it is while it has rows that are not taken.
-  if (to) {
+  const auto whole = [](const Piece& piece) {
+    return piece.begin == 0 && piece.end == piece.place->rows.block.rows();
+  };
+  if (to && to->rows() == 0 && pieces.size() == 1 && whole(pieces[0])) {
+    *to = std::move(pieces[0].place->rows.block);  // whose number of rows others go on reading
+  } else if (to) {
     for (const Piece& piece : pieces) to->append(piece.place->rows.block, piece.begin, piece.end);
   }
   lock.lock();

@@ -76,6 +76,9 @@ class RowStream final : public NumberedRows {
   // Rows before `first` will not be taken. Once; a call after that changes nothing. Reads with
   // fewer threads where the system starts no more; throws Error where it starts none.
   void start(std::uint64_t first = 0) override;
+  // In place of it: this thread alone reads all that there is, of a stream of one pass, before
+  // anybody takes; what reading throws is thrown to who takes.
+  void read_here();
   // Appends rows [first, first + count), fewer where the stream ends or is stopped; waits for them,
   // and adds the seconds to `waited`. Throws what reading has thrown, Error where a line is bad
   // and not to be skipped, and NoRows. From any thread, each row once.

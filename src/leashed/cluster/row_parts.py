@@ -168,7 +168,7 @@ class RowFiles(ABC):
 def parsed(native: _core.RowStream, before: int = 0) -> Parsed:
     """All rows of a native stream that skips bad ones, behind so many lines that are no part's."""
     try:
-        arrays = read(native)
+        arrays = read(native, here=True)
     except _core.NoRows:
         arrays = None
     counts = native.counts()

@@ -156,11 +156,12 @@ def _criteo() -> Text:
 CRITEO = _criteo()
 
 
-def read(native: _core.RowStream, most: int | None = None) -> Any:
+def read(native: _core.RowStream, most: int | None = None, *, here: bool = False) -> Any:
     """All rows of a stream or the first so many, as it gives them, (x, ids, bags, y, weights); it ends.
-    In memory are these, an eighth more while they grow, and 2¹⁸ rows that have just been taken.
+    In memory are these, an eighth more while they grow, and 2¹⁸ rows that have just been taken. Where they
+    are few, ``here``: this thread alone reads them all, of a stream of one pass, before it takes any.
     """
-    native.start()
+    native.read_here() if here else native.start()
     try:
         rows = Rows(native.take(_READ if most is None else min(_READ, most)))
         wanted = _READ

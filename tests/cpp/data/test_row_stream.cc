@@ -167,6 +167,44 @@ TEST_CASE("each row comes once and in order, whoever reads and takes") {
   }
 }
 
+TEST_CASE("one thread reads all and then takes it, whatever places there are") {
+  const std::size_t rows = all_rows(40);
+  for (const std::size_t places : {1, 100}) {
+    for (const std::size_t count : {1, 7, 1000}) {
+      RowStream stream = opened({}, {.places = places});
+      stream.read_here();
+      const std::vector<float> all = taken(stream, 1, count);
+      REQUIRE(all.size() == rows);
+      for (std::size_t i = 0; i < rows; ++i) CHECK(all[i] == static_cast<float>(i));
+      CHECK(stream.counts().rows == rows);
+    }
+  }
+  RowStream failing = opened({.failing_part = 17}, {});
+  failing.read_here();
+  RowBlock block(kLayout);
+  double waited = 0;
+  CHECK(failing.take(0, all_rows(17), block, waited) == all_rows(17));
+  CHECK(error_of([&] { failing.has(all_rows(17)); }) == "no more of it");
+}
+
+TEST_CASE("a part whose rows are taken at once, out of turn, is no other's") {
+  constexpr std::size_t kParts = 40;
+  RowStream stream = opened({}, {.places = kParts});
+  stream.read_here();
+  const auto take = [&](std::size_t first, std::size_t count) {
+    RowBlock block(kLayout);
+    double waited = 0;
+    CHECK(stream.take(first, count, block, waited) == count);
+    REQUIRE(block.x.size() == count);
+    for (std::size_t i = 0; i < count; ++i) CHECK(block.x[i] == static_cast<float>(first + i));
+  };
+  for (const std::size_t odd : {1, 0}) {
+    for (std::size_t p = odd; p < kParts; p += 2) {
+      if (rows_of(p) > 0) take(all_rows(p), rows_of(p));
+    }
+  }
+}
+
 TEST_CASE("rows that were looked at come all the same") {
   const std::size_t rows = all_rows(40);
   for (const std::uint64_t window : {0, 16}) {
