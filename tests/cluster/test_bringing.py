@@ -193,7 +193,10 @@ def test_rows_that_did_not_reach_rank_0_are_told_of(tmp_path: Path) -> None:
     there = rows(tmp_path / "embedding-ps-1")
     with once("rank 0 has not got the rows of embedding server ") as told:
         joining._send(tmp_path, 1, reached, f"127.0.0.1:{free_port()}", KEY, 0.1)
-    assert str(there) in str(told[0].message)
+    assert (
+        f"{there}; copied to one machine with those of the others, lsh.cluster.tables_of("
+        in str(told[0].message)
+    )
 
 
 def begin(address: str, head: object) -> socket.socket:

@@ -261,3 +261,26 @@ def test_results_are_read_once_also_where_what_the_run_had_reached_is_looked_for
     outcome.conclude(fakes.report(), tmp_path, plan_of(1), problem, {}, {})
     (path,) = (one for one in digests if one.name.startswith("trainer-0"))
     assert looked_for == [path.stat().st_mtime]
+
+
+def test_rows_that_no_rank_0_has_joined_make_the_tables_of_one_process(tmp_path: Path) -> None:
+    problem, trained = of_clicks()
+    model: Any = problem.model
+    saved(tmp_path, model, trained, 3)
+    places = [tmp_path / f"embedding-ps-{k}" for k in (2, 0, 1)]
+    tables = lsh.cluster.tables_of(model, places)
+    lsh.save(tmp_path / "output", model, trained.parameters, tables, trained.statistics)
+    loaded = lsh.load(tmp_path / "output")
+    found = model.evaluate(loaded.parameters, problem.test, loaded.tables)
+    assert found == pytest.approx(
+        model.evaluate(trained.parameters, problem.test, trained.tables)
+    )  # threads sum in no order
+    with pytest.raises(FileNotFoundError, match="embedding server 1 has saved no rows in"):
+        lsh.cluster.tables_of(model, [places[0], tmp_path])
+    with pytest.raises(ValueError, match="shard"):
+        lsh.cluster.tables_of(model, places[:2])
+    with pytest.raises(ValueError, match="folders must be those of all embedding servers"):
+        lsh.cluster.tables_of(model, [])
+    without: Any = lsh.models.mlp(3, [8], 2)
+    with pytest.raises(TypeError, match="model must be one that reads tables"):
+        lsh.cluster.tables_of(without, places)

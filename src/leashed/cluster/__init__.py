@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from leashed.cluster.joining import join
+    from leashed.cluster.served_output import tables_of
     from leashed.cluster.session import Cluster
 
-__all__ = ["Cluster", "join"]
+__all__ = ["Cluster", "join", "tables_of"]
+
+_PLACES = {"Cluster": "session", "join": "joining", "tables_of": "served_output"}
 
 
 def __getattr__(name: str) -> Any:
@@ -20,9 +23,7 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'leashed.cluster' has no attribute {name!r}")
     try:
-        module = importlib.import_module(
-            "leashed.cluster.joining" if name == "join" else "leashed.cluster.session"
-        )
+        module = importlib.import_module(f"leashed.cluster.{_PLACES[name]}")
     except ModuleNotFoundError as error:
         if error.name == "msgspec":
             raise ImportError("a cluster needs msgspec: pip install leashed[cluster]") from error

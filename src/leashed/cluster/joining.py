@@ -47,6 +47,10 @@ __all__ = ["join"]
 
 _WAIT = 30.0  # seconds for rank 0 to make the folder
 _LOOK = 0.05
+_REMEDY = (
+    "lsh.cluster.tables_of(model, folders) puts the tables together, and lsh.save them with "
+    "result.parameters"
+)
 
 _joins = itertools.count()  # of this process; the k-th of one meets the k-th of the others
 
@@ -475,7 +479,7 @@ def _output(
     if missing := [one for one in elsewhere if not one.exists()]:
         warn(
             f"the run's output is not written: {missing[0]} has not come; that node has it, in the folder "
-            "that was given there, under the same name, and result.parameters has the rest"
+            f"that was given there, under the same name; copied here, {_REMEDY}"
         )
         return None
     end = time.monotonic() + patience
@@ -513,7 +517,8 @@ def _send(home: Path, index: int, reached: Reached, address: str, key: Key, seco
         bringing.send(folder, index, reached.run, address, key, seconds)
     except OSError as error:
         warn(
-            f"rank 0 has not got the rows of embedding server {index}: {error}; they are here, in {folder}"
+            f"rank 0 has not got the rows of embedding server {index}: {error}; they are here, in {folder}; "
+            f"copied to one machine with those of the others, {_REMEDY}"
         )
 
 

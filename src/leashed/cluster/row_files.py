@@ -20,7 +20,7 @@ from leashed.cluster.messages import Saved
 from leashed.files import folders
 from leashed.models.tables import Described, Table
 
-__all__ = ["Joined", "RowFiles", "RowServer", "folder_of", "joined", "joined_of"]
+__all__ = ["Joined", "RowFiles", "RowServer", "folder_of", "joined", "joined_of", "rows_of"]
 
 _GROWTH = ("asked", "evicted", "refused", "deferred", "late", "unadmitted")
 """Of what ``Table.statistics`` tells of tables that grow."""
@@ -269,12 +269,7 @@ def joined_of(places: Sequence[Path], described: Iterable[Described], run: str) 
     """As ``joined``, where the servers have saved in these folders, in their order."""
     found = []
     for index, place in enumerate(places):
-        rows = _rows(place)
-        if rows is None:
-            raise FileNotFoundError(
-                f"embedding server {index} has saved no rows in {place}; where it ran on another "
-                "machine, copy that folder here"
-            )
+        rows = rows_of(place, index)
         if rows.told["run"] != run:
             raise ValueError(f"{place} is of run {rows.told['run']}, and not of {run}")
         found.append(rows)
@@ -290,6 +285,22 @@ def joined_of(places: Sequence[Path], described: Iterable[Described], run: str) 
         [int(rows.told["pushes"]) for rows in found],
         [dict(rows.told["counters"]) for rows in found],
     )
+
+
+def rows_of(place: Path, index: int) -> folders.Rows:
+    """What an embedding server has saved there, whose number is for the error alone.
+
+    Raises:
+        FileNotFoundError: nothing.
+        ValueError: a file is damaged.
+    """
+    rows = _rows(place)
+    if rows is None:
+        raise FileNotFoundError(
+            f"embedding server {index} has saved no rows in {place}; where it ran on another "
+            "machine, copy that folder here"
+        )
+    return rows
 
 
 def _pushes(server: RowServer) -> int:

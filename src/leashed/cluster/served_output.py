@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,8 +11,11 @@ from leashed.cluster import row_files
 from leashed.cluster.outcome import WITH_TABLES
 from leashed.cluster.session import Output, Reached
 from leashed.files import checkpoint
+from leashed.models.external import External
+from leashed.models.graphs import Graph
+from leashed.models.tables import Table
 
-__all__ = ["write"]
+__all__ = ["tables_of", "write"]
 
 _COLLECTED = 0.5  # of the memory that is left
 
@@ -45,3 +49,34 @@ def write(home: Path, folders: Sequence[Path], reached: Reached, *, collect: boo
     statistics = None if reached.running is None else reached.running.values
     checkpoint.save(folder, reached.model, reached.parameters, tables, statistics)
     return Output(folder, tables if collect else {})
+
+
+def tables_of(
+    model: Graph | External, folders: Sequence[str | os.PathLike[str]]
+) -> dict[str, Table]:
+    """The tables of a model from what a run's embedding servers have saved, where the run could not write
+    its output: rank 0 was gone, or had not all of their folders. ``leashed.save(path, model,
+    result.parameters, tables, result.statistics)`` of a trainer's result writes the rest beside them.
+
+    Args:
+        model: that was trained.
+        folders: of all servers, in any order: each one's ``embedding-ps-0``, ``embedding-ps-1``, ... of
+            one run, copied to this machine. Whole files of all tables are read into memory.
+
+    Returns:
+        By name, whole, with the states of the rule.
+
+    Raises:
+        FileNotFoundError: one of the folders has no rows.
+        TypeError: ``model`` reads no tables.
+        ValueError: ``folders`` is empty; a file is damaged; they are of several runs, or their rows are
+            not all of the model's tables.
+    """
+    described = checkpoint.tables_of(model)
+    if not described:
+        raise TypeError(f"model must be one that reads tables, got {model!r}")
+    places = [Path(each) for each in folders]
+    if not places:
+        raise ValueError("folders must be those of all embedding servers of a run, got none")
+    first = row_files.rows_of(places[0], 0)
+    return row_files.joined_of(places, described, str(first.told["run"])).tables
