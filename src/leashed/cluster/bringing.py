@@ -23,12 +23,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from leashed.base.closing import Closing
 from leashed.cluster.addressing import within
 from leashed.cluster.children import saved
 from leashed.cluster.opening import Key, Listener, Peer, connect
+from leashed.cluster.receiving import exactly
 from leashed.cluster.supervisor import name_of
 from leashed.files.folders import MANIFEST
 
@@ -81,20 +82,19 @@ def send(folder: Path, index: int, run: str, address: str, key: Key, seconds: fl
         told = {"files": files, "saved": saved(folder).exists()}
         head = json.dumps(told).encode()
         link.sendall(_LENGTH.pack(len(head)) + head)
-        with link.makefile("rb") as heard:
-            _agreed(heard)
-            for name, size in files:
-                with (folder / name).open("rb") as file:
-                    if size and link.sendfile(file, count=size) < size:
-                        raise OSError(errno.EIO, "has become shorter", str(folder / name))
-            _agreed(heard)
+        _agreed(link)
+        for name, size in files:
+            with (folder / name).open("rb") as file:
+                if size and link.sendfile(file, count=size) < size:
+                    raise OSError(errno.EIO, "has become shorter", str(folder / name))
+        _agreed(link)
 
 
-def _agreed(heard: BinaryIO) -> None:
+def _agreed(link: socket.socket) -> None:
     """OSError where rank 0 says why not."""
-    (length,) = _LENGTH.unpack(_whole(heard, _LENGTH.size))
+    (length,) = _LENGTH.unpack(exactly(link, _LENGTH.size))
     if length:
-        raise OSError(_whole(heard, min(length, _MOST)).decode(errors="replace"))
+        raise OSError(exactly(link, min(length, _MOST)).decode(errors="replace"))
 
 
 class Bringing(Closing):
@@ -180,10 +180,10 @@ class Bringing(Closing):
         threading.Thread(target=self._take, args=(link, peer, folder), daemon=True).start()
 
     def _take(self, link: socket.socket, peer: Peer, folder: Path) -> None:
-        with link, link.makefile("rb") as heard:
+        with link:
             link.settimeout(self._timeout)
             try:
-                _receive(link, heard, folder, self._comes)
+                _receive(link, folder, self._comes)
                 why = b""
             except (OSError, ValueError, RecursionError) as error:
                 _log.warning(
@@ -195,19 +195,19 @@ class Bringing(Closing):
             with contextlib.suppress(OSError):
                 link.sendall(_LENGTH.pack(len(why)) + why)
                 link.shutdown(socket.SHUT_WR)
-                while heard.read(_PIECE):  # else what was said might not arrive
+                while link.recv(_PIECE):  # else what was said might not arrive
                     pass
 
     def _comes(self) -> None:
         self._heard = time.monotonic()
 
 
-def _receive(link: socket.socket, heard: BinaryIO, folder: Path, comes: Callable[[], None]) -> None:
+def _receive(link: socket.socket, folder: Path, comes: Callable[[], None]) -> None:
     """Puts into the folder what a sender tells, all of it or nothing; ``comes`` is called with each piece."""
-    (length,) = _LENGTH.unpack(_whole(heard, _LENGTH.size))
+    (length,) = _LENGTH.unpack(exactly(link, _LENGTH.size))
     if length > _MOST:
         raise ValueError("something else comes than rows")
-    told = json.loads(_whole(heard, length))
+    told = json.loads(exactly(link, length))
     files = _files(told)
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if sum(size for _, size in files) > _free(folder.parent):
@@ -220,7 +220,7 @@ def _receive(link: socket.socket, heard: BinaryIO, folder: Path, comes: Callable
         for name, size in files:
             with (coming / name).open("wb") as file:
                 for first in range(0, size, _PIECE):
-                    file.write(_whole(heard, min(_PIECE, size - first)))
+                    file.write(exactly(link, min(_PIECE, size - first)))
                     comes()
         if told["saved"]:
             saved(folder).touch()
@@ -251,10 +251,3 @@ def _files(told: Any) -> list[tuple[str, int]]:
     if not good:
         raise ValueError("something else comes than rows")
     return files
-
-
-def _whole(heard: BinaryIO, count: int) -> bytes:
-    data = heard.read(count)
-    if len(data) < count:
-        raise ConnectionError("the connection has ended before all had come")
-    return data
