@@ -22,8 +22,8 @@
 #include "leashed/engine/pause.h"
 #include "leashed/engine/run.h"
 #include "leashed/engine/saver.h"
-#include "leashed/engine/step.h"
 #include "leashed/engine/watched_run.h"
+#include "leashed/modes/mode_worker.h"
 #include "leashed/server/own_models.h"
 #include "leashed/server/served_rows.h"
 #include "leashed/staleness/statistics.h"
@@ -45,7 +45,7 @@ std::int64_t in_ns(double seconds) {
   return seconds < 9e9 ? std::llround(seconds * 1e9) : std::numeric_limits<std::int64_t>::max();
 }
 
-class PolicyThreads final : Sink, Observed, public Saver {
+class PolicyThreads final : ModeServer, Sink, Observed, public Saver {
  public:
   PolicyThreads(const GradientSource& source, const DatasetView& data,
                 const modes::ServerPolicy& machine, const DisciplineContext& context,
@@ -69,10 +69,16 @@ class PolicyThreads final : Sink, Observed, public Saver {
         seats_(options.workers) {
     run_.observe(options.metrics, options.observers);
     run_.pause = &pause_;
-    for (Seat& seat : seats_) {
-      seat.workspace = source.make_workspace();
-      seat.sent = AlignedArray<float>(source.dimension());
+    OwnModels* const unseen =
+        rule_.model == WorkerRule::Model::own && !looked_at_ ? &models_ : nullptr;
+    ModeServer& server = *this;
+    workers_.reserve(seats_.size());
+    for (Node node = 0; node < seats_.size(); ++node) {
+      Seat& seat = seats_[node];
+      seat.lane.number = node;
+      seat.lane.gradient = AlignedArray<float>(source.dimension());
       if (met_) seat.own.resize(source.dimension());
+      workers_.emplace_back(run_, server, rule_, unseen, seat.lane);
     }
     for (const auto& [seconds, argument] : options.commands) {
       due_.emplace(in_ns(seconds), Event{Event::Kind::command, 0, 0, 0, argument});
@@ -97,7 +103,7 @@ class PolicyThreads final : Sink, Observed, public Saver {
   std::uint64_t first_example() const { return first_example_; }
   std::optional<Checkpoint> take(double initial_loss) override;
   // What a worker's thread does. Throws nothing.
-  void work(Node node);
+  void work(Node node) { workers_[node].work(); }
   // Seconds until the mode is to be told something; and tells it what is due.
   double until_due();
   void tell_due();
@@ -109,21 +115,19 @@ class PolicyThreads final : Sink, Observed, public Saver {
   struct Seat {
     Flags flags;
     bool waits = false;  // under the lock: it has asked, and nothing is granted to it yet
-    Grant granted{};     // written by who grants, before the flag is raised
-    // Of a model of its own: that it has taken what was granted, and the steps made since.
-    bool taken = false;
-    std::uint32_t done = 0;
-    std::vector<float> own;    // of peers: its model when it began the step
-    AlignedArray<float> sent;  // a gradient, or a model
+    // Written by who grants, before the flag is raised.
+    Grant granted{};
+    Lane lane;
+    std::vector<float> own;  // of peers: its model when it began the step
     // Of a model over tables what is pulled is written with the grant too.
-    Batch batch;
     PulledRows pulled;
     ShownRows shown;
     AlignedArray<float> row_gradients;
-    std::unique_ptr<Workspace> workspace;
 
     // Which lease it has the server knows.
-    void visit(Archive& archive) { archive(granted.n, granted.c, granted.t, taken, done); }
+    void visit(Archive& archive) {
+      archive(granted.n, granted.c, granted.t, lane.taken, lane.done);
+    }
   };
   struct Span {
     std::uint64_t begin, end;
@@ -147,13 +151,16 @@ class PolicyThreads final : Sink, Observed, public Saver {
     const std::uint64_t rows = stream_ ? stream_->pass_rows() : run_.data.rows;
     return rows == 0 ? 0 : lease.first / rows - std::min(lease.first, first_example_) / rows;
   }
-  // Waits until the passes before that of its lease have been judged; the seconds.
-  double end_pass(Node node);
-  // False where the run is stopped, or has ended for this worker.
-  bool wait(Node node, double since);
-  bool compute(Node node);
-  bool step_own(Node node, bool last);  // false: the run has been stopped before
-  void push(Node node);
+  // Waits until the passes before that of its lease have been judged.
+  void end_pass(Node node);
+
+  void begin(Lane& lane) override;
+  bool await(Lane& lane) override;
+  void taken(Lane& lane) override { seats_[lane.number].granted.pulled.release(); }
+  void read(Lane& lane, std::uint64_t first, std::size_t count) override;
+  bool step(Lane& lane, bool last) override;
+  void push(Lane& lane) override;
+  void leave(Lane& lane) override;
 
   // Examples that are to be there before anything is told to the server.
   std::uint64_t wanted() const {
@@ -204,9 +211,6 @@ class PolicyThreads final : Sink, Observed, public Saver {
   std::size_t live_vectors() const override { return server_.holder().live_vectors(); }
   std::size_t peak_vectors() const override { return server_.holder().peak_vectors(); }
 
-  std::uint32_t steps_of(const Lease& lease) const {
-    return static_cast<std::uint32_t>(std::min<std::uint64_t>(rule_.local_steps, lease.count));
-  }
   void copy_own(Node node) {
     std::copy_n(models_[node], run_.source.dimension(), seats_[node].own.data());
   }
@@ -245,39 +249,28 @@ class PolicyThreads final : Sink, Observed, public Saver {
   Run run_;
   Pause pause_;
   std::vector<Seat> seats_;
+  std::vector<ModeWorker> workers_;
 };
 
-void PolicyThreads::work(Node node) {
-  Seat& seat = seats_[node];
-  const double start = now();
-  try {
-    const auto attached = run_.source.attach();
-    double since = start;
-    {
-      if (node == 0) pass_over();
-      const auto lock = turn(node);
-      spent_ = {};
-      server_.lease(node) ? grant_again(node) : ask(node);
-      // There may be more examples than before, for which somebody waits.
-      if (options_.from) tell({Event::Kind::join, node});
-      telemetry(node).read_seconds += spent_.reading;
-    }
-    since = now();
-    while (wait(node, since) && compute(node)) {
-      push(node);
-      since = now();
-    }
-  } catch (...) {  // of the source, or out of memory
-    run_.fail(std::current_exception());
-  }
+void PolicyThreads::begin(Lane& lane) {
+  const Node node = lane.number;
+  if (node == 0) pass_over();
+  const auto lock = turn(node);
+  spent_ = {};
+  server_.lease(node) ? grant_again(node) : ask(node);
+  // There may be more examples than before, for which somebody waits.
+  if (options_.from) tell({Event::Kind::join, node});
+  telemetry(node).read_seconds += spent_.reading;
+}
+
+void PolicyThreads::leave(Lane& lane) {
+  Seat& seat = seats_[lane.number];
   {
     const std::lock_guard lock(mutex_);  // another may be granting to this one
     seat.granted.pulled.release();
     if (RowHolder* const rows = rows_.holder()) rows->release(seat.pulled.keys);
   }
-  run_.leave(node);
   pause_.leave();
-  telemetry(node).running_seconds += now() - start;
 }
 
 std::unique_lock<std::mutex> PolicyThreads::turn(Node node) {
@@ -309,7 +302,8 @@ void PolicyThreads::know(std::uint64_t there, std::uint64_t most) {
   tell({Event::Kind::data_end, 0, there});
 }
 
-bool PolicyThreads::wait(Node node, double since) {
+bool PolicyThreads::await(Lane& lane) {
+  const Node node = lane.number;
   Seat& seat = seats_[node];
   std::uint32_t flags = 0;
   bool passed = false;  // with its grant; pauses that come one upon another let it compute then
@@ -317,9 +311,8 @@ bool PolicyThreads::wait(Node node, double since) {
   while (((flags = seat.flags.wait()) & kStopped) == 0) {
     if ((flags & kPaused) != 0 && !passed) {
       seat.flags.lower(kPaused);
-      const double seconds = pass(node, (flags & kGranted) != 0 ? 0 : Pause::kAny);
-      since += seconds;
-      passed = seconds > 0 && (flags & kGranted) != 0;
+      const bool granted = (flags & kGranted) != 0;
+      passed = pause_.pass(run_.stop, granted ? 0 : Pause::kAny) > 0 && granted;
     } else if (flags == kAsked) {
       seat.flags.lower(kAsked);
       server_.work().help();
@@ -327,76 +320,35 @@ bool PolicyThreads::wait(Node node, double since) {
       break;
     }
   }
-  if ((flags & (kStopped | kEnded)) == 0) since += end_pass(node);
-  telemetry(node).waiting_seconds += now() - since;
+  if ((flags & (kStopped | kEnded)) == 0) end_pass(node);
   if ((flags & (kStopped | kEnded)) != 0 || run_.stop.stopped()) return false;
   seat.flags.lower(kGranted | kAsked);
-  if (rule_.model != WorkerRule::Model::own) return true;
-  if (!seat.taken) models_.take(seat.granted);
-  seat.taken = true;
-  seat.granted.pulled.release();
   return true;
 }
 
 // Whoever waits for a grant waits as well, and comes to know of it by his flags.
-double PolicyThreads::end_pass(Node node) {
+void PolicyThreads::end_pass(Node node) {
   const std::uint64_t next = pass_of(seats_[node].granted.lease);
-  if (!pause_.holds(next)) return 0;
+  if (!pause_.holds(next)) return;
   pause_.reach(next);
   for (Seat& seat : seats_) seat.flags.raise(kPaused);
-  return pass(node, next);
+  pause_.pass(run_.stop, next);
 }
 
-// All gradients of a lease, which is cut into as many parts as there are local steps.
-bool PolicyThreads::compute(Node node) {
-  Seat& seat = seats_[node];
-  const Lease& lease = seat.granted.lease;
-  const std::uint32_t steps = steps_of(lease);
-  for (std::uint32_t i = seat.done; i < steps; ++i) {
-    WorkerStep step{
-        .worker = node, .k = lease.number, .gradient = {seat.sent.data(), seat.sent.size()}};
-    double sampled = now();
-    const auto rows = [&] {
-      const std::uint64_t begin = lease.count * i / steps, end = lease.count * (i + 1) / steps;
-      RowHolder* const held = rows_.holder();
-      if (!held) batches_->fill_span(lease.first + begin, end - begin, seat.batch);
-      step.set_batch(seat.batch);
-      if (held) held->show(seat.pulled, *step.batch, seat.shown, seat.row_gradients);
-      const double start = std::exchange(sampled, now());
-      step.seconds = sampled - start;
-      run_.observers.claimed(step);
-      step.seconds = 0;  // it was read with the grant
-      step.view = {rule_.model == WorkerRule::Model::pulled ? seat.granted.pulled.data()
-                   : met_                                   ? seat.own.data()
-                                                            : models_[node],
-                   seat.granted.t};
-      run_.observers.read(step);
-    };
-    const auto gradient = [&] {
-      const float loss = run_.source.gradient(step.view.theta, *step.batch, seat.sent.data(),
-                                              *seat.workspace, run_.stop.flag());
-      step.seconds = now() - sampled;
-      return loss;
-    };
-    if (!leashed::compute(step, run_.observers, run_.stop, rows, gradient)) {
-      return run_.observers.abandoned(step, {.abandoned = true}), false;
-    }
-    run_.observers.used(step);
-    if (!rule_.steps_own) continue;
-    if (!step_own(node, i + 1 == steps)) return false;
-    ++seat.done;
+void PolicyThreads::read(Lane& lane, std::uint64_t first, std::size_t count) {
+  Seat& seat = seats_[lane.number];
+  if (RowHolder* const held = rows_.holder()) {
+    held->show(seat.pulled, lane.batch.view, seat.shown, seat.row_gradients);
+  } else {
+    batches_->fill_span(first, count, lane.batch);
   }
-  if (rule_.sends == WorkerRule::Sends::model && !met_) {
-    std::copy_n(models_[node], run_.source.dimension(), seat.sent.data());
-  }
-  return true;
 }
 
-bool PolicyThreads::step_own(Node node, bool last) {
-  if (!looked_at_) return models_.step(node, seats_[node].sent.data()), true;
+bool PolicyThreads::step(Lane& lane, bool last) {
+  const Node node = lane.number;
   const std::lock_guard lock(mutex_);
   if (run_.stop.stopped()) return false;
-  models_.step(node, seats_[node].sent.data());
+  models_.step(node, lane.gradient.data());
   if (options_.listener) options_.listener->stepped(node);
   if (!met_) return true;
   ++steps_;
@@ -405,9 +357,13 @@ bool PolicyThreads::step_own(Node node, bool last) {
   return true;
 }
 
-void PolicyThreads::push(Node node) {
+void PolicyThreads::push(Lane& lane) {
+  const Node node = lane.number;
   Seat& seat = seats_[node];
-  Payload payload{&seat.sent, seat.granted.lease.count};
+  if (rule_.sends == WorkerRule::Sends::model && !met_) {
+    std::copy_n(lane.theta, run_.source.dimension(), lane.gradient.data());
+  }
+  Payload payload{&lane.gradient, seat.granted.lease.count};
   if (rows_.holder()) {
     payload.rows = &seat.pulled.keys;
     payload.row_gradients = &seat.row_gradients;
@@ -499,8 +455,8 @@ void PolicyThreads::grant(Grant grant) {
   const Node node = grant.node;
   Seat& seat = seats_[node];
   seat.granted = std::move(grant);
-  seat.done = 0;
-  seat.taken = looked_at_;
+  seat.lane.done = 0;
+  seat.lane.taken = looked_at_;
   if (looked_at_) models_.take(seat.granted);
   hand_over(node);
 }
@@ -509,6 +465,11 @@ void PolicyThreads::hand_over(Node node) {
   Seat& seat = seats_[node];
   batches_->hold(seat.granted.lease.first, seat.granted.lease.count);
   if (met_) copy_own(node);
+  seat.lane.lease = seat.granted.lease;
+  seat.lane.pulled = pulled_model(seat.granted);
+  seat.lane.theta = rule_.model == WorkerRule::Model::pulled ? seat.lane.pulled.values
+                    : met_                                   ? seat.own.data()
+                                                             : models_[node];
   if (rows_.holder()) pull_rows(seat);
   seat.waits = false;
   seat.flags.raise(kGranted);
@@ -518,7 +479,7 @@ void PolicyThreads::hand_over(Node node) {
 void PolicyThreads::grant_again(Node node) {
   Grant& granted = seats_[node].granted;
   granted.pulled = server_.holder().pull();
-  if (!seats_[node].taken) {
+  if (!seats_[node].lane.taken) {
     granted.t = granted.pulled.t();
     server_.pulled_again(node, granted.t);
   }
@@ -546,9 +507,10 @@ void PolicyThreads::visit(Archive& archive) {
     seat.granted.node = node;
     seat.granted.lease = its->lease;
     seat.granted.version = its->version;
-    const std::uint32_t steps = steps_of(its->lease);
-    archive.require(seat.done <= steps && (seat.taken || !looked_at_));
-    if (keeps && seat.done == steps) archive.vector(seat.sent.data(), seat.sent.size());
+    const std::uint32_t steps = steps_of(rule_, its->lease);
+    archive.require(seat.lane.done <= steps && (seat.lane.taken || !looked_at_));
+    AlignedArray<float>& gradient = seat.lane.gradient;
+    if (keeps && seat.lane.done == steps) archive.vector(gradient.data(), gradient.size());
   }
   if (!archive.reads()) return;
   archive.require(ns >= 0 && ns <= kMost);
@@ -618,8 +580,8 @@ void PolicyThreads::working(std::size_t parts) {
 void PolicyThreads::pull_rows(Seat& seat) {
   const double begun = now();
   const Lease& lease = seat.granted.lease;
-  batches_->fill_span(lease.first, lease.count, seat.batch);
-  rows_.holder()->pull(seat.batch.view, seat.pulled);
+  batches_->fill_span(lease.first, lease.count, seat.lane.batch);
+  rows_.holder()->pull(seat.lane.batch.view, seat.pulled);
   spent_.reading += now() - begun;
 }
 

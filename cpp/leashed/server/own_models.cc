@@ -8,6 +8,10 @@ namespace leashed {
 
 using modes::WorkerRule;
 
+PulledModel pulled_model(const Grant& grant) {
+  return {grant.n, grant.c, grant.t, grant.pulled ? grant.pulled.data() : nullptr};
+}
+
 OwnModels::OwnModels(ParameterServer& server, const DisciplineContext& context)
     : rule_(server.rule()),
       from_server_(server.holds()),
@@ -19,16 +23,17 @@ OwnModels::OwnModels(ParameterServer& server, const DisciplineContext& context)
   for (Model& model : models_) model.buffer = updater_.initial(context);
 }
 
-void OwnModels::take(const Grant& grant, std::span<const ShardSpan> spans) {
-  Model& model = models_[grant.node];
+void OwnModels::take(modes::Node node, const PulledModel& pulled,
+                     std::span<const ShardSpan> spans) {
+  Model& model = models_[node];
   const bool first = model.taken < dimension_;
-  model.server_t = grant.t;
+  model.server_t = pulled.t;
   if (!from_server_ && !first) return;
   const bool whole = first || rule_.takes == WorkerRule::Takes::replace;
-  const auto alpha = whole ? 1.0f : static_cast<float>(rule_.mixing.weight(grant.n, grant.c));
+  const auto alpha = whole ? 1.0f : static_cast<float>(rule_.mixing.weight(pulled.n, pulled.c));
   if (alpha == 0) return;
   float* const own = model.buffer.data();
-  const float* held = grant.pulled.data();
+  const float* held = pulled.values;
   for (const ShardSpan& span : spans) {
     for (std::size_t i = span.begin; i < span.end; ++i) {
       own[i] = (1 - alpha) * own[i] + alpha * *held++;

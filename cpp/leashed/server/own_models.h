@@ -11,6 +11,15 @@
 
 namespace leashed {
 
+// What a worker's model takes of what it was granted.
+struct PulledModel {
+  std::uint32_t n = 0, c = 0;     // as Grant has them
+  std::uint64_t t = 0;            // updates to it
+  const float* values = nullptr;  // null: nothing was pulled
+};
+
+PulledModel pulled_model(const Grant& grant);
+
 class OwnModels {
  public:
   // None where the server's mode has none. The server must stay.
@@ -21,7 +30,11 @@ class OwnModels {
   // w ← (1 − α) w + α w̃ with what was granted. The first grant is taken whole; of peers, who hold
   // nothing, it brings what all begin with, and later ones bring nothing. Of one shard: what was
   // granted are the parameters in `spans`, and every shard grants once before one grants again.
-  void take(const Grant& grant, std::span<const ShardSpan> spans);
+  void take(modes::Node node, const PulledModel& pulled, std::span<const ShardSpan> spans);
+  void take(modes::Node node, const PulledModel& pulled) { take(node, pulled, {&whole_, 1}); }
+  void take(const Grant& grant, std::span<const ShardSpan> spans) {
+    take(grant.node, pulled_model(grant), spans);
+  }
   void take(const Grant& grant) { take(grant, {&whole_, 1}); }
   // w ← rule(w, gradient). Where the server gets the same gradient, by the same schedule as there:
   // at as many updates as what was granted last has had.
