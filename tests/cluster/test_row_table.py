@@ -17,7 +17,7 @@ ASKED = {
     "row_bytes_out": 60e3, "row_bytes_in": 50e3, "row_kernel_out": 60e3, "row_kernel_in": 50e3,
 }  # fmt: skip
 SERVED = {
-    "lookups": 80.0, "looked_up": 950.0, "floats": 9000.0, "pushes": 80.0, "pushed": 900.0, "not_finite": 0.0,
+    "lookups": 80.0, "looked_up": 950.0, "pushes": 80.0, "pushed": 900.0, "not_finite": 0.0,
     "refused": 0.0, "serving_seconds": 0.5, "bytes_out": 2**20, "bytes_in": 2**21,
     "rows": 1000.0, "row_bytes": 2**20, "row_updates": 800.0, "row_staleness": 400.0,
     "row_stalest": 7.0, "restored": 0.0, "lost": 0.0, "snapshots": 3.0, "snapshots_failed": 0.0,
@@ -75,8 +75,13 @@ def test_it_is_told_which_features_servers_pool() -> None:
         member["counters"] |= {"row_pooled_0": 0.0, "row_pooled_1": 0.0}
     said = dict(row_table.facts(told))["pools of rows"]
     assert said == "by trainers, of all 2 features of ids, which are read as rows"
-    told["members"][0]["counters"] |= {"row_pooled_1": 1.0, "row_all_rows_bytes": 240e3}
-    told["members"][1]["counters"] |= {"row_all_rows_bytes": 240e3}
+    told["members"][0]["counters"] |= {"row_pooled_0": 1.0, "row_pooled_1": 1.0}
+    said = dict(row_table.facts(told))["pools of rows"]
+    assert said == (
+        "by servers of 2 of 2 features of ids (from 0: 0 for trainer 0 alone, 1 for trainer 0 alone)"
+    )
+    told["members"][0]["counters"] |= {"row_pooled_0": 0.0, "row_all_rows_bytes": 240e3}
+    told["members"][1]["counters"] |= {"row_pooled_1": 1.0, "row_all_rows_bytes": 240e3}
     said = dict(row_table.facts(told))["pools of rows"]
     assert said.startswith(
         "by servers of 1 of 2 features of ids (from 0: 1); the least bytes are 0.333"

@@ -28,6 +28,15 @@ void answer(Outbox& outbox, std::uint16_t kind, std::uint64_t correlation, const
   outbox.send({.kind = kind, .correlation = correlation}, parts);
 }
 
+// What pools come to hold while it is there, whether or not that ends well.
+struct Counting {
+  const ServedPools& pools;
+  std::atomic<std::uint64_t>& bytes;
+  const std::uint64_t before = pools.memory();
+
+  ~Counting() { bytes.fetch_add(pools.memory() - before, kRelaxed); }
+};
+
 }  // namespace
 
 RowService::RowService(std::vector<std::shared_ptr<Table>> tables, std::vector<std::size_t> numbers,
@@ -67,17 +76,31 @@ void RowService::make_room(AlignedArray<std::byte>& memory, std::size_t bytes) {
   bytes_.fetch_add(memory.size() - before, kRelaxed);
 }
 
+float* RowService::room_for_pooled(std::size_t floats) {
+  const std::size_t before = pooled_rows_.size();
+  reach_floats(pooled_rows_, floats);
+  bytes_.fetch_add((pooled_rows_.size() - before) * sizeof(float), kRelaxed);
+  return pooled_rows_.data();
+}
+
 void RowService::come(Peer peer) { links_.try_emplace(peer); }
 
 void RowService::gone(Peer peer) noexcept {
   const auto found = links_.find(peer);
   if (found == links_.end()) return;
   const Link& link = found->second;
+  std::uint64_t bytes = link.payload.size() + link.reply.size();
   if (link.client) {  // its tickets stay
     link.client->peer = 0;
-    std::erase_if(link.client->tickets, [](const Ticket& one) { return one.number == 0; });
+    std::erase_if(link.client->tickets, [&bytes](const Ticket& one) {
+      if (one.number == 0) bytes += one.pools.memory();
+      return one.number == 0;
+    });
   }
-  bytes_.fetch_sub(link.payload.size() + link.reply.size(), kRelaxed);
+  bytes += pooled_rows_.size() * sizeof(float) + read_pools_.memory();
+  pooled_rows_ = {};
+  read_pools_ = {};
+  bytes_.fetch_sub(bytes, kRelaxed);
   links_.erase(found);
 }
 
@@ -227,13 +250,13 @@ void RowService::look_up(Link& link, const FrameHeader& header, Outbox& outbox) 
   Client& client = *link.client;
   Ticket* const ticket = head.trains == 1 ? &ticket_for(client, header.correlation) : nullptr;
   ServedPools& pools = ticket ? ticket->pools : read_pools_;
+  const Counting counting{pools, bytes_};
   pools.read({link.payload.data() + ids_end, header.length - ids_end}, head.pools, counts, dims_);
   const std::uint64_t bytes = floats * sizeof(float) + pools.bytes();
   if (bytes > kRowLimits[kRows]) throw Error("a lookup of too many pools");
   make_room(link.reply, bytes);
-  reach_floats(pooled_rows_, beside);
   auto* values = reinterpret_cast<float*>(link.reply.data());
-  float* kept = pooled_rows_.data();
+  float* kept = room_for_pooled(beside);
   for (std::size_t t = 0; t < tables; ++t) {
     values_[t] = wanted[t] < counts[t] ? kept : values;
     values += wanted[t] * dims_[t];
@@ -277,9 +300,8 @@ bool RowService::gradients_of(Ticket& ticket, const float* pushed, std::size_t f
     return update_kernels().first_not_finite(from, n) == n;
   };
   if (!finite(pushed, floats)) return false;
-  reach_floats(pooled_rows_, beside);
   const float* const d_pools = pushed + own;
-  float* sum = pooled_rows_.data();
+  float* sum = room_for_pooled(beside);
   for (std::size_t t = 0; t < numbers_.size(); ++t) {
     const std::size_t n = ticket.wanted[t] * dims_[t], count = ticket.keys.parts[t].count;
     gradients_[t] = pushed;
@@ -328,7 +350,6 @@ void RowService::push(Link& link, const FrameHeader& header, Outbox& outbox) {
     link.settled.publication = holder_.push(ticket->keys, gradients_, step);
     pushes_.fetch_add(1, kRelaxed);
     pushed_.fetch_add(rows, kRelaxed);
-    floats_.fetch_add(floats, kRelaxed);
   }
   let_go(*ticket);
   client.outcomes.add(link.settled.settling, head.number - client.applied);
@@ -371,7 +392,8 @@ void RowService::expire() {
       if (ticket.number == 0 || ticket.expired || ticket.round == round_) continue;
       holder_.release(ticket.keys);
       ticket.keys = {};
-      ticket.wanted = {};
+      ticket.wanted = std::vector<std::uint32_t>();  // (not {}, which keeps its memory)
+      bytes_.fetch_sub(ticket.pools.memory(), kRelaxed);
       ticket.pools = {};
       ticket.expired = true;  // its push is told so
       expired_.fetch_add(1, kRelaxed);
@@ -383,17 +405,17 @@ void RowService::expire() {
 void RowService::Counters::add(const Counters& other) {
   for (const auto sum :
        {&Counters::lookups, &Counters::reads, &Counters::looked_up, &Counters::pooled,
-        &Counters::pushes, &Counters::pushed, &Counters::floats, &Counters::not_finite,
-        &Counters::expired, &Counters::repeated, &Counters::clients, &Counters::payload_bytes}) {
+        &Counters::pushes, &Counters::pushed, &Counters::not_finite, &Counters::expired,
+        &Counters::repeated, &Counters::clients, &Counters::payload_bytes}) {
     this->*sum += other.*sum;
   }
 }
 
 RowService::Counters RowService::counters() const {
-  return {lookups_.load(kRelaxed),  reads_.load(kRelaxed),         looked_up_.load(kRelaxed),
-          pooled_.load(kRelaxed),   pushes_.load(kRelaxed),        pushed_.load(kRelaxed),
-          floats_.load(kRelaxed),   not_finite_.load(kRelaxed),    expired_.load(kRelaxed),
-          repeated_.load(kRelaxed), clients_count_.load(kRelaxed), bytes_.load(kRelaxed)};
+  return {lookups_.load(kRelaxed),       reads_.load(kRelaxed),   looked_up_.load(kRelaxed),
+          pooled_.load(kRelaxed),        pushes_.load(kRelaxed),  pushed_.load(kRelaxed),
+          not_finite_.load(kRelaxed),    expired_.load(kRelaxed), repeated_.load(kRelaxed),
+          clients_count_.load(kRelaxed), bytes_.load(kRelaxed)};
 }
 
 }  // namespace leashed

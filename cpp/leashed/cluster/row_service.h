@@ -77,18 +77,18 @@ class RowService final : public Service {
 
   // For any thread.
   struct Counters {
-    std::uint64_t lookups = 0;        // of batches that train
-    std::uint64_t reads = 0;          // of those that do not
-    std::uint64_t looked_up = 0;      // rows of both
-    std::uint64_t pooled = 0;         // floats of pools that were made of such rows
-    std::uint64_t pushes = 0;         // that are applied, with those of restore()
-    std::uint64_t pushed = 0;         // rows of them, since then
-    std::uint64_t floats = 0;         // of these rows
-    std::uint64_t not_finite = 0;     // pushes left out for gradients that are not
-    std::uint64_t expired = 0;        // tickets that were held too long, or were too many
-    std::uint64_t repeated = 0;       // pushes that came again, being applied already
-    std::uint64_t clients = 0;        // that have come
-    std::uint64_t payload_bytes = 0;  // of memory for what comes and is answered
+    std::uint64_t lookups = 0;     // of batches that train
+    std::uint64_t reads = 0;       // of those that do not
+    std::uint64_t looked_up = 0;   // rows of both
+    std::uint64_t pooled = 0;      // floats of pools that were made of such rows
+    std::uint64_t pushes = 0;      // that are applied, with those of restore()
+    std::uint64_t pushed = 0;      // rows of them, since then
+    std::uint64_t not_finite = 0;  // pushes left out for gradients that are not
+    std::uint64_t expired = 0;     // tickets that were held too long, or were too many
+    std::uint64_t repeated = 0;    // pushes that came again, being applied already
+    std::uint64_t clients = 0;     // that have come
+    // Of memory for what comes and is answered, and for the pools of what is held.
+    std::uint64_t payload_bytes = 0;
 
     void add(const Counters& other);
   };
@@ -133,6 +133,7 @@ class RowService final : public Service {
   void let_go(Ticket& ticket);
   // At least so many bytes; counted.
   void make_room(AlignedArray<std::byte>& memory, std::size_t bytes);
+  float* room_for_pooled(std::size_t floats);
 
   const std::vector<std::size_t> numbers_;
   const RowPlacement placement_;
@@ -149,12 +150,11 @@ class RowService final : public Service {
   std::vector<std::span<const std::uint64_t>> ids_;
   std::vector<float*> values_;
   std::vector<const float*> gradients_;
-  AlignedArray<float> pooled_rows_;  // or their gradients
+  AlignedArray<float> pooled_rows_;  // or their gradients; till a connection goes
   ServedPools read_pools_;           // of a lookup that only reads
   // Relaxed: counts for whoever looks on; they hand nothing over.
   std::atomic<std::uint64_t> lookups_{0}, reads_{0}, looked_up_{0}, pooled_{0}, pushes_{0},
-      pushed_{0}, floats_{0}, not_finite_{0}, expired_{0}, repeated_{0}, clients_count_{0},
-      bytes_{0};
+      pushed_{0}, not_finite_{0}, expired_{0}, repeated_{0}, clients_count_{0}, bytes_{0};
 };
 
 }  // namespace leashed

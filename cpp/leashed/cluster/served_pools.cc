@@ -23,6 +23,20 @@ void widen(const std::byte* from, std::size_t width, std::size_t n, std::uint32_
   }
 }
 
+constexpr std::size_t kSmall = 4096;  // numbers that nobody misses
+
+// So many; the memory of many more is let go.
+template <class T>
+void fit(std::vector<T>& numbers, std::size_t n) {
+  if (numbers.capacity() > std::max(4 * n, kSmall)) numbers = std::vector<T>();
+  numbers.resize(n);
+}
+
+template <class T>
+std::uint64_t bytes_of(const std::vector<T>& numbers) {
+  return numbers.capacity() * sizeof(T);
+}
+
 }  // namespace
 
 PooledRows ServedPools::Pool::rows() {
@@ -38,11 +52,24 @@ PooledRows ServedPools::Pool::rows() {
 
 void ServedPools::read(std::span<const std::byte> bytes, std::size_t pools,
                        std::span<const std::uint32_t> counts, std::span<const std::size_t> dims) {
-  size_ = 0;
   floats_ = bytes_ = 0;
-  if (pools > kPools) throw Error("a lookup of too many pools");
+  try {
+    if (pools > kPools) throw Error("a lookup of too many pools");
+    pools_.resize(std::min(pools, bytes.size() / sizeof(PoolHead) + 1));
+    if (pools_.capacity() > 4 * pools + 16) pools_.shrink_to_fit();
+    if (pools == 0) fit(pointers_, 0);
+    if (pools_.size() < pools) throw Error("a lookup without its pools");
+    read_each(bytes, counts, dims);
+  } catch (...) {
+    *this = {};
+    throw;
+  }
+}
+
+void ServedPools::read_each(std::span<const std::byte> bytes, std::span<const std::uint32_t> counts,
+                            std::span<const std::size_t> dims) {
   std::uint64_t floats = 0, winners = 0;
-  for (std::size_t n = 0; n < pools; ++n) {
+  for (Pool& pool : pools_) {
     PoolHead head;
     if (bytes.size() < sizeof head) throw Error("a lookup without its pools");
     std::memcpy(&head, bytes.data(), sizeof head);
@@ -60,15 +87,13 @@ void ServedPools::read(std::span<const std::byte> bytes, std::size_t pools,
     const std::uint64_t length = whole_words(
         weights + (head.weighted == 1 ? head.entries * std::uint64_t{sizeof(float)} : 0), 8);
     if (bytes.size() < length) throw Error("a pool without its entries");
-    if (pools_.size() <= n) pools_.emplace_back();
-    Pool& pool = pools_[n];
     pool.table = head.table;
     pool.dim = dims[head.table];
     pool.width = head.width;
     pool.pooling = static_cast<Pooling>(head.pooling);
     pool.weighted = head.weighted == 1;
     pool.winners = head.winners == 1;
-    pool.offsets.resize(head.examples + std::size_t{1});
+    fit(pool.offsets, head.examples + std::size_t{1});
     pool.offsets[0] = 0;
     const std::byte* const from = bytes.data() + sizeof head;
     widen(from, head.width, head.examples, pool.offsets.data() + 1);
@@ -80,14 +105,14 @@ void ServedPools::read(std::span<const std::byte> bytes, std::size_t pools,
       pool.offsets[i] = static_cast<std::uint32_t>(entries);
     }
     if (entries != head.entries) throw Error("a pool of other entries than it counts");
-    pool.places.resize(head.entries);
+    fit(pool.places, head.entries);
     widen(from + head.examples * std::size_t{head.width}, head.width, head.entries,
           pool.places.data());
     if (std::ranges::max(pool.places) >= counts[head.table]) {
       throw Error("a pool of rows that are not looked up");
     }
+    fit(pool.weights, pool.weighted ? head.entries : 0);
     if (pool.weighted) {
-      pool.weights.resize(head.entries);
       std::memcpy(pool.weights.data(), bytes.data() + weights, head.entries * sizeof(float));
     }
     const std::uint64_t own = std::uint64_t{head.examples} * pool.dim;
@@ -96,25 +121,22 @@ void ServedPools::read(std::span<const std::byte> bytes, std::size_t pools,
     bytes = bytes.subspan(length);
   }
   if (!bytes.empty()) throw Error("a lookup with more than it says");
-  size_ = pools;
   floats_ = floats;
   bytes_ = floats * sizeof(float) + winners;
 }
 
 bool ServedPools::of(std::size_t table) const {
-  return std::any_of(pools_.begin(), pools_.begin() + static_cast<std::ptrdiff_t>(size_),
-                     [table](const Pool& pool) { return pool.table == table; });
+  return std::ranges::count(pools_, table, &Pool::table) > 0;
 }
 
 void ServedPools::make(std::span<float* const> rows, std::byte* reply) {
   const EmbeddingKernels& kernels = embedding_kernels(default_isa());
   std::byte* winners = reply + floats_ * sizeof(float);
   auto* floats = reinterpret_cast<float*>(reply);
-  for (std::size_t n = 0; n < size_; ++n) {
-    Pool& pool = pools_[n];
+  for (Pool& pool : pools_) {
     const std::size_t own = pool.examples() * pool.dim;
-    if (pool.pooling == Pooling::max) pool.largest.resize(own);
-    pointers_.resize(std::size_t{std::ranges::max(pool.places)} + 1);
+    fit(pool.largest, pool.pooling == Pooling::max ? own : 0);
+    fit(pointers_, std::size_t{std::ranges::max(pool.places)} + 1);
     for (std::size_t i = 0; i < pointers_.size(); ++i) {
       pointers_[i] = rows[pool.table] + i * pool.dim;
     }
@@ -133,13 +155,21 @@ void ServedPools::make(std::span<float* const> rows, std::byte* reply) {
 
 void ServedPools::add(const float* d_pools, std::size_t table, float* gradient) {
   const EmbeddingKernels& kernels = embedding_kernels(default_isa());
-  for (std::size_t n = 0; n < size_; ++n) {
-    Pool& pool = pools_[n];
+  for (Pool& pool : pools_) {
     if (pool.table == table) {
       kernels.scatter(pool.rows(), d_pools, pool.dim, gradient, pool.dim);
     }
     d_pools += pool.examples() * pool.dim;
   }
+}
+
+std::uint64_t ServedPools::memory() const noexcept {
+  std::uint64_t sum = bytes_of(pools_) + bytes_of(pointers_);
+  for (const Pool& pool : pools_) {
+    sum += bytes_of(pool.offsets) + bytes_of(pool.places) + bytes_of(pool.largest) +
+           bytes_of(pool.weights);
+  }
+  return sum;
 }
 
 }  // namespace leashed

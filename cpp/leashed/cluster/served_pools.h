@@ -17,8 +17,7 @@ class ServedPools {
   // Throws Error where they do not fit, and has none then.
   void read(std::span<const std::byte> bytes, std::size_t pools,
             std::span<const std::uint32_t> counts, std::span<const std::size_t> dims);
-  void clear() { size_ = 0; }
-  bool empty() const { return size_ == 0; }
+  bool empty() const { return pools_.empty(); }
   // Of all of them.
   std::uint64_t floats() const { return floats_; }
   // That they take in a reply, with their winners.
@@ -30,6 +29,8 @@ class ServedPools {
   void make(std::span<float* const> rows, std::byte* reply);
   // Adds what their gradients come to for a table's rows, [count][dim].
   void add(const float* d_pools, std::size_t table, float* gradient);
+  // Bytes that it holds, whatever for.
+  std::uint64_t memory() const noexcept;
 
  private:
   struct Pool {
@@ -43,9 +44,11 @@ class ServedPools {
     PooledRows rows();
   };
 
-  // The first size_ are those of now; the others' memory is for later.
+  void read_each(std::span<const std::byte> bytes, std::span<const std::uint32_t> counts,
+                 std::span<const std::size_t> dims);
+
+  // Those of now, in the memory of those before them, as far as it is not much more.
   std::vector<Pool> pools_;
-  std::size_t size_ = 0;
   std::uint64_t floats_ = 0, bytes_ = 0;
   std::vector<const float*> pointers_;
 };

@@ -26,7 +26,7 @@ _ADDED = frozenset({
     "sync_seconds", "bytes_out", "bytes_in", "not_finite", "kernel_out", "kernel_in",
     "transfers_out", "transfers_in", "serving_seconds", "refused",
     "snapshots_failed", "snapshots", "stalled",
-    "lookups", "reads", "looked_up", "pooled", "pushed", "floats", "expired", "repeated", "row_updates", "row_staleness",
+    "lookups", "reads", "looked_up", "pooled", "pushed", "expired", "repeated", "row_updates", "row_staleness",
     "row_asked", "row_evicted", "row_refused", "row_deferred", "row_late", "row_unadmitted",
     "row_lookups", "row_reads", "row_rows", "row_examples", "row_least_bytes", "row_seconds",
     "row_all_rows_bytes", "row_pools",

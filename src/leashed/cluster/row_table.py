@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from leashed.base.table import MISSING, Table, duration, mebibytes, number
@@ -76,7 +76,7 @@ def facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     known = []
     if (cost := _bytes_an_example(asked)) is not None:
         known.append(("rows", cost))
-    if (pools := _pools(asked, counted(report, "trainer").values())) is not None:
+    if (pools := _pools(asked, counted(report, "trainer"))) is not None:
         known.append(("pools of rows", pools))
     batches = asked.get("batches_used", 0.0)
     for counter, what in (("row_seconds", "rows"), ("row_settling", "pushes")):
@@ -157,25 +157,34 @@ def _bytes_an_example(asked: Counters) -> str | None:
     return f"{told} (with {reads:,.0f} look-ups of evaluations)" if reads else told
 
 
-def _pools(asked: Counters, trainers: Collection[Counters]) -> str | None:
-    """Which features servers pool, and what that leaves of the bytes that their rows would take."""
-    decided = {
-        int(name.removeprefix(_POOLED)): False
-        for each in trainers
-        for name in each
-        if name.startswith(_POOLED)
-    }
+def _pools(asked: Counters, trainers: Mapping[int, Counters]) -> str | None:
+    """Which features servers pool, for which trainers where these have decided differently, and what
+    that leaves of the bytes that their rows would take.
+    """
+    decided: dict[int, dict[int, bool]] = {}  # by feature and trainer
+    for trainer, counters in sorted(trainers.items()):
+        for name, at in counters.items():
+            if name.startswith(_POOLED):
+                decided.setdefault(int(name.removeprefix(_POOLED)), {})[trainer] = at > 0.0
     if not decided:
         return None
-    for each in trainers:
-        for feature in decided:
-            decided[feature] |= each.get(f"{_POOLED}{feature}", 0.0) > 0.0
-    pooled = [str(feature) for feature, at in sorted(decided.items()) if at]
+    pooled = []
+    for feature, by in sorted(decided.items()):
+        pooling = [str(trainer) for trainer, at in by.items() if at]
+        if pooling:
+            only = "" if len(pooling) == len(by) else f" for {_trainers(pooling)} alone"
+            pooled.append(f"{feature}{only}")
     if not pooled:
         return f"by trainers, of all {len(decided)} features of ids, which are read as rows"
     told = f"by servers of {len(pooled)} of {len(decided)} features of ids (from 0: {', '.join(pooled)})"
     least, rows = asked.get("row_least_bytes", 0.0), asked.get("row_all_rows_bytes", 0.0)
     return f"{told}; the least bytes are {number(least / rows)} of rows'" if rows else told
+
+
+def _trainers(indices: list[str]) -> str:
+    if len(indices) == 1:
+        return f"trainer {indices[0]}"
+    return f"trainers {', '.join(indices[:-1])} and {indices[-1]}"
 
 
 def _imbalance(here: Mapping[int, Counters]) -> float | None:

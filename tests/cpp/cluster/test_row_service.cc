@@ -654,7 +654,57 @@ TEST_CASE("what a peer may not say gets no memory, and what it has it leaves whe
   const Peer back = wire.come(1, 5);
   CHECK(wire.push(back, 1, 1, std::vector<float>(floats)).publication.applied == 120);
   CHECK(wire.service->counters().pushed == 120);
-  CHECK(wire.service->counters().floats == floats);
+}
+
+TEST_CASE("memory of pools is counted, no more than their lookups need, and let go with them") {
+  Wire wire(settings_of(kAdagrad));
+  const auto bytes = [&] { return wire.service->counters().payload_bytes; };
+  const Ids ids{ids_here(0, 50), {}, {}};
+  // So many pools of so many entries each, with their weights.
+  const auto lookup = [&](std::uint32_t pools, std::uint32_t entries, bool trains) {
+    const AskedPools one{{0, static_cast<std::uint8_t>(Pooling::max), 4, 1, 1, 1, entries},
+                         {entries},
+                         std::vector<std::uint32_t>(entries, 49),
+                         std::vector<float>(entries, 1)};
+    return lookup_of(ids, {0, 0, 0}, std::vector(pools, one), trains);
+  };
+  constexpr std::uint32_t kMany = 20'000, kPoolsOfOne = 10;
+  const Bytes large = lookup(kPoolsOfOne, kMany, true), small = lookup(1, 3, true);
+  const std::uint64_t least = std::uint64_t{kPoolsOfOne} * kMany * 8;  // of a ticket
+  const Peer asks = wire.come(1, 5);
+  for (std::uint64_t ticket = 1; ticket <= 2 * kTickets; ++ticket) {
+    wire.say(asks, kLookup, ticket, large);
+  }
+  wire.say(asks, kLookup, 0, lookup(kPoolsOfOne, kMany, false));
+  CHECK(bytes() >= (kTickets + 1) * least + large.size());
+  CHECK(bytes() < (kTickets + 1) * 2 * least + 2 * large.size());
+  const std::uint64_t before = bytes();
+  for (std::uint64_t ticket = 1; ticket <= kTickets; ++ticket) {
+    wire.say(asks, kLookup, 2 * kTickets + ticket, small);
+  }
+  CHECK(before - bytes() > kTickets * (least - 10'000));
+  wire.service->gone(asks);
+  CHECK(bytes() > 0);  // it may come back
+  CHECK(bytes() < kTickets * 10'000);
+  const Peer back = wire.come(1, 5);
+  for (std::uint64_t ticket = 1; ticket <= kTickets; ++ticket) {
+    wire.say(back, kDropRows, 2 * kTickets + ticket, drop());
+  }
+  wire.say(back, kLookup, 3 * kTickets + 1, large);
+  Bytes wrong = large;
+  wrong.resize(wrong.size() - 8);
+  CHECK_THROWS_WITH_AS(wire.say(back, kLookup, 3 * kTickets + 2, wrong), doctest::Contains("pool"),
+                       Error);  // and it is gone
+  CHECK(bytes() >= least);
+  CHECK(bytes() < 2 * least);
+  wire.service->expire();
+  wire.service->expire();
+  CHECK(bytes() == 0);
+  const Peer other = wire.come(1, 6);
+  wire.say(other, kLookup, 1, large);
+  wire.say(other, kDropRows, 1, drop());
+  wire.service->gone(other);
+  CHECK(bytes() == 0);
 }
 
 TEST_CASE("what a lookup counts is refused for its sums, also where these would wrap") {
