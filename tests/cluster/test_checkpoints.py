@@ -284,3 +284,19 @@ def test_servers_go_on_with_w_ps_as_it_was(tmp_path, servers):
     assert known.tolist() == after[1].tolist() == [k != 1 for k in range(len(cut))]
     for k in np.flatnonzero(known):
         np.testing.assert_array_equal(after[0][slice(*cut[k])], wanted[slice(*cut[k])])
+
+
+def test_a_folder_of_runs_is_no_run_to_go_on_from(tmp_path):
+    folder = tmp_path / "days"
+    for name in ("run-9", "run-10", "run-of-mine"):
+        (folder / name).mkdir(parents=True)
+    with pytest.raises(ValueError, match=f"is the folder of 2 runs, .* such as {folder}/run-10$"):
+        checkpoints.found(folder)
+    labels = np.arange(90) % 2
+    data = lsh.datasets.Dataset.from_arrays(np.ones((90, 3), np.float32), labels)
+    alone = lsh.cluster.join(
+        rank=0, size=1, servers=0, folder=tmp_path / "more", checkpoint_every=9
+    )
+    given = {"cluster": alone, "resume": folder, "until": lsh.until(epochs=1)}
+    with pytest.raises(ValueError, match=r"such as .*run-10"):
+        lsh.train(lsh.models.mlp(3, [8], 2), data, **given)

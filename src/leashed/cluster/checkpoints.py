@@ -75,13 +75,18 @@ def found(path: str | os.PathLike[str]) -> Checkpoint | None:
 
     Raises:
         FileNotFoundError: it is a run's, which has none.
-        ValueError: its manifest is damaged.
+        ValueError: its manifest is damaged, or it is a folder of runs.
     """
     folder = Path(path)
     if folders.is_one(folder):
         return Checkpoint(folder) if folders.is_joint(folder) else None
     if (folder / FOLDER).is_dir() or (folder / "run.json").is_file():
         return Checkpoint(newest(folder))
+    if runs := [int(each.name[4:]) for each in folder.glob("run-*") if each.name[4:].isdecimal()]:
+        raise ValueError(
+            f"{folder} is the folder of {len(runs)} run{'s' * (len(runs) > 1)}, each in one of its own; "
+            f"give the one to go on from, such as {folder / f'run-{max(runs)}'}"
+        )
     return None
 
 
