@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from leashed import _core
 from leashed.base.machine import cores, cpu_model
@@ -17,6 +19,11 @@ def describe() -> dict[str, str | int]:
     numbers = ", ".join(f"{name} {value}" for name, value in dict(fields).items())
     cpu = f"{cpu_model()} ({numbers})" if numbers else cpu_model()
     return {"cpu": cpu, "isa": _core.default_isa(), "cores": cores()}
+
+
+def named(of: Mapping[str, Any]) -> str:
+    """Of what ``describe`` told, the processor's name alone."""
+    return str(of["cpu"]).split(" (", maxsplit=1)[0]
 
 
 def slug() -> str:

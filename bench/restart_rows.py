@@ -1,9 +1,10 @@
-"""How long a trainer waits for its rows where their embedding server, with so many rows, is killed: from
+r"""How long a trainer waits for its rows where their embedding server, with so many rows, is killed: from
 kill -9 to the first batch whose rows the one that is started in its place has looked up, from its snapshot.
 
-    python -m bench.restart_rows [--rows 10000000] [--dim 16] [--rule adagrad] [--kills 3]
+    python -m bench.restart_rows [--rows 10000000] [--dim 16] [--rule adagrad] [--kills 3] \
+        > bench/results/restart_rows.jsonl
 
-It prints a line of JSON: seconds of each kill, bytes of the snapshot, and the machine's load.
+It prints a line of JSON: seconds of each kill, bytes of the snapshot, the machine and its load.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any
 import numpy as np
 
 import leashed as lsh
+from bench import machine
 
 _BATCH = 512
 _QUIET = 5.0  # seconds of training between two kills
@@ -104,9 +106,19 @@ def measured(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
         "rule": options.rule,
         "seconds": [round(each, 2) for each in waited],
         "bytes": size,
-        "load": os.getloadavg()[0],
-        "processors": len(os.sched_getaffinity(0)),
+        "machine": machine.describe(),
+        "load": round(os.getloadavg()[0], 1),
     }
+
+
+def words(record: dict[str, Any]) -> str:
+    """What docs/cluster.md says of it."""
+    *first, last = (f"{each:.1f}" for each in sorted(record["seconds"]))
+    of = record["machine"]
+    return (
+        f"took {', '.join(first)} and {last} s (`python -m bench.restart_rows`; {of['cores']} processors "
+        f"of an {machine.named(of)}, a load of {record['load']:.0f})"
+    )
 
 
 def _server(home: Path) -> int:

@@ -1,6 +1,6 @@
 """Text to trainers: rows that a reader parses and sends, beside rows that a process reads by itself.
 
-python -m bench.sent_rows [--rows 400000] [--turns 5]
+python -m bench.sent_rows [--rows 400000] [--turns 5] > bench/results/sent_rows.jsonl
 
 Of Criteo's format and of CSV (a label, 13 numbers, 26 hashed words), turn by turn, so that a busy machine
 is so for both, from the first batch on: one process that takes all rows of the file in order with one thread that parses, and a
@@ -16,6 +16,7 @@ import argparse
 import contextlib
 import json
 import multiprocessing
+import os
 import resource
 import socket
 import statistics
@@ -28,6 +29,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bench import machine
 from leashed import stream
 from leashed.cluster.reader import Rows, serve
 from leashed.cluster.remote_batches import BatchTending, sent
@@ -35,6 +37,7 @@ from leashed.cluster.row_index import files_of, index_of
 
 _BATCH = 512
 _LEASE = 64  # batches that are known beforehand
+_WHOSE = ("of the reader", "of the trainer", "in process")
 
 
 def write(path: Path, kind: str, rows: int, seed: int = 1) -> Any:
@@ -160,6 +163,9 @@ def measure(kind: str, rows: int, turns: int) -> dict[str, Any]:
     return {
         "file": kind,
         "rows": rows,
+        "turns": turns,
+        "machine": machine.describe(),
+        "load": round(os.getloadavg()[0], 1),
         "in process": rows / statistics.median(alone.seconds for alone, _ in found),
         "through a reader": rows / statistics.median(over.seconds for _, over in found),
         "ratio": statistics.median(alone.seconds / over.seconds for alone, over in found),
@@ -167,6 +173,24 @@ def measure(kind: str, rows: int, turns: int) -> dict[str, Any]:
         "µs of the reader": 1e6 * statistics.median(over.reader for _, over in found) / rows,
         "µs of the trainer": 1e6 * statistics.median(over.processor for _, over in found) / rows,
     }
+
+
+def words(criteo: dict[str, Any], csv: dict[str, Any]) -> str:
+    """What docs/cluster.md says of both."""
+    of = criteo["machine"]
+
+    def times(record: dict[str, Any]) -> list[str]:
+        return [f"{record[f'µs {whose}']:.2f}" for whose in _WHOSE]
+
+    reader, trainer, alone = times(criteo)
+    return (
+        f"{criteo['rows']:,} rows, one thread that parses, medians of {criteo['turns']} turns, on "
+        f"{of['cores']} processors of an {machine.named(of)} at a load of {criteo['load']:.0f}): a trainer has "
+        f"{criteo['ratio']:.2f} times the examples a second of Criteo's format that a process has that "
+        f"reads the file by itself, and {csv['ratio']:.2f} times of CSV. Processor time of an example is "
+        f"{reader} µs of the reader and {trainer} µs of the trainer, where one process takes {alone} µs, "
+        "and of CSV {} and {} for {}.".format(*times(csv))
+    )
 
 
 def main() -> int:
