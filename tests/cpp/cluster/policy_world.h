@@ -86,7 +86,7 @@ class PolicyWorld {
     double term_ns = 400;
     Choice rule = {"momentum", {{"lr", 0.05}, {"momentum", 0.9}}};
     Choice staleness = {"none"};
-    bool faults = true;
+    int faults = 1000;  // at most
   };
   struct Happened {
     std::uint64_t cuts = 0, restarts = 0, replaced = 0, strange = 0, not_finite = 0, left = 0,
@@ -111,7 +111,7 @@ class PolicyWorld {
   void run() {
     int idle = 0;
     while (std::ranges::any_of(workers_, [](const Worker& w) { return !w.ended; })) {
-      faults_ = setting_.faults && steps_ < 40 * setting_.examples;
+      faults_ = faults_left_ > 0 && steps_ < 40 * setting_.examples;
       REQUIRE(++steps_ < 1000 * setting_.examples + 100'000);  // it stands still
       Worker& worker = workers_[below(workers_.size())];
       idle = step(worker) ? 0 : idle + 1;
@@ -237,7 +237,10 @@ class PolicyWorld {
   bool step(Worker& worker) {
     if (worker.ended) return false;
     if (worker.silent_until > post_.time) return false;
-    if (faults_ && one_in(25) && disturb(worker)) return true;
+    if (faults_ && one_in(25) && disturb(worker)) {
+      --faults_left_;
+      return true;
+    }
     if (worker.peer == 0) return connect(worker), true;
     if (!post_.boxes.at(worker.peer).empty()) return hear(worker), true;
     if (!worker.welcome || worker.waits) return false;
@@ -462,6 +465,7 @@ class PolicyWorld {
   std::uint64_t in_hand_examples_ = 0;
   Peer last_peer_ = 0;
   Time last_{0};
+  int faults_left_ = setting_.faults;
   bool faults_ = false;
   std::uint64_t steps_ = 0;
   Happened happened_;
