@@ -8,7 +8,6 @@
 
 namespace leashed {
 
-using modes::Lease;
 using modes::WorkerRule;
 
 ModeWorker::ModeWorker(Run& run, ModeServer& server, const WorkerRule& rule, OwnModels* models,
@@ -46,7 +45,7 @@ bool ModeWorker::await() {
 }
 
 bool ModeWorker::compute() {
-  const Lease& lease = lane_.lease;
+  const modes::Lease& lease = lane_.lease;
   const std::uint32_t steps = steps_of(rule_, lease);
   for (std::uint32_t i = lane_.done; i < steps; ++i) {
     WorkerStep step{.worker = lane_.number,
