@@ -13,7 +13,6 @@
 
 namespace leashed {
 
-using modes::Event;
 using modes::Node;
 
 namespace {
@@ -142,7 +141,7 @@ void PolicyService::pull(Peer peer, Link& link) {
   pulls_.fetch_add(1, kRelaxed);
   if (finished_) return end_of(peer);
   link.there = link.waits = true;
-  tell({Event::Kind::pull, *link.node});
+  tell({modes::Event::Kind::pull, *link.node});
 }
 
 void PolicyService::push(Link& link) {
@@ -157,7 +156,7 @@ void PolicyService::push(Link& link) {
     return;
   }
   const Payload payload{finite ? &link.values : nullptr, lease.count};
-  tell({Event::Kind::push, *link.node, lease.ticket, link.version}, &payload);
+  tell({modes::Event::Kind::push, *link.node, lease.ticket, link.version}, &payload);
 }
 
 void PolicyService::leave(Link& link) {
@@ -168,7 +167,7 @@ void PolicyService::leave(Link& link) {
     // One whose term is over has gone to another already.
     if (server_.lease(*link.node)) lost_.fetch_add(leased->count, kRelaxed);
   }
-  if (!finished_) tell({Event::Kind::leave, *link.node});
+  if (!finished_) tell({modes::Event::Kind::leave, *link.node});
 }
 
 void PolicyService::gone(Peer peer) noexcept {
@@ -194,7 +193,7 @@ void PolicyService::woken() noexcept {
     due = true;
   }
   try {
-    if (due && !finished_ && failure_.empty()) tell({Event::Kind::wake});
+    if (due && !finished_ && failure_.empty()) tell({modes::Event::Kind::wake});
   } catch (const std::exception&) {
   }
   if (!due_.empty()) post_->wake(start_ + *due_.begin());
@@ -202,7 +201,7 @@ void PolicyService::woken() noexcept {
 
 void PolicyService::command(std::uint32_t argument) {
   if (finished_) return;
-  tell({.kind = Event::Kind::command, .argument = argument});
+  tell({.kind = modes::Event::Kind::command, .argument = argument});
 }
 
 void PolicyService::finish() {
@@ -214,13 +213,13 @@ void PolicyService::finish() {
   }
 }
 
-void PolicyService::tell(const Event& event, const Payload* payload) {
+void PolicyService::tell(const modes::Event& event, const Payload* payload) {
   const Time at{elapsed()};
   try {
     if (heard_) heard_(event, at);
     server_.handle(event, payload, at, *this);
   } catch (const Error& error) {
-    if (event.kind != Event::Kind::command) failure_ = error.what();
+    if (event.kind != modes::Event::Kind::command) failure_ = error.what();
     throw;
   } catch (const std::exception& error) {
     failure_ = error.what();

@@ -15,6 +15,7 @@
 #include "leashed/data/reading.h"
 #include "leashed/engine/step.h"
 #include "leashed/model/gradient_source.h"
+#include "leashed/modes/mode_server.h"
 #include "leashed/modes/mode_trace.h"
 #include "leashed/server/own_models.h"
 #include "leashed/server/parameter_server.h"
@@ -27,10 +28,6 @@ using modes::Action;
 using modes::Event;
 using modes::Node;
 using modes::WorkerRule;
-
-std::uint32_t steps_of(const WorkerRule& rule, const modes::Lease& lease) {
-  return static_cast<std::uint32_t>(std::min<std::uint64_t>(rule.local_steps, lease.count));
-}
 
 // Tells a machine what was recorded, without gradients and parameters, of which its answers are no
 // function: every push must be under what was granted, and every step a part of it.
