@@ -359,6 +359,16 @@ py::tuple arrays_of(const RowLayout& layout, RowBlock& block) {
                         table(std::move(block.ids), layout.single_ids()), bags, y, weights);
 }
 
+std::optional<std::uint64_t> rows_known(const PyRowStream& stream, std::uint64_t most,
+                                        double seconds) {
+  try {
+    const py::gil_scoped_release release;
+    return (*stream).rows(most, seconds);
+  } catch (const py::error_already_set& error) {
+    raise_again(error);
+  }
+}
+
 // The next rows, fewer than asked for at the end.
 py::tuple take_rows(const PyRowStream& stream, std::size_t count) {
   // Loaded before rows are taken: Python does that, and looks at signals meanwhile.
@@ -374,6 +384,7 @@ py::tuple take_rows(const PyRowStream& stream, std::size_t count) {
   });
   return arrays_of((*stream).layout(), block);
 }
+
 // What `made` makes of such rows, which are one at least.
 py::object next_rows(PyRowStream& stream, std::size_t count, const py::function& made) {
   py::object rows = stream.kept();
@@ -534,11 +545,14 @@ void bind_sent(py::module_& m) {
                        std::size_t values, bool weights, std::size_t columns, bool distinct_columns,
                        std::uint64_t rows, std::uint64_t passes, std::size_t at_once,
                        std::uint64_t room, std::uint64_t stripe, std::size_t readers) {
-             for (const auto& [size, name] : {std::pair(rows, "rows"),
-                                              {at_once, "at_once"},
-                                              {stripe, "stripe"},
-                                              {readers, "readers"}}) {
+             for (const auto& [size, name] :
+                  {std::pair<std::size_t, const char*>(at_once, "at_once"),
+                   {stripe, "stripe"},
+                   {readers, "readers"}}) {
                require_some(size, name);
+             }
+             if (rows == 0 && passes != 1) {
+               throw py::value_error("rows must be known where there are several passes");
              }
              const RowLayout layout{.numbers = numbers,
                                     .bags = std::move(bags),
@@ -583,6 +597,8 @@ void bind_sent(py::module_& m) {
           },
           py::arg("span"), "A span does not come, and is asked for again.")
       .def("fail", &SentRows::fail, py::arg("why"), "No more comes; whoever waits is told.")
+      .def("know", &SentRows::know, py::arg("rows"),
+           "There are so many rows, which was not known (rows=0).")
       .def("row", &SentRows::row, py::arg("position"), "The row of a position.")
       .def_property_readonly("held", &SentRows::held, "Rows that are there or asked for.")
       .def_property_readonly("stopped", &SentRows::stopped)
@@ -651,6 +667,14 @@ void bind_stream(py::module_& m) {
       .def("head", head_of, py::arg("count"),
            "A stream of copies of the first rows, so many at most, again and again; these stay "
            "where they are. None: there are none.")
+      .def(
+          "known",
+          [](const PyRowStream& self, std::uint64_t most, double seconds) {
+            return rows_known(self, most, seconds);
+          },
+          py::arg("most"), py::arg("seconds"),
+          "How many rows there are, or `most` where these are fewer; waits so many seconds until "
+          "that is known. None: it is not.")
       .def("take", take_rows, py::arg("count"),
            "The next rows, each once, whichever thread asks: x, single ids [n, features], bags as "
            "(ids, offsets), y, weights. An error is raised whenever rows behind it are asked for.")

@@ -1307,6 +1307,10 @@ class SentRows:
         A span has come: (x, single ids, bags, y, weights) as of RowStream.take, labels below `classes`.
         """
     def head(self, count: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def know(self, rows: typing.SupportsInt | typing.SupportsIndex) -> None:
+        """
+        There are so many rows, which was not known (rows=0).
+        """
     def lost(
         self,
         span: tuple[
@@ -1360,6 +1364,14 @@ class RowStream:
     def head(self, count: typing.SupportsInt | typing.SupportsIndex) -> RowStream | None:
         """
         A stream of copies of the first rows, so many at most, again and again; these stay where they are. None: there are none.
+        """
+    def known(
+        self,
+        most: typing.SupportsInt | typing.SupportsIndex,
+        seconds: typing.SupportsFloat | typing.SupportsIndex,
+    ) -> int | None:
+        """
+        How many rows there are, or `most` where these are fewer; waits so many seconds until that is known. None: it is not.
         """
     def moments(
         self, row: typing.SupportsInt | typing.SupportsIndex | None = None

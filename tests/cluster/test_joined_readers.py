@@ -436,9 +436,6 @@ def test_what_does_not_go_together_is_refused_by_name(tmp_path: Path) -> None:
     ):
         with pytest.raises(ValueError, match=told):
             lsh.train(model, lsh.stream.arrow(source, NUMBERS), cluster=cluster, **how)
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ValueError, match="can be read once, and readers read rows again"):
-        lsh.train(model, csv(tmp_path / "pipe", NUMBERS), cluster=cluster, **how)
     assert not list(tmp_path.glob("*/run-*"))
 
 

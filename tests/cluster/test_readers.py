@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import random
 import socket
 import struct
@@ -204,23 +203,6 @@ def test_a_damaged_gzip_file_is_told_by_name(tmp_path: Path):
     (tmp_path / "a.tsv.gz").write_bytes(gzip.compress(criteo_lines(300))[:-20])
     with pytest.raises(ValueError, match=r"a\.tsv\.gz: corrupt gzip file"):
         index_of(stream.criteo(tmp_path / "a.tsv.gz"), None, tmp_path / "run")
-
-
-def test_a_pipe_has_no_index(tmp_path: Path):
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ValueError, match=r"pipe can be read once.*write it into a file"):
-        index_of(stream.criteo(tmp_path / "pipe"), None, tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_pipe_is_refused_by_the_command_before_anything_is_started(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    asked = up(tmp_path, "--readers", "1")
-    os.mkfifo(tmp_path / "pipe")
-    asked[asked.index("--data") + 1] = str(tmp_path / "pipe")
-    assert cli.main(asked) == 2
-    assert "pipe can be read once" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("asked", [(0, 0), (0, 1 << 40), (1 << 63, 5), (299, 2)])

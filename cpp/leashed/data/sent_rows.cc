@@ -17,7 +17,7 @@ typename Map::const_iterator span_at(const Map& spans, std::uint64_t position) {
 }  // namespace
 
 bool SentRows::of_those(std::uint64_t position, const std::vector<bool>& readers) const {
-  return readers[row(position) / settings_.stripe % settings_.readers];
+  return readers[position % rows_ / settings_.stripe % settings_.readers];
 }
 
 std::uint64_t SentRows::first_missing(std::uint64_t first, std::uint64_t end) const {
@@ -35,8 +35,8 @@ std::uint64_t SentRows::first_missing(std::uint64_t first, std::uint64_t end) co
 }
 
 std::uint64_t SentRows::reach(std::uint64_t first, std::uint64_t end) const {
-  const std::uint64_t row_of_first = row(first);
-  end = std::min({end, first + settings_.at_once, first + (settings_.rows - row_of_first),
+  const std::uint64_t row_of_first = first % rows_;
+  end = std::min({end, first + settings_.at_once, first + (rows_ - row_of_first),
                   first + (settings_.stripe - row_of_first % settings_.stripe)});
   if (const auto asked = asked_.upper_bound(first); asked != asked_.end()) {
     end = std::min(end, asked->first);
@@ -148,6 +148,34 @@ void SentRows::fail(std::string why) {
   if (failure_.empty()) failure_ = std::move(why);
   there_.notify_all();
   wanted_.notify_all();
+}
+
+void SentRows::know(std::uint64_t rows) {
+  const std::lock_guard lock(mutex_);
+  if (rows_ != rows && (rows_ != kMost || rows == 0)) {
+    throw Error("there are " + std::to_string(rows_) + " rows, and not " + std::to_string(rows));
+  }
+  rows_ = rows;
+}
+
+std::uint64_t SentRows::row(std::uint64_t position) const {
+  const std::lock_guard lock(mutex_);
+  return position % rows_;
+}
+
+bool SentRows::has(std::uint64_t row) {
+  const std::lock_guard lock(mutex_);
+  return row < end_of_all() && !stopped_;
+}
+
+std::optional<std::uint64_t> SentRows::rows(std::uint64_t most, double) {
+  const std::lock_guard lock(mutex_);
+  return stopped_ ? 0 : std::min(most, end_of_all());
+}
+
+std::uint64_t SentRows::pass_rows() const {
+  const std::lock_guard lock(mutex_);
+  return rows_ == kMost ? 0 : rows_;
 }
 
 std::uint64_t SentRows::held() const {

@@ -24,7 +24,7 @@ namespace leashed {
 class SentRows final : public NumberedRows {
  public:
   struct Settings {
-    std::uint64_t rows;       // of a pass
+    std::uint64_t rows;       // of a pass; 0: not known yet, of the only one
     std::uint64_t passes;     // 0: without end
     std::size_t at_once;      // rows that are asked for at once, at most
     std::uint64_t room;       // rows that are there or asked for, but for those that are waited for
@@ -36,7 +36,7 @@ class SentRows final : public NumberedRows {
   };
 
   SentRows(const RowLayout& layout, const Settings& settings)
-      : layout_(layout), settings_(settings) {}
+      : layout_(layout), settings_(settings), rows_(settings.rows == 0 ? kMost : settings.rows) {}
 
   // For who asks and receives.
   // What is to be asked of the readers of whom that says so, which is asked for then; of one pass.
@@ -52,18 +52,18 @@ class SentRows final : public NumberedRows {
   void lost(const Span& span);
   // No more comes, and why; whoever waits is told.
   void fail(std::string why);
+  // There are so many rows, which was not known: before any behind them is asked for.
+  void know(std::uint64_t rows);
   // The row of a position.
-  std::uint64_t row(std::uint64_t position) const { return position % settings_.rows; }
+  std::uint64_t row(std::uint64_t position) const;
   std::uint64_t held() const;
   bool stopped() const;
 
   void start(std::uint64_t = 0) override {}
   std::size_t take(std::uint64_t first, std::size_t count, RowBlock& to, double& waited) override;
-  bool has(std::uint64_t row) override { return row < end_of_all() && !stopped(); }
-  std::optional<std::uint64_t> rows(std::uint64_t most, double) override {
-    return stopped() ? 0 : std::min(most, end_of_all());
-  }
-  std::uint64_t pass_rows() const override { return settings_.rows; }
+  bool has(std::uint64_t row) override;
+  std::optional<std::uint64_t> rows(std::uint64_t most, double) override;
+  std::uint64_t pass_rows() const override;
   void stop() override;
   void end() override { stop(); }
   const RowLayout& layout() const override { return layout_; }
@@ -73,10 +73,11 @@ class SentRows final : public NumberedRows {
     RowBlock rows;
     std::uint64_t left;  // that are not taken
   };
-  std::uint64_t end_of_all() const {
-    return settings_.passes == 0 ? ~std::uint64_t{0} : settings_.rows * settings_.passes;
-  }
+  static constexpr std::uint64_t kMost = std::uint64_t{1} << 62;
   // Under the lock.
+  std::uint64_t end_of_all() const {
+    return settings_.passes == 0 ? ~std::uint64_t{0} : rows_ * settings_.passes;
+  }
   bool of_those(std::uint64_t position, const std::vector<bool>& readers) const;
   std::optional<Span> find(const std::vector<bool>& readers) const;
   // The first position from there on that is neither there nor asked for, at most `end`.
@@ -90,7 +91,9 @@ class SentRows final : public NumberedRows {
 
   mutable std::mutex mutex_;
   std::condition_variable there_, wanted_;
-  // Under the lock. By first position, disjoint.
+  // Under the lock.
+  std::uint64_t rows_;  // of a pass; kMost: not known yet
+  // By first position, disjoint.
   std::map<std::uint64_t, std::uint64_t> expected_, asked_;  // their ends
   std::map<std::uint64_t, Piece> pieces_;
   std::vector<Span> waiting_;  // what somebody waits for

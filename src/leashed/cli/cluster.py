@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import logging
+import os
 import re
 import shutil
 import signal
@@ -558,7 +559,7 @@ def _train(plan: Plan, problem: Problem, *, view: bool) -> int:
             whole = outcome.conclude(report, cluster.run, plan, problem, *ends)
             print(render(whole))
         except (OSError, ValueError) as error:
-            if failed is None:
+            if failed is None and not interrupted:
                 raise
             say(f"leashed: its report is not complete: {error}")
     elif not interrupted and failed is None:
@@ -608,6 +609,13 @@ def _supervised(
     return None, False
 
 
+def _everywhere(path: str) -> Path:
+    """As other processes of this machine have it: also what a shell has opened for this one."""
+    if (opened := re.fullmatch(r"/dev/(?:fd/(\d+)|std(in))", str(path))) is not None:
+        return Path(f"/proc/{os.getpid()}/fd/{opened[1] or 0}")
+    return Path(path).absolute()
+
+
 def _plan(options: argparse.Namespace) -> Plan:
     """The plan that the arguments describe."""
     words = Sync(options.sync, options.when, options.compression)
@@ -618,7 +626,7 @@ def _plan(options: argparse.Namespace) -> Plan:
         train["days"] = tuple(str(Path(path).absolute()) for path in days)
     paths = {name: train[name] for name in plans.PATHS if name in train}
     train |= {
-        name: str(Path(path).absolute()) for name, path in paths.items() if path not in plans.WORDS
+        name: str(_everywhere(path)) for name, path in paths.items() if path not in plans.WORDS
     }
     return Plan(
         Cluster(

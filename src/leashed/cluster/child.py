@@ -17,6 +17,7 @@ from leashed.cluster.ending import LINE, logged, status_of
 from leashed.cluster.limits import raise_descriptors
 from leashed.cluster.member import master_address
 from leashed.cluster.messages import Account
+from leashed.cluster.once_read import OnceRead
 from leashed.cluster.opening import read_key
 from leashed.cluster.row_costs import RowTerms
 from leashed.cluster.row_files import folder_of
@@ -60,6 +61,7 @@ def _main(role: str, folder: Path, index: int) -> int:
                 require_sync=terms["require_sync"],
                 cut=terms["cut"],
                 checkpoint_every=terms["checkpoint_every"],
+                once=bool(terms["reading"]) and kept_in(folder).once,
             ),
             host=terms["host"],
             port=terms["port"],
@@ -87,9 +89,16 @@ def _main(role: str, folder: Path, index: int) -> int:
         cuts=terms["cuts"] and Path(terms["cuts"]),
     )
     if role == "reader":
-        files = sources.from_json(terms["reading"])
-        with contextlib.closing(reader.Rows(kept_in(folder), files, reader.threads())) as rows:
-            reader.attend(rows, index, place)
+        told, rows = terms["reading"], kept_in(folder)
+        served: reader.Rows | OnceRead
+        if rows.once:
+            distinct = told["distinct"]
+            size = terms["batch_size"]
+            served = OnceRead(rows, sources.stream_of(told), size, folder, distinct=distinct)
+        else:
+            served = reader.Rows(rows, sources.from_json(told), reader.threads())
+        with contextlib.closing(served):
+            reader.attend(served, index, place)
         return 0
     if role == "embedding-ps":
         embedding_server.serve(

@@ -32,7 +32,9 @@ from leashed.cluster.messages import (
     Rejoin,
     Report,
     Role,
+    Rows,
     Saved,
+    There,
     ToMaster,
     Welcome,
 )
@@ -50,6 +52,7 @@ from leashed.cluster.state import (
     Joined,
     Late,
     LeftRing,
+    Read,
     Removed,
     Settled,
     State,
@@ -63,6 +66,7 @@ __all__ = ["Close", "Coordinator", "Output", "Send"]
 _NO_COSTS: Mapping[Role, Costs] = {}
 _COMPLETE = "all batches are complete"
 _NEVER = "{} never synchronised, and require_sync is set"
+_ONCE = "rows that come once, out of a pipe, cannot be read again; write them into a file for runs that are to outlive it"
 
 
 class Send(NamedTuple):
@@ -380,6 +384,9 @@ class Coordinator:
             return
         if holder:
             self._remove(holder.id, "another process has its place", now)
+        if join.role == "reader" and self.state.read is not None and not self._was(join):
+            self.stop(f"the reader has ended, and {_ONCE}", now, "failed")
+            return
         self.unlike.pop(name_of(join.role, join.index), None)
         before = self._was(join)
         told = {name: word for name, word in join.fingerprint.items() if name not in known}
@@ -444,7 +451,10 @@ class Coordinator:
             for role, costs in self.costs.items()
         }
         begins = self.state.ledger.tickets == 0
-        self._send(connection, Welcome(self.run, member, terms.beat, terms.timeout, placed, begins))
+        self._send(
+            connection,
+            Welcome(self.run, member, terms.beat, terms.timeout, placed, begins, self._all_rows),
+        )
 
     def _report(self, connection: int, link: _Connection, report: Report, now: float) -> None:
         """Take in a member's standing, and answer what is out of date in it."""
@@ -453,6 +463,12 @@ class Coordinator:
             self._turn_away(connection, link.member)
             return
         member.heard = now
+        if report.asks:
+            self._send(connection, self.state.ledger.account)
+        if report.there is not None and report.there != self.state.read:
+            self._read(member, report.there, now)
+            if self.over is not None:
+                return
         if report.metrics:
             member.counters, member.counted = report.metrics, now
             member.trouble = report.trouble
@@ -471,6 +487,25 @@ class Coordinator:
         if member.role == "trainer":
             self._trainer(connection, member, report, now)
         self._cut(connection, member, report)
+
+    @property
+    def _all_rows(self) -> int | None:
+        """How many there are, where that was not known at the beginning and is by now."""
+        read = self.state.read
+        return read.rows if read is not None and read.ended else None
+
+    def _read(self, member: Member, there: There, now: float) -> None:
+        """A reader has read more of rows that come once, or all of them."""
+        if member.role != "reader" or not self.terms.once:
+            raise ValueError(f"{member.name} tells of rows that come once, and there are none")
+        if there.failed:
+            self.stop(f"{member.name}: {there.failed}", now, "failed")
+        elif there.ended and not there.rows:
+            self.stop(f"{member.name} has read all that there is, and it has no row", now, "failed")
+        else:
+            self._record(Read(there))
+            if there.ended:
+                self._tell_trainers(Rows(there.rows))
 
     def _cut(self, connection: int, member: Member, report: Report) -> None:
         self._cutting.told(member.id, report)
@@ -551,8 +586,6 @@ class Coordinator:
     def _trainer(self, connection: int, member: Member, report: Report, now: float) -> None:
         membership = self.state.membership
         membership.broke(report.broken, now)
-        if report.asks:
-            self._send(connection, self.state.ledger.account)
         if report.servers < membership.servers_number:
             self._send(connection, membership.servers())
         if report.epoch < membership.epoch.number:
@@ -614,6 +647,11 @@ class Coordinator:
                 batches = min(asked, -(-ledger.free // (2 * self.terms.trainers)))
             self._record(Granted(ledger.tickets + 1, member, batches, want))
             self._lease(self._of[member], ledger.tickets)
+        if lost and self.terms.once:
+            self.stop(
+                f"all who had what was trained are lost{self._left()}, and {_ONCE}", now, "failed"
+            )
+            return
         if lost:
             self._done = self._cut_last = None
         elif ledger.done and self._done is None and not self._waits_for_cut(now):

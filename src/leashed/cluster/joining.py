@@ -238,6 +238,11 @@ def join(
         begins: Checkpoint | None,
         sent: SentSparse | SentStream | None = None,
     ) -> Met:
+        if sent is not None and sent.index.once and (checkpoint_every or begins or resumed):
+            raise ValueError(
+                f"{sent.name} is a pipe, which can be read once, and a run that goes on from a checkpoint reads "
+                "rows again: leave checkpoint_every and resume out, or write the rows into a file"
+            )
         run = next(runs)
         home = base / f"run-{run}"
         saves = None

@@ -20,7 +20,7 @@ class LeaseTending:
 
     Args:
         member: asks the master for them.
-        total: batches of the whole run; None: endless.
+        total: batches of the whole run; None: endless, or not known yet.
         workers: worker threads.
         lockstep: as many of them at a time as there are workers.
 
@@ -56,6 +56,10 @@ class LeaseTending:
         self._given[lease.ticket] = lease.count
         self.leases.give(lease.ticket, lease.first, lease.count)
 
+    def know(self, total: int) -> None:
+        """There are so many batches in all, which was not known."""
+        self._total = total
+
     def begin_anew(self) -> None:
         """The batches of all leases are others' now."""
         self.leases.revoke()
@@ -68,7 +72,9 @@ class LeaseTending:
         self.leases.end(self._total or _ENDLESS)
 
     def fetch(self, *, pauses: bool = False) -> None:
-        """Asks for batches before they run out. ``pauses``: the master gives nobody any for now."""
+        """Asks for batches before they run out. ``pauses``: the master gives nobody any for now, and
+        will.
+        """
         now = time.monotonic()
         self.count()
         since, before = self._seen

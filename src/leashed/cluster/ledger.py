@@ -51,6 +51,8 @@ class Ledger(Struct):
         taken: leases that were taken back from dead members and not reported on since.
         restored: how often the run has gone back to what was used before.
         lost: batches that were complete, and by that are not any more, each time.
+        there: how many there are so far, of a run whose rows come once; as many as in total once all have
+            come. None: rows are there from the beginning.
     """
 
     total: int | None
@@ -65,6 +67,7 @@ class Ledger(Struct):
     taken: set[int] = field(default_factory=set)
     restored: int = 0
     lost: int = 0
+    there: int | None = None
 
     @classmethod
     def after(cls, total: int | None, begun: Account | None) -> Ledger:
@@ -90,15 +93,34 @@ class Ledger(Struct):
 
     @property
     def free(self) -> int | None:
-        """Batches that are not granted, or not any more; None: endless."""
-        if self.total is None:
+        """Batches that are there and not granted, or not any more; None: endless."""
+        if self._end is None:
             return None
-        return self.total - self.next + sum(count for _, count in self.back)
+        return self._end - self.next + sum(count for _, count in self.back)
+
+    @property
+    def _end(self) -> int | None:
+        """Number of the first batch that cannot be granted yet; None: there is none such."""
+        return self.total if self.there is None else self.there
 
     @property
     def done(self) -> bool:
         """All batches are complete."""
         return self.complete == self.total
+
+    def read(self, rows: int, batch_size: int, *, ended: bool) -> None:
+        """So many rows have come, and no others do where that has ended.
+
+        Raises:
+            ValueError: there were more, or they had ended.
+        """
+        assert self.there is not None
+        there = -(-rows // batch_size) if ended else rows // batch_size
+        if there < self.there or (self.total is not None and there != self.total):
+            raise ValueError(f"{there} batches are there, and {self.there} were before")
+        self.there = there
+        if ended:
+            self.total = there
 
     def grant(self, member: int, batches: int, want: int) -> Held | None:
         """A lease of at most ``batches`` (one span, so maybe fewer); None where none are free."""
@@ -108,7 +130,7 @@ class Ledger(Struct):
             self.back[:1] = [(first + count, free - count)] if count < free else []
         else:
             first = self.next
-            count = batches if self.total is None else min(batches, self.total - first)
+            count = batches if self._end is None else min(batches, self._end - first)
             self.next += count
         if count <= 0:
             return None

@@ -34,6 +34,7 @@ from leashed.cluster.messages import (
     Role,
     Saved,
     Servers,
+    There,
     Welcome,
 )
 from leashed.cluster.opening import (
@@ -281,6 +282,12 @@ class Member(Closing):
         """Should this one have to join anew: of which account its parameters are then."""
         with self._said():
             self._standing.kept = kept
+
+    def read(self, there: There) -> None:
+        """Tell what has been read of rows that come once."""
+        with self._said():
+            self._standing.there = there
+        self._alarm()
 
     def want(self, batches: int) -> None:
         """Ask for a lease of at most so many batches. One ``Lease`` answers it, or ``End``; asking

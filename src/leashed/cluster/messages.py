@@ -39,9 +39,11 @@ __all__ = [
     "Rejoin",
     "Report",
     "Role",
+    "Rows",
     "Saved",
     "Seat",
     "Servers",
+    "There",
     "ToMaster",
     "Welcome",
 ]
@@ -135,6 +137,20 @@ class Saved(Struct, frozen=True, forbid_unknown_fields=True):
     sha256: Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 
 
+class There(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a reader has read of rows that come once.
+
+    Attributes:
+        rows: how many, so far.
+        ended: there are no more.
+        failed: why no more can be read; empty: they can.
+    """
+
+    rows: Count = 0
+    ended: bool = False
+    failed: Annotated[str, Meta(max_length=MOST_WORDS)] = ""
+
+
 class Report(_Message, frozen=True):
     """All of a member's standing; also its heartbeat.
 
@@ -157,6 +173,7 @@ class Report(_Message, frozen=True):
             over.
         saved: its files of that, once it has saved.
         cut_failed: why it cannot; empty: it can.
+        there: of a reader whose rows come once, what it has read; None: of nobody else.
     """
 
     epoch: Count = 0
@@ -176,6 +193,7 @@ class Report(_Message, frozen=True):
     cut: tuple[Count, Annotated[int, Meta(ge=OVER, le=SAVED)]] = (0, OVER)
     saved: Annotated[list[Saved], Meta(max_length=16)] = []
     cut_failed: Annotated[str, Meta(max_length=MOST_WORDS)] = ""
+    there: There | None = None
 
 
 class Beat(_Message, frozen=True):
@@ -230,6 +248,7 @@ class Welcome(_Message, frozen=True):
         timeout: seconds of silence after which a member counts as dead.
         placed: what servers hold, by role; all derive from it the same.
         begins: nobody has trained yet.
+        rows: that there are, where that was not known at the beginning; None: it is not yet, or was.
     """
 
     run: str
@@ -238,6 +257,17 @@ class Welcome(_Message, frozen=True):
     timeout: float
     placed: dict[Role, Placed] = {}
     begins: bool = False
+    rows: int | None = None
+
+
+class Rows(_Message, frozen=True):
+    """How many there are, which was not known: no batch that was granted before has any behind them.
+
+    Attributes:
+        rows: so many.
+    """
+
+    rows: int
 
 
 class Gone(_Message, frozen=True):
@@ -360,4 +390,6 @@ class Bye(_Message, frozen=True):
     reason: str
 
 
-FromMaster = Account | Cut | Welcome | Gone | Lease | Done | Servers | Epoch | End | Bye | Beat
+FromMaster = (
+    Account | Cut | Welcome | Gone | Lease | Done | Servers | Epoch | Rows | End | Bye | Beat
+)

@@ -607,9 +607,32 @@ class Plan:
         """
         if not self.cluster.readers:
             return None
-        from leashed.cluster.row_index import index_of  # noqa: PLC0415 (it takes a stream)
+        from leashed.cluster import row_index  # noqa: PLC0415 (it takes a stream)
 
-        return index_of(problem.train, problem.model, self.cluster.run)
+        if row_index.comes_once(problem.train):
+            self._check_once(problem.train.name)
+        return row_index.index_of(problem.train, problem.model, self.cluster.run)
+
+    def _check_once(self, name: str) -> None:
+        """ValueError where what is asked for reads rows again."""
+        cluster, train = self.cluster, self.train
+        again = [
+            ("cluster.readers", cluster.readers, cluster.readers > 1),
+            ("train.epochs", train.epochs, train.epochs not in (None, 1)),
+            ("train.days", train.days, train.days is not None),
+            (
+                "cluster.checkpoint_every",
+                cluster.checkpoint_every,
+                cluster.checkpoint_every is not None,
+            ),
+            ("cluster.resume", cluster.resume, cluster.resume is not None),
+        ]
+        for what, given, wrong in again:
+            if wrong:
+                raise ValueError(
+                    f"{what} is {given}, and {name} is a pipe, which one reader reads, once: leave {what} out, "
+                    "or write the rows into a file"
+                )
 
     def text(self) -> str:
         """The plan as TOML."""

@@ -17,11 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 from leashed.base.machine import cores
 from leashed.cluster import batch_wire
+from leashed.cluster.once_read import OnceRead
 from leashed.cluster.opening import Peer
 from leashed.cluster.row_index import RowIndex, files_of, index_of
 from leashed.cluster.row_parts import Parsed, RowFiles
+from leashed.cluster.row_slices import bytes_of, slice_of
 from leashed.cluster.server_tending import BATCHES
 from leashed.cluster.serving import Place, over
+from leashed.models.factorisation import FactorisationMachine
 
 if TYPE_CHECKING:
     from leashed.cluster.plan import Plan
@@ -44,8 +47,18 @@ def run(plan: Plan, index: int) -> None:
     """
     problem = plan.problem()
     rows = index_of(problem.train, problem.model, plan.cluster.run)
-    files = files_of(problem.train, problem.model)
-    with contextlib.closing(Rows(rows, files, threads())) as served:
+    served: Rows | OnceRead
+    if rows.once:
+        served = OnceRead(
+            rows,
+            problem.train,
+            plan.train.batch_size,
+            plan.cluster.run,
+            distinct=isinstance(problem.model, FactorisationMachine),
+        )
+    else:
+        served = Rows(rows, files_of(problem.train, problem.model), threads())
+    with contextlib.closing(served):
         attend(served, index, Place.of(plan, "reader", index))
 
 
@@ -54,7 +67,7 @@ def threads() -> int:
     return max(1, cores() // 2)
 
 
-def attend(rows: Rows, index: int, place: Place) -> None:
+def attend(rows: Rows | OnceRead, index: int, place: Place) -> None:
     """Send rows as reader ``index``, which has its run there, until that has ended.
 
     Raises:
@@ -65,6 +78,8 @@ def attend(rows: Rows, index: int, place: Place) -> None:
     with place.joined("reader", index, _accepting(rows), words) as (member, heard):
         while not over(heard, member, member.welcome.run):
             member.report(rows.counters())
+            if isinstance(rows, OnceRead):
+                rows.tend(member)
 
 
 class Rows:
@@ -92,6 +107,11 @@ class Rows:
         for file in self._files.values():
             file.close()
 
+    @property
+    def rows(self) -> int:
+        """That there are."""
+        return self.index.rows
+
     def counters(self) -> dict[str, float]:
         """So far: rows sent, parts parsed, requests that were refused."""
         with self._lock:
@@ -116,7 +136,7 @@ class Rows:
             for ahead in range(part + 1, min(part + 1 + _AHEAD, len(self.index.parts))):
                 self._work(ahead)
             try:
-                found.append(_slice(work.result().arrays, begin, begin + taken))
+                found.append(slice_of(work.result().arrays, begin, begin + taken))
                 self._given(part, taken)
             except Exception:
                 with self._lock:
@@ -170,35 +190,11 @@ class Rows:
         self.count("parts_parsed", 1)
         with self._lock:
             if number in self._parsed:
-                self._sizes[number] = _bytes_of(parsed.arrays)
+                self._sizes[number] = bytes_of(parsed.arrays)
         return parsed
 
 
-def _bytes_of(arrays: Any) -> int:
-    """Of arrays in tuples and lists; None has none."""
-    if isinstance(arrays, (tuple, list)):
-        return sum(map(_bytes_of, arrays))
-    return 0 if arrays is None else int(arrays.nbytes)
-
-
-def _slice(arrays: Any, begin: int, end: int) -> Any:
-    """Rows of a part."""
-    x, ids, bags, y, weights = arrays
-    cut = []
-    for own_ids, offsets, *of_ids in bags:
-        first, last = offsets[begin], offsets[end]
-        cut.append(
-            (
-                own_ids[first:last],
-                offsets[begin : end + 1] - first,
-                *(each[first:last] for each in of_ids),
-            )
-        )
-    own = None if weights is None else weights[begin:end]
-    return x[begin:end], ids[begin:end], cut, y[begin:end], own
-
-
-def _accepting(rows: Rows) -> Any:
+def _accepting(rows: Rows | OnceRead) -> Any:
     """What a listener calls with each connection."""
 
     def accept(link: socket.socket, peer: Peer) -> None:
@@ -210,7 +206,7 @@ def _accepting(rows: Rows) -> Any:
     return accept
 
 
-def serve(rows: Rows, link: socket.socket, name: str) -> None:
+def serve(rows: Rows | OnceRead, link: socket.socket, name: str) -> None:
     """Answer a trainer until its connection ends; one that asks for what there is not is closed."""
     with contextlib.closing(link):
         try:
@@ -234,9 +230,9 @@ def serve(rows: Rows, link: socket.socket, name: str) -> None:
             _log.info("the connection of %s has ended: %s", name, error)
 
 
-def _asked(rows: Rows, link: socket.socket) -> Iterator[tuple[int, int]]:
+def _asked(rows: Rows | OnceRead, link: socket.socket) -> Iterator[tuple[int, int]]:
     while (asked := batch_wire.asked(link)) is not None:
         first, count = asked
-        if not 0 < count <= batch_wire.MOST_ROWS or first + count > rows.index.rows:
+        if not 0 < count <= batch_wire.MOST_ROWS or first + count > rows.rows:
             raise ValueError(f"it asks for {count:,} rows from {first:,} on")
         yield first, count

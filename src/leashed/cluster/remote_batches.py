@@ -74,7 +74,7 @@ class _Sent(ABC):
             columns=layout.columns,
             distinct_columns=layout.distinct,
             rows=self.index.rows,
-            passes=passes,
+            passes=1 if self.index.once else passes,
             at_once=at_once,
             room=max(2 * _CREDITS * at_once, 4 * self.workers * self.batch_size),
             stripe=_STRIPE,
@@ -104,7 +104,7 @@ class SentStream(_Sent, Stream):
 
     @property
     def repeatable(self) -> bool:
-        return True
+        return not self.index.once
 
     @property
     def layout(self) -> batch_wire.Layout:
@@ -167,6 +167,8 @@ class SentSparse(_Sent, SparseStream):
 
 def _at_once(index: RowIndex, batch_size: int) -> int:
     """Rows of a request, in whole batches: fewer where rows are long."""
+    if index.once:  # which are to be there before they are granted
+        return min(batch_size, batch_wire.MOST_ROWS)
     in_files = max(index.counts.bytes, sum(file.size for file in index.files))
     rows = min(_AT_ONCE, int(_BYTES * index.rows / (_GROWS * max(1, in_files))))
     return min(max(1, rows // batch_size) * batch_size, batch_wire.MOST_ROWS)
@@ -229,6 +231,10 @@ class BatchTending:
         """Such batches are going to be trained on."""
         size = self._stream.batch_size
         self._native.expect(first * size, count * size)
+
+    def know(self, rows: int) -> None:
+        """There are so many, which was not known."""
+        self._native.know(rows)
 
     def forget(self) -> None:
         """None is, but those that a worker waits for."""

@@ -194,6 +194,7 @@ def _master(plan: Plan, *, comes_back: bool) -> dict[str, Any]:
         begun=None if begun is None else begun.begun,
         cut=0 if begun is None else begun.number,
         checkpoint_every=cluster.checkpoint_every,
+        once=(rows := plan.index(problem)) is not None and rows.once,
     )
     host, port = cluster.address
     with contextlib.ExitStack() as stack:

@@ -19,16 +19,18 @@ from leashed.cluster.row_groups import ParquetRows
 from leashed.cluster.row_parts import File, Part, RowFiles
 from leashed.cluster.row_text import TextRows
 from leashed.cluster.supervisor import REPORT
+from leashed.datasets.fields import Schema
 from leashed.datasets.moments import Moments
 from leashed.models.factorisation import FactorisationMachine
-from leashed.stream import BadLine, ReadCounts
+from leashed.models.graphs import Graph
+from leashed.stream import BadLine, ReadCounts, Stream
 from leashed.stream.parquet import ParquetStream
 from leashed.training import defaults
 
 if TYPE_CHECKING:
     from leashed.training.sets import AnyStream
 
-__all__ = ["FILE", "RowIndex", "files_of", "index_of", "kept_in"]
+__all__ = ["FILE", "RowIndex", "comes_once", "files_of", "index_of", "kept_in"]
 
 FILE = "rows.index"
 """What it is called in a run's folder."""
@@ -61,20 +63,31 @@ class RowIndex:
         object.__setattr__(self, "_ends", ends)
 
     @property
+    def once(self) -> bool:
+        """Whether rows come once, out of a pipe: nobody knows how many there are, nor anything of them."""
+        return not self.files
+
+    @property
     def rows(self) -> int:
-        """Of all files."""
+        """Of all files; 0: that is not known."""
         return self.counts.rows
 
     @property
     def digest(self) -> str:
         """What all processes of a run must have alike."""
+        if self.once:
+            return f"rows that come once, {self.how}"
         files = [(f.size, f.ends) for f in self.files]
         told = json.dumps([files, [(p.offset, p.rows) for p in self.parts], self.how])
         return f"{self.rows:,} rows of files, {hashlib.sha256(told.encode()).hexdigest()[:12]}"
 
     def batches(self, epochs: float | None, batch_size: int) -> int | None:
-        """Of so many passes; None: without end."""
-        return None if epochs is None else max(1, -(-int(epochs) * self.rows // batch_size))
+        """Of so many passes; None: without end, or nobody knows."""
+        return (
+            None
+            if epochs is None or self.once
+            else max(1, -(-int(epochs) * self.rows // batch_size))
+        )
 
     def spans(self, first: int, count: int) -> Iterator[tuple[int, int, int]]:
         """Rows [first, first + count) as (part, first, count) of each."""
@@ -139,11 +152,6 @@ def files_of(stream: AnyStream, model: object) -> RowFiles:
         if stream.text is not None:
             distinct = isinstance(model, FactorisationMachine)
             return TextRows(stream.text, stream.bad, distinct=distinct)
-    if stream.files and not stream.repeatable:
-        raise ValueError(
-            f"{stream.name} can be read once, and readers read rows again, as where a trainer dies; write it "
-            "into a file, or train in one process: leashed train --stream"
-        )
     why = "they read rows from any place, which there is none to find in such a file"
     if not stream.files:
         why = "its rows are objects of this process, which no other has"
@@ -151,6 +159,38 @@ def files_of(stream: AnyStream, model: object) -> RowFiles:
         f"{stream.name} is not read by readers, since {why}: write files of text in Criteo's format, CSV, "
         "libsvm or libffm, plain or packed, or Parquet, or train on stream.read(), without readers"
     )
+
+
+def comes_once(stream: AnyStream) -> bool:
+    """Whether its rows come out of a pipe."""
+    return bool(stream.files) and not stream.repeatable
+
+
+def _of_once(stream: AnyStream, model: object, folder: Path) -> RowIndex:
+    """ValueError where its numbers are standardised by those of all rows, which nobody knows yet."""
+    assert not isinstance(stream, ParquetStream)
+    assert stream.text is not None
+    own: list[str] = []
+    if isinstance(model, Graph) and isinstance(stream, Stream):
+        schema = Schema(stream.schema)
+        own = [name for name, scaled in zip(schema.numbers, schema.standard, strict=True) if scaled]
+    if own:
+        raise ValueError(
+            f"{stream.name} comes once, and numbers are standardised by those of all rows, which readers cannot "
+            f'know beforehand: give {", ".join(own[:3])}{", …" if own[3:] else ""} "scale": null in the schema, '
+            "write the rows into a file, or train in one process: leashed train --stream"
+        )
+    told = json.dumps([stream.name, stream.text.told, stream.bad], default=str)
+    how = hashlib.sha256(told.encode()).hexdigest()[:16]
+    with contextlib.suppress(
+        FileNotFoundError, ValueError
+    ):  # with what was counted, once all is read
+        if (found := kept_in(folder)).once and found.how == how:
+            return found
+    folder.mkdir(parents=True, exist_ok=True)
+    made = RowIndex((), (), ReadCounts(0, 0, 0, (), 0), how, Moments.none([]), None)
+    made.keep(folder)
+    return made
 
 
 def index_of(stream: AnyStream, model: object, folder: Path) -> RowIndex:
@@ -162,6 +202,8 @@ def index_of(stream: AnyStream, model: object, folder: Path) -> RowIndex:
         ValueError: a line is bad and ``bad="fail"``; a file is damaged; there is no row; the stream
             is of no such files; or a run has begun in the folder with other ones.
     """
+    if comes_once(stream):
+        return _of_once(stream, model, folder)
     rows = files_of(stream, model)
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / f"{FILE}.lock").open("w") as lock:

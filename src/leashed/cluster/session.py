@@ -35,14 +35,14 @@ from leashed.cluster.connecting import Connecting
 from leashed.cluster.cut_tending import TrainerCuts
 from leashed.cluster.lease_tending import LeaseTending
 from leashed.cluster.member import JOIN, Lost, Member
-from leashed.cluster.messages import FINISHED, Bye, Cut, End, Epoch, Lease, Servers, Welcome
+from leashed.cluster.messages import FINISHED, Bye, Cut, End, Epoch, Lease, Rows, Servers, Welcome
 from leashed.cluster.native import check_servers, native
 from leashed.cluster.opening import Key, Listener
 from leashed.cluster.remote_batches import BatchTending, SentSparse, SentStream, sent
 from leashed.cluster.remote_rows import remote_rows
 from leashed.cluster.results import Result
 from leashed.cluster.ring_tending import Callers, RingTending
-from leashed.cluster.row_index import index_of
+from leashed.cluster.row_index import comes_once, index_of
 from leashed.cluster.server_tending import EXCHANGE, ROWS, ServerTending
 from leashed.cluster.troubles import TRAINERS, Troubles
 from leashed.files.resuming import AtCut, Resume
@@ -231,6 +231,10 @@ class Cluster:
                     f"sends them to all; got {self.readers}"
                 )
             return sent(stream, passed_rows.index_of(stream), 1)
+        if comes_once(stream) and self.readers != 1:
+            raise ValueError(
+                f"readers must be 1 for {stream.name}, a pipe, which can be read once; got {self.readers}"
+            )
         return sent(stream, index_of(stream, model, self.rows_in), self.readers)
 
     def session(
@@ -349,6 +353,7 @@ class Session(Closing):
         parts = 1
         if self._sums and synchroniser is not None:
             parts = min(synchroniser.parts, len(packing.fragments(dimension)))
+        self._more_come = sent is not None and sent.index.once
         self._events: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._closing = threading.Event()
         self._reported = 0.0
@@ -498,7 +503,7 @@ class Session(Closing):
         if self.rows is not None:  # also for evaluations behind the end
             self._row_servers.tend(self.rows)
         if not self._left:
-            self._leases.fetch(pauses=self._cuts.under_way)
+            self._leases.fetch(pauses=self._cuts.under_way or self._more_come)
             self._cuts.tend(native, self.rows)
             if native is not None:
                 self._tend(native)
@@ -547,6 +552,10 @@ class Session(Closing):
                     if self._joined is not None and event.id != self._joined[1]:
                         self._begin_anew()
                     self._joined = event.run, event.id
+                    if event.rows is not None:
+                        self._know(event.rows)
+                elif isinstance(event, Rows):
+                    self._know(event.rows)
                 elif isinstance(event, Lease):
                     self._cuts.over(self.native)
                     if self._batches is not None:
@@ -572,6 +581,13 @@ class Session(Closing):
                         self._end_short(event.reason)
                 elif isinstance(event, Lost):
                     self._end_short(event.reason)
+
+    def _know(self, rows: int) -> None:
+        """There are so many, of those that come once."""
+        assert self._batches is not None
+        self._batches.know(rows)
+        self._leases.know(-(-rows // self._batch_size))
+        self._more_come = False
 
     def _begin_anew(self) -> None:
         """The master had given this trainer's place up: its batches are others' now."""

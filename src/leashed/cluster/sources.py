@@ -16,10 +16,12 @@ from leashed.cluster.row_parts import RowFiles
 from leashed.cluster.row_text import TextRows
 from leashed.datasets.fields import Schema
 from leashed.datasets.text import SparseText, Text
+from leashed.stream import SparseStream, Stream
 from leashed.stream.parquet import ParquetStream
 from leashed.stream.stream import Options
+from leashed.stream.text import PART_BYTES, TextStream
 
-__all__ = ["from_json", "to_json"]
+__all__ = ["from_json", "stream_of", "to_json"]
 
 
 def to_json(sent: SentStream | SentSparse) -> dict[str, Any]:
@@ -45,10 +47,23 @@ def from_json(told: Mapping[str, Any]) -> RowFiles:
         files = [Path(each) for each in told["files"]]
         columns = Schema.from_json(schema).columns
         return ParquetRows(ParquetStream(files, columns, Options(told["bad"], None, 0, 0)))
+    return TextRows(_text(told), told["bad"], distinct=told["distinct"])
+
+
+def stream_of(told: Mapping[str, Any]) -> Stream | SparseStream:
+    """Of text that comes once, what ``to_json`` told."""
+    files, text, options = told["files"], _text(told), Options(told["bad"], None, 0, 0)
+    if isinstance(text, SparseText):
+        return SparseStream(
+            files, text.features, text.first, text.fields, text.classes, options, PART_BYTES
+        )
+    return TextStream(files, text, options, PART_BYTES)
+
+
+def _text(told: Mapping[str, Any]) -> Text | SparseText:
     if (sparse := told.get("sparse")) is not None:
         first, features, fields, classes = sparse
         known = None if fields is None else np.asarray(fields, np.int32)
-        rows = SparseText(first, features, known, classes)
-        return TextRows(rows, told["bad"], distinct=told["distinct"])
+        return SparseText(first, features, known, classes)
     schema, *others = told["text"]
-    return TextRows(Text(Schema.from_json(schema), *others), told["bad"])
+    return Text(Schema.from_json(schema), *others)

@@ -25,15 +25,17 @@ from leashed.cluster.messages import (
     Rejoin,
     Report,
     Role,
+    Rows,
     Saved,
     Servers,
+    There,
     Welcome,
 )
 
 __all__ = ["News", "Standing"]
 
 # What is new to the member, of all that the master says (again).
-News = Welcome | Cut | Lease | Servers | Epoch | End | Bye
+News = Welcome | Cut | Lease | Servers | Epoch | Rows | End | Bye
 
 
 class Standing:
@@ -65,6 +67,7 @@ class Standing:
         cut: the newest that it knows of and is not over, and the stage that it has reached.
         saved: its files of that.
         cut_failed: why it cannot save; empty: it can.
+        there: of a reader whose rows come once, what it has read.
     """
 
     def __init__(
@@ -98,6 +101,7 @@ class Standing:
         self.cut = (0, OVER)
         self.saved: list[Saved] = []
         self.cut_failed = ""
+        self.there: There | None = None
         self._cut: Cut | None = None  # as it was told
         self._was = (0, "")  # the last id, and of which run
         self._settled = 0
@@ -143,6 +147,7 @@ class Standing:
             self.cut,
             self.saved,
             self.cut_failed,
+            self.there,
         )
 
     def hear(self, message: FromMaster) -> News | None:
@@ -182,6 +187,8 @@ class Standing:
             if self.servers is None or message.number > self.servers.number:
                 self.servers = message
                 return message
+        elif isinstance(message, Rows):
+            return message
         elif isinstance(message, End) and not self.ended:
             self.ended = True
             return message

@@ -15,7 +15,7 @@ from leashed.base import checks
 from leashed.cluster import fingerprint
 from leashed.cluster.ledger import Ledger
 from leashed.cluster.membership import Membership
-from leashed.cluster.messages import Account, Apart, Kept, Role
+from leashed.cluster.messages import Account, Apart, Kept, Role, There
 from leashed.cluster.packing import Costs
 from leashed.cluster.roles import ROLES
 from leashed.cluster.row_costs import RowTerms
@@ -35,6 +35,7 @@ __all__ = [
     "Joined",
     "Late",
     "LeftRing",
+    "Read",
     "Removed",
     "Settled",
     "Snapshot",
@@ -79,6 +80,8 @@ class Terms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         patience: how long the run waits for a trainer where none is left and batches are. Default 60.
         checkpoint_every: between two checkpoints of the whole run. Default: none are taken.
         cut: number of that from which the run goes on, before those of its own. Default 0.
+        once: the rows that are trained on come once, out of a pipe, and nobody knows how many; ``total`` is
+            None. Default False.
     """
 
     total: int | None
@@ -101,6 +104,7 @@ class Terms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     require_sync: bool = False
     checkpoint_every: float | None = None
     cut: int = 0
+    once: bool = False
 
     def check(self) -> Terms:
         """These, if they are sound; TypeError or ValueError otherwise."""
@@ -196,6 +200,12 @@ class Settled(_Entry, frozen=True):
     epoch: int
 
 
+class Read(_Entry, frozen=True):
+    """What has been read of rows that come once."""
+
+    there: There
+
+
 class Granted(_Entry, frozen=True):
     """A lease."""
 
@@ -264,6 +274,7 @@ Change = (
     | Removed
     | LeftRing
     | Settled
+    | Read
     | Granted
     | Completed
     | Late
@@ -306,6 +317,8 @@ class State(Struct):
         ended: when it was.
         how: it is over, as far as it is.
         cuts: what cuts there were.
+        read: what has been read of rows that come once; None: nothing yet, or they do not.
+        batch_size: of the run.
     """
 
     ledger: Ledger
@@ -317,12 +330,16 @@ class State(Struct):
     ended: float = 0.0
     how: How = "ended"
     cuts: Cuts = field(default_factory=Cuts)
+    read: There | None = None
+    batch_size: int = 1
 
     @classmethod
     def of(cls, terms: Terms) -> State:
         """At the beginning."""
         membership = Membership(terms.trainers, terms.timeout, terms.grace, terms.gather)
         ledger = Ledger.after(terms.total, terms.begun)
+        if terms.once:
+            ledger.there = 0
         counts = {name: getattr(terms, role.count) for name, role in ROLES.items() if role.serves}
         known = {
             **fingerprint.of_batches(terms.total, terms.batch_size),
@@ -330,7 +347,8 @@ class State(Struct):
             **fingerprint.of_servers(counts),
             **terms.fingerprint,
         }
-        return cls(ledger, membership, known, cuts=Cuts(terms.cut, terms.cut, terms.cut))
+        cuts = Cuts(terms.cut, terms.cut, terms.cut)
+        return cls(ledger, membership, known, cuts=cuts, batch_size=terms.batch_size)
 
     def apply(self, entry: Change) -> None:
         """What the entry says has happened. ValueError where it cannot have, after the others."""
@@ -395,6 +413,9 @@ class State(Struct):
             if member.summing and entry.epoch > membership.unled:
                 member.behind = False
             member.holds |= not member.behind
+        elif isinstance(entry, Read):
+            ledger.read(entry.there.rows, self.batch_size, ended=entry.there.ended)
+            self.read = entry.there
         elif isinstance(entry, EpochMade):
             if entry.restored is not None:
                 ledger.restore(entry.restored)

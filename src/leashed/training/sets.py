@@ -168,7 +168,9 @@ class Streamed:
     @property
     def counted(self) -> int | None:
         """How many rows there are, where that is known."""
-        return None if self.sent is None else int(self.sent.index.rows)
+        if self.sent is None or self.sent.index.once:
+            return None
+        return int(self.sent.index.rows)
 
     @property
     def described(self) -> dict[str, Any]:
