@@ -124,12 +124,17 @@ class RemoteRows final : public RowStore {
   struct Wait;
 
   void combine(Slot& slot, const BatchView& batch, RemoteBatch& rows, bool trains);
-  // Where the ids are: of each table how many each server has, and what of each it is asked.
+  void begin_pools(const PoolChoice::Poolings& poolings, RemoteBatch& rows) const;
+  // Where the ids are: of each table how many each server has.
   void share_out(RemoteBatch& rows) const;
+  // What each server is asked.
+  void ask(RemoteBatch& rows) const;
   void find_places(RemoteBatch& rows) const;
   void find_pools(const BatchView& batch, RemoteBatch& rows) const;
   // What is to be decided about pools, from one more batch.
   void weigh(const BatchView& batch, const RemoteBatch& rows);
+  // Where what comes will be, and what is sent.
+  void lay_out(RemoteBatch& rows) const;
   // All rows are there.
   static void join_pools(RemoteBatch& rows);
   // Whether what a server has answered can be.
@@ -148,8 +153,7 @@ class RemoteRows final : public RowStore {
   void cut(Slot& slot, std::size_t server, const std::string& why);
   // Steps until done(). False: whoever waits is not to, any more, and it is not done.
   // Throws Error where it is not within its seconds.
-  template <class Done>
-  bool wait(Slot& slot, const Wait& how, const Done& done);
+  bool wait(Slot& slot, const Wait& how, const std::function<bool()>& done);
   [[noreturn]] void give_up(const Slot& slot, double seconds) const;
   void let_go(Slot& slot, std::uint64_t ticket);
   // Those operations are over, whatever comes of them.

@@ -6,6 +6,7 @@
 #include "leashed/base/error.h"
 #include "leashed/base/relaxed.h"
 #include "leashed/table/kernels.h"
+#include "leashed/table/no_row.h"
 #include "leashed/update/kernels.h"
 
 namespace leashed {
@@ -100,14 +101,13 @@ void Table::check(const std::uint64_t* ids, std::size_t n) const {
   if (grows()) return;
   for (std::size_t i = 0; i < n; ++i) {
     if (growth_.fixed_.has(ids[i])) continue;
-    const std::string id = "id " + std::to_string(static_cast<std::int64_t>(ids[i]));
     if (growth_.fixed_.is_elsewhere(ids[i])) {
-      throw Error(id + " of table '" + settings_.name + "' has its row elsewhere: here are " +
+      throw Error("id " + std::to_string(static_cast<std::int64_t>(ids[i])) + " of table '" +
+                  settings_.name + "' has its row elsewhere: here are " +
                   std::to_string(settings_.shards.count()) + " of " +
                   std::to_string(RowPlacement::kShards) + " shards; ask the server that has it");
     }
-    throw Error(id + " is no row of table '" + settings_.name + "', which has rows 0 to " +
-                std::to_string(settings_.rows - 1));
+    throw no_row(settings_.name, ids[i], settings_.rows);
   }
 }
 
