@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from leashed.base import leftovers
 from leashed.cli import cluster_size
 from leashed.cli.arguments import add_fields, given
-from leashed.cluster import collectives, opening, outcome, role
+from leashed.cluster import collectives, opening, outcome, piped, role
 from leashed.cluster import plan as plans
 from leashed.cluster.ending import LINE
 from leashed.cluster.plan import Cluster, Plan, Sync, Train
@@ -453,15 +453,19 @@ def _up(options: argparse.Namespace) -> int:
         _check_extras(plan, view=options.view)
         if plan.train.days is not None:
             return _days(plan, options)
-        problem = plan.problem()
-        if not plan.cluster.readers:
-            _check_tables(plan, problem)
+        pipes = piped.are_there(plan.train)
+        found = None if pipes else plan.problem()
+        if found is not None and not plan.cluster.readers:
+            _check_tables(plan, found)
 
     def run() -> int:
         with _folder(plan, options) as folder:
             placed = replace(plan, cluster=replace(plan.cluster, run=folder))
-            if placed.cluster.readers:
-                with _in_options(options):
+            with _in_options(options):
+                if pipes:
+                    placed = piped.kept(placed)
+                problem = placed.problem() if found is None else found
+                if pipes or placed.cluster.readers:
                     _check_tables(placed, problem)
             status = _train(placed, problem, view=options.view)
             options.keep |= status == INTERRUPTED and outcome.place(folder, problem.model).exists()
@@ -626,7 +630,9 @@ def _plan(options: argparse.Namespace) -> Plan:
         train["days"] = tuple(str(Path(path).absolute()) for path in days)
     paths = {name: train[name] for name in plans.PATHS if name in train}
     train |= {
-        name: str(_everywhere(path)) for name, path in paths.items() if path not in plans.WORDS
+        name: str(_everywhere(path))
+        for name, path in paths.items()
+        if path not in (plans.STDIN, *plans.WORDS)
     }
     return Plan(
         Cluster(

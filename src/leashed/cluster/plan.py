@@ -58,6 +58,7 @@ __all__ = [
     "DIGITS",
     "OUTPUTS",
     "ROLES",
+    "STDIN",
     "WORDS",
     "Cluster",
     "Plan",
@@ -72,6 +73,9 @@ ROLES = (roles.MASTER, *roles.ROLES)
 OUTPUTS = ("first", "average", "best")
 DIGITS = "digits"
 """The name of the data set that needs no files."""
+STDIN = "-"
+"""The name of standard input, which ``leashed cluster up`` reads."""
+
 WORDS = (DIGITS, clicks.WORD)
 """Those that need none."""
 
@@ -379,7 +383,8 @@ class Train(Job):
 
     data: str = option(
         DIGITS,
-        "folder with the four IDX files of MNIST or Fashion-MNIST, plain or .gz, or a file of rows",
+        "folder with the four IDX files of MNIST or Fashion-MNIST, plain or .gz, or a file of rows; "
+        "a pipe, or - for standard input, is read to its end into the run's folder before training begins",
         metavar="PATH",
     )
     threads: int | str = option(1, 'of each trainer: a number, or "auto"', type=threads_of)
@@ -447,6 +452,10 @@ class Train(Job):
                 batch is larger than the training set.
         """
         words = self
+        if self.data == STDIN:
+            raise ValueError(
+                "train.data is standard input, of which leashed cluster up alone makes a file: name a file"
+            )
         if self.data == DIGITS:
             words = dataclasses.replace(self, data=None)  # type: ignore[arg-type]
         elif streamed:
@@ -482,7 +491,9 @@ class Train(Job):
         """With the files that it names in that folder."""
         paths = {name: getattr(self, name) for name in PATHS}
         there: dict[str, Any] = {
-            name: str(folder / path) for name, path in paths.items() if path not in (None, *WORDS)
+            name: str(folder / path)
+            for name, path in paths.items()
+            if path not in (None, STDIN, *WORDS)
         }
         return dataclasses.replace(self, **there)
 

@@ -1,0 +1,87 @@
+"""What comes through pipes, in files of a run's folder: processes of a run read rows by their numbers, and
+again where one of them dies, and a pipe gives its bytes once.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from leashed.cluster.plan import STDIN, WORDS, Plan, Train
+from leashed.cluster.supervisor import say
+from leashed.training.problems.files import existing
+
+__all__ = ["are_there", "kept"]
+
+_PIPES = ("data", "test")  # fields of Train that may name one
+_PARQUET = b"PAR1"  # its files begin so
+
+
+def are_there(train: Train) -> bool:
+    """Whether rows come through a pipe, or standard input."""
+    return any(_is_pipe(train, name) for name in _PIPES)
+
+
+def kept(plan: Plan) -> Plan:
+    """The plan with files of the run's folder in place of pipes, each read to its end.
+
+    Raises:
+        OSError: a pipe cannot be read, or the folder has no room for what comes.
+        ValueError: standard input has nothing, or is closed.
+    """
+    train, folder = plan.train, plan.cluster.run
+    for path in (train.test, train.schema):
+        if path is not None:
+            existing(path)  # before hours of copying
+    for name in _PIPES:
+        if _is_pipe(train, name):
+            there: dict[str, Any] = {
+                name: str(_copied(getattr(train, name), folder / f"{name}.piped"))
+            }
+            train = replace(train, **there)
+    return replace(plan, train=train)
+
+
+def _is_pipe(train: Train, name: str) -> bool:
+    given = getattr(train, name)
+    if given is None or (name == "data" and given in WORDS):
+        return False
+    if name == "data" and given == STDIN:
+        return True
+    path = Path(given)
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def _copied(given: str, to: Path) -> Path:
+    """All that comes, in a file of that name; of Parquet with its suffix."""
+    name = "standard input" if given == STDIN else given
+    say(f"leashed: {name} is read to its end, into {to}, before training begins")
+    beside = to.with_suffix(".new")
+    try:
+        with ExitStack() as stack:
+            source: BinaryIO
+            if given != STDIN:
+                source = stack.enter_context(Path(given).open("rb"))
+            elif sys.stdin is None or sys.stdin.closed:
+                raise ValueError("train.data is standard input, which is closed: pipe rows into it")
+            else:
+                source = sys.stdin.buffer
+            written = stack.enter_context(beside.open("wb"))
+            shutil.copyfileobj(source, written, 1 << 20)
+        with beside.open("rb") as file:
+            begins = file.read(len(_PARQUET))
+        if not begins:
+            raise ValueError(f"{name} has ended without a row")
+        if begins == _PARQUET:
+            to = to.with_suffix(".parquet")
+        return beside.replace(to)
+    except OSError as error:
+        raise OSError(
+            f"{name} cannot be copied to {to.parent}: {error.strerror}; give --run a folder with room for all of it"
+        ) from error
+    finally:
+        beside.unlink(missing_ok=True)
