@@ -4,6 +4,7 @@ again where one of them dies, and a pipe gives its bytes once.
 
 from __future__ import annotations
 
+import errno
 import shutil
 import sys
 from contextlib import ExitStack
@@ -80,6 +81,8 @@ def _copied(given: str, to: Path) -> Path:
             to = to.with_suffix(".parquet")
         return beside.replace(to)
     except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
         raise OSError(
             f"{name} cannot be copied to {to.parent}: {error.strerror}; give --run a folder with room for all of it"
         ) from error
