@@ -21,6 +21,8 @@ from cluster.test_readers import report_of
 
 import leashed as lsh
 from leashed import _core, cli, stream
+from leashed.cli import cluster as command
+from leashed.cluster import plan as plans
 from leashed.cluster.ledger import Ledger
 from leashed.cluster.messages import Account, Join, Lease, Report, Rows, There, Welcome
 from leashed.cluster.once_read import OnceRead
@@ -290,33 +292,34 @@ def asked(folder: Path, data: Path, *more: str, run: str = "run") -> list[str]:
     return ["cluster", "up", "--model", "dlrm", "--readers", "1", *given, *more]
 
 
+def planned(folder: Path, *more: str) -> plans.Plan:
+    os.mkfifo(folder / "pipe")
+    options = cli._parser().parse_args(asked(folder, folder / "pipe", *more))
+    return command._plan(options)
+
+
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        (["--readers", "2"], "--readers is 2"),
-        (["--epochs", "2"], "--epochs is 2"),
-        (["--checkpoint-every", "1"], "checkpoint_every is 1"),
+        (["--readers", "2"], "cluster.readers is 2"),
+        (["--epochs", "2"], "train.epochs is 2"),
+        (["--checkpoint-every", "1"], "cluster.checkpoint_every is 1"),
     ],
 )
-def test_what_reads_a_pipe_again_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], told: str
-) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    assert cli.main(asked(tmp_path, tmp_path / "pipe", *more)) == 2
-    said = capsys.readouterr().err
-    assert told in said
-    assert "is a pipe, which one reader reads, once: leave" in said
+def test_what_reads_a_pipe_again_is_refused(tmp_path: Path, more: list[str], told: str) -> None:
+    plan = planned(tmp_path, *more)
+    with pytest.raises(
+        ValueError, match=f"{told}.* is a pipe, which one reader reads, once: leave"
+    ):
+        plan.index(plan.problem())
 
 
-def test_numbers_that_are_standardised_by_all_rows_are_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    given = asked(tmp_path, tmp_path / "pipe")
+def test_numbers_that_are_standardised_by_all_rows_are_refused(tmp_path: Path) -> None:
+    plan = planned(tmp_path)
     columns = {**SCHEMA["columns"], "price": {"kind": "number"}}
     (tmp_path / "schema.json").write_text(json.dumps({"columns": columns}))
-    assert cli.main(given) == 2
-    assert 'give price "scale": null in the schema' in capsys.readouterr().err
+    with pytest.raises(ValueError, match='give price "scale": null in the schema'):
+        plan.index(plan.problem())
 
 
 def test_a_pipe_goes_with_one_reader_of_join(tmp_path: Path) -> None:
@@ -413,7 +416,7 @@ def test_ctrl_c_ends_a_run_whose_pipe_is_silent(tmp_path: Path) -> None:
 @pytest.mark.process
 def test_what_a_shell_pipes_is_trained_on(tmp_path: Path) -> None:
     """Which is open in the command alone."""
-    words = asked(tmp_path, Path("/dev/stdin"), "--trainers", "1", "--sync", "none")
+    words = asked(tmp_path, Path("-"), "--trainers", "1", "--sync", "none")
     run = subprocess.run(
         [sys.executable, "-m", "leashed", *words], input=HEAD + lines(500), check=False,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import logging
-import os
 import re
 import shutil
 import signal
@@ -613,13 +612,6 @@ def _supervised(
     return None, False
 
 
-def _everywhere(path: str) -> Path:
-    """As other processes of this machine have it: also what a shell has opened for this one."""
-    if (opened := re.fullmatch(r"/dev/(?:fd/(\d+)|std(in))", str(path))) is not None:
-        return Path(f"/proc/{os.getpid()}/fd/{opened[1] or 0}")
-    return Path(path).absolute()
-
-
 def _plan(options: argparse.Namespace) -> Plan:
     """The plan that the arguments describe."""
     words = Sync(options.sync, options.when, options.compression)
@@ -630,7 +622,7 @@ def _plan(options: argparse.Namespace) -> Plan:
         train["days"] = tuple(str(Path(path).absolute()) for path in days)
     paths = {name: train[name] for name in plans.PATHS if name in train}
     train |= {
-        name: str(_everywhere(path))
+        name: str(Path(path).absolute())
         for name, path in paths.items()
         if path not in (plans.STDIN, *plans.WORDS)
     }

@@ -1,10 +1,12 @@
-"""What comes through pipes, in files of a run's folder: processes of a run read rows by their numbers, and
-again where one of them dies, and a pipe gives its bytes once.
+"""What comes through pipes: one reader has its rows as they come (``once_read``), where no row is wanted again
+and nothing has to be known of all of them; else it is read to its end, into a file of the run's folder.
 """
 
 from __future__ import annotations
 
 import errno
+import os
+import re
 import shutil
 import sys
 from contextlib import ExitStack
@@ -13,6 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from leashed.cluster.plan import STDIN, WORDS, Plan, Train
+from leashed.cluster.row_index import comes_once, standardised_in
 from leashed.cluster.supervisor import say
 from leashed.training.problems.files import existing
 
@@ -28,7 +31,8 @@ def are_there(train: Train) -> bool:
 
 
 def kept(plan: Plan) -> Plan:
-    """The plan with files of the run's folder in place of pipes, each read to its end.
+    """The plan with a pipe as its reader opens it, or a file of the run's folder in its place, into which
+    it has been read to its end.
 
     Raises:
         OSError: a pipe cannot be read, or the folder has no room for what comes.
@@ -39,12 +43,43 @@ def kept(plan: Plan) -> Plan:
         if path is not None:
             existing(path)  # before hours of copying
     for name in _PIPES:
-        if _is_pipe(train, name):
-            there: dict[str, Any] = {
-                name: str(_copied(getattr(train, name), folder / f"{name}.piped"))
-            }
-            train = replace(train, **there)
+        if not _is_pipe(train, name):
+            continue
+        given, why = getattr(train, name), "all of it is tested on"
+        if name == "data":
+            opened = replace(train, data=_opened(given))
+            if not (why := _why_copied(replace(plan, train=opened))):
+                train = opened
+                continue
+        there: dict[str, Any] = {name: str(_copied(given, folder / f"{name}.piped", why))}
+        train = replace(train, **there)
     return replace(plan, train=train)
+
+
+def _opened(given: str) -> str:
+    """A pipe as other processes of this machine open it, also what a shell has opened for this one."""
+    if given == STDIN:
+        given = "/dev/fd/0"
+    if (found := re.fullmatch(r"/dev/(?:fd/(\d+)|stdin)", given)) is None:
+        return given
+    return f"/proc/{os.getpid()}/fd/{found[1] or 0}"
+
+
+def _why_copied(plan: Plan) -> str:
+    """Why its rows cannot be trained on as they come; empty: they can."""
+    if not plan.cluster.readers:
+        return "there are no readers"
+    if (what := plan.again()) is not None:
+        return what
+    try:
+        problem = plan.problem()
+    except (OSError, ValueError) as error:  # as of columns that nobody has named
+        return str(error)
+    if not comes_once(problem.train):
+        return "it is a file"
+    if standardised_in(problem.train, problem.model):
+        return "numbers are standardised by those of all rows"
+    return ""
 
 
 def _is_pipe(train: Train, name: str) -> bool:
@@ -57,10 +92,10 @@ def _is_pipe(train: Train, name: str) -> bool:
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
-def _copied(given: str, to: Path) -> Path:
+def _copied(given: str, to: Path, why: str) -> Path:
     """All that comes, in a file of that name; of Parquet with its suffix."""
     name = "standard input" if given == STDIN else given
-    say(f"leashed: {name} is read to its end, into {to}, before training begins")
+    say(f"leashed: {name} is read to its end, into {to}, before training begins: {why}")
     beside = to.with_suffix(".new")
     try:
         with ExitStack() as stack:

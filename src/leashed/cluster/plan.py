@@ -620,30 +620,26 @@ class Plan:
             return None
         from leashed.cluster import row_index  # noqa: PLC0415 (it takes a stream)
 
-        if row_index.comes_once(problem.train):
-            self._check_once(problem.train.name)
+        if row_index.comes_once(problem.train) and (what := self.again()) is not None:
+            raise ValueError(
+                f"{what}, and {problem.train.name} is a pipe, which one reader reads, once: leave it out, or "
+                "write the rows into a file"
+            )
         return row_index.index_of(problem.train, problem.model, self.cluster.run)
 
-    def _check_once(self, name: str) -> None:
-        """ValueError where what is asked for reads rows again."""
+    def again(self) -> str | None:
+        """What of it has rows read again, which a pipe cannot be, in words; None: nothing."""
         cluster, train = self.cluster, self.train
-        again = [
-            ("cluster.readers", cluster.readers, cluster.readers > 1),
-            ("train.epochs", train.epochs, train.epochs not in (None, 1)),
-            ("train.days", train.days, train.days is not None),
-            (
-                "cluster.checkpoint_every",
-                cluster.checkpoint_every,
-                cluster.checkpoint_every is not None,
-            ),
-            ("cluster.resume", cluster.resume, cluster.resume is not None),
-        ]
-        for what, given, wrong in again:
-            if wrong:
-                raise ValueError(
-                    f"{what} is {given}, and {name} is a pipe, which one reader reads, once: leave {what} out, "
-                    "or write the rows into a file"
-                )
+        wrong = {
+            "cluster.readers": cluster.readers if cluster.readers > 1 else None,
+            "train.epochs": train.epochs if train.epochs != 1 else None,
+            "train.days": train.days,
+            "cluster.checkpoint_every": cluster.checkpoint_every,
+            "cluster.resume": cluster.resume,
+        }
+        return next(
+            (f"{what} is {given}" for what, given in wrong.items() if given is not None), None
+        )
 
     def text(self) -> str:
         """The plan as TOML."""

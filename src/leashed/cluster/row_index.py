@@ -30,7 +30,7 @@ from leashed.training import defaults
 if TYPE_CHECKING:
     from leashed.training.sets import AnyStream
 
-__all__ = ["FILE", "RowIndex", "comes_once", "files_of", "index_of", "kept_in"]
+__all__ = ["FILE", "RowIndex", "comes_once", "files_of", "index_of", "kept_in", "standardised_in"]
 
 FILE = "rows.index"
 """What it is called in a run's folder."""
@@ -166,15 +166,19 @@ def comes_once(stream: AnyStream) -> bool:
     return bool(stream.files) and not stream.repeatable
 
 
+def standardised_in(stream: AnyStream, model: object) -> list[str]:
+    """Its columns that a training of that model standardises by those of all rows."""
+    if not isinstance(model, Graph) or not isinstance(stream, Stream):
+        return []
+    schema = Schema(stream.schema)
+    return [name for name, scaled in zip(schema.numbers, schema.standard, strict=True) if scaled]
+
+
 def _of_once(stream: AnyStream, model: object, folder: Path) -> RowIndex:
     """ValueError where its numbers are standardised by those of all rows, which nobody knows yet."""
     assert not isinstance(stream, ParquetStream)
     assert stream.text is not None
-    own: list[str] = []
-    if isinstance(model, Graph) and isinstance(stream, Stream):
-        schema = Schema(stream.schema)
-        own = [name for name, scaled in zip(schema.numbers, schema.standard, strict=True) if scaled]
-    if own:
+    if own := standardised_in(stream, model):
         raise ValueError(
             f"{stream.name} comes once, and numbers are standardised by those of all rows, which readers cannot "
             f'know beforehand: give {", ".join(own[:3])}{", …" if own[3:] else ""} "scale": null in the schema, '
