@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import errno
 import gzip
-import io
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -94,43 +94,63 @@ def test_rows_to_test_may_come_through_one_too(tmp_path: Path, planned: list[Any
     assert Path(planned[0].train.test).read_bytes() == content
 
 
-def given_stdin(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+@pytest.fixture
+def given_stdin() -> Iterator[Callable[[bytes], None]]:
+    """What standard input has is set by it."""
+    before = os.dup(0)
+
+    def given(content: bytes) -> None:
+        end, own = os.pipe()
+        os.dup2(end, 0)
+        os.close(end)
+        os.write(own, content)
+        os.close(own)
+
+    yield given
+    os.dup2(before, 0)
+    os.close(before)
 
 
 def test_half_a_line_at_the_end_is_told_by_its_number(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    given_stdin: Any,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    given_stdin(monkeypatch, criteo_lines(20)[:-130])
+    given_stdin(criteo_lines(20)[:-130])
     assert cli.main(through(tmp_path, "-", "--readers", "1")) == 2
     assert "data.piped: line 20" in capsys.readouterr().err
 
 
 def test_bad_lines_are_left_out_and_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planned: list[Any]
+    tmp_path: Path, given_stdin: Any, planned: list[Any]
 ) -> None:
-    given_stdin(monkeypatch, criteo_lines(20)[:-130])
+    given_stdin(criteo_lines(20)[:-130])
     assert cli.main(through(tmp_path, "-", "--readers", "1", "--bad", "skip")) == 0
     counts = kept_in(planned[0].cluster.run).counts
     assert (counts.rows, counts.bad, counts.first_bad[0].number) == (19, 1, 20)
 
 
 def test_an_empty_pipe_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    given_stdin: Any,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    given_stdin(monkeypatch, b"")
+    given_stdin(b"")
     assert cli.main(through(tmp_path, "-", "--readers", "1")) == 2
     assert "standard input has ended without a row" in capsys.readouterr().err
     assert list((tmp_path / "run").iterdir()) == []
 
 
 def test_a_full_disk_is_told_with_what_helps(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    given_stdin: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    given_stdin(monkeypatch, b"1\n")
+    given_stdin(b"1\n")
     asked = through(tmp_path, "-", "--readers", "1")
     monkeypatch.setattr(piped, "shutil", SimpleNamespace(copyfileobj=full))
     assert cli.main(asked) != 0
@@ -140,14 +160,16 @@ def test_a_full_disk_is_told_with_what_helps(
 
 
 def test_a_wrong_file_to_test_is_told_before_the_pipe_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    given_stdin: Any,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    given_stdin(monkeypatch, b"1\n")
+    given_stdin(b"1\n")
     asked = through(tmp_path, "-", "--readers", "1")
     (tmp_path / "t.tsv").unlink()
     assert cli.main(asked) == 2
     assert "t.tsv" in capsys.readouterr().err
-    assert sys.stdin.buffer.read() == b"1\n"
+    assert os.read(0, 10) == b"1\n"
 
 
 def test_a_process_that_is_started_alone_reads_no_standard_input(tmp_path: Path) -> None:
@@ -156,8 +178,8 @@ def test_a_process_that_is_started_alone_reads_no_standard_input(tmp_path: Path)
         plans.parse(text, tmp_path).problem()
 
 
-def test_parquet_is_told_by_its_beginning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    given_stdin(monkeypatch, b"PAR1 and more")
+def test_parquet_is_told_by_its_beginning(tmp_path: Path, given_stdin: Any) -> None:
+    given_stdin(b"PAR1 and more")
     (tmp_path / "run").mkdir()
     text = f'[cluster]\nrun = "{tmp_path / "run"}"\n[train]\ndata = "-"\n'
     there = piped.kept(plans.parse(text, tmp_path))

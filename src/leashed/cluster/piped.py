@@ -9,14 +9,14 @@ import os
 import re
 import shutil
 import sys
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from leashed.cluster.plan import STDIN, WORDS, Plan, Train
 from leashed.cluster.row_index import comes_once, standardised_in
 from leashed.cluster.supervisor import say
+from leashed.datasets.files import raw
 from leashed.training.problems.files import existing
 
 __all__ = ["are_there", "kept"]
@@ -98,15 +98,9 @@ def _copied(given: str, to: Path, why: str) -> Path:
     say(f"leashed: {name} is read to its end, into {to}, before training begins: {why}")
     beside = to.with_suffix(".new")
     try:
-        with ExitStack() as stack:
-            source: BinaryIO
-            if given != STDIN:
-                source = stack.enter_context(Path(given).open("rb"))
-            elif sys.stdin is None or sys.stdin.closed:
-                raise ValueError("train.data is standard input, which is closed: pipe rows into it")
-            else:
-                source = sys.stdin.buffer
-            written = stack.enter_context(beside.open("wb"))
+        if given == STDIN and (sys.stdin is None or sys.stdin.closed):
+            raise ValueError("train.data is standard input, which is closed: pipe rows into it")
+        with raw(Path(_opened(given))) as source, beside.open("wb") as written:
             shutil.copyfileobj(source, written, 1 << 20)
         with beside.open("rb") as file:
             begins = file.read(len(_PARQUET))

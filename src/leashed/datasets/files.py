@@ -26,6 +26,7 @@ __all__ = [
     "open_file",
     "packed_by",
     "paths_of",
+    "raw",
     "unpacked",
     "unpacking_errors",
     "zstd_frames",
@@ -134,6 +135,12 @@ def open_file(file: Path | IO[bytes], stopped: Callable[[], bool]) -> Opened:
     # A pipe that nobody writes to yet: opening it is not to wait.
     number = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     return _Bytes(_Interruptible(number, stopped, own=True), name_of(file))
+
+
+def raw(path: Path) -> io.RawIOBase:
+    """The bytes of a file, or of a pipe, for which nobody waits but between two looks at signals."""
+    number = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    return _Interruptible(number, lambda: False, own=True)
 
 
 def unpacked(path: Path) -> io.BufferedReader:

@@ -412,8 +412,9 @@ TEST_CASE("frames of any kind, length and content change nothing that is not the
       const auto [header, bytes] = frames.post.take(peer);
       if (header.kind == kGrant && random() % 16 > 0) ticket = header.correlation;
     }
-    const auto kind = static_cast<std::uint16_t>(
-        random() % 4 > 0 ? (random() % 2 == 0 ? kModePushPull : kModePull) : random() % kKinds);
+    const std::uint16_t own = random() % 2 == 0 ? kModePushPull : kModePull;
+    const std::uint16_t kind =
+        random() % 4 > 0 ? own : static_cast<std::uint16_t>(random() % kKinds);
     Bytes payload = kind == kModePush || kind == kModePushPull ? good : Bytes{};
     if (random() % 16 == 0) payload.resize(random() % 80);
     if (random() % 8 == 0 && !payload.empty()) {
