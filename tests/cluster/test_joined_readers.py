@@ -461,7 +461,9 @@ def test_rank_0_may_read_as_long_as_patience_before_it_begins(
         meet=lambda *_: session.Met("127.0.0.1:9", lambda _: None, None),
         begins=Path("7") if reads == "a checkpoint" else None,
     )  # fmt: skip
-    given: Any = {"sent": object()} if reads == "rows" else {}
+    given: Any = (
+        {"sent": SimpleNamespace(index=SimpleNamespace(once=False))} if reads == "rows" else {}
+    )
     how: Any = {"total": 9, "batch_size": 4, "workers": 1, "lockstep": False}
     with pytest.raises(Asked) as found:
         cluster.session(3, None, **how, **given)

@@ -19,7 +19,7 @@ from leashed.datasets.text import SparseText, Text
 from leashed.stream import SparseStream, Stream
 from leashed.stream.parquet import ParquetStream
 from leashed.stream.stream import Options
-from leashed.stream.text import PART_BYTES, TextStream
+from leashed.stream.text import PART_BYTES, _Text
 
 __all__ = ["from_json", "stream_of", "to_json"]
 
@@ -57,7 +57,7 @@ def stream_of(told: Mapping[str, Any]) -> Stream | SparseStream:
         return SparseStream(
             files, text.features, text.first, text.fields, text.classes, options, PART_BYTES
         )
-    return TextStream(files, text, options, PART_BYTES)
+    return _Text(files, text, options, PART_BYTES)
 
 
 def _text(told: Mapping[str, Any]) -> Text | SparseText:

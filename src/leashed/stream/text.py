@@ -16,7 +16,7 @@ from leashed.stream.arrow import _Arrow
 from leashed.stream.batches import csv_batches
 from leashed.stream.stream import Options, Stream
 
-__all__ = ["PART_BYTES", "PLACES", "TextStream", "criteo", "csv"]
+__all__ = ["PART_BYTES", "PLACES", "criteo", "csv"]
 
 
 def criteo(
@@ -57,7 +57,7 @@ def criteo(
             column, a compressed file is damaged, or a line is bad and not to be skipped; the
             message names the file, the line's number and what is wrong.
     """
-    return TextStream(path, CRITEO, Options(bad, threads, shuffle, seed), part_bytes)
+    return _Text(path, CRITEO, Options(bad, threads, shuffle, seed), part_bytes)
 
 
 def csv(
@@ -116,12 +116,10 @@ def csv(
         return _Moments(path, schema, separator, names, Options(bad, threads, shuffle, seed))
     header = "present" if names is None else "none"
     text = Text(schema, separator, header, names or (), quotes=True)
-    return TextStream(path, text, Options(bad, threads, shuffle, seed), part_bytes)
+    return _Text(path, text, Options(bad, threads, shuffle, seed), part_bytes)
 
 
-class TextStream(Stream):
-    """Rows of text files; made by ``criteo`` and ``csv``."""
-
+class _Text(Stream):
     def __init__(self, path: Paths, text: Text, options: Options, part_bytes: int) -> None:
         self._files = paths_of(path)
         first = name_of(self._files[0])
@@ -144,7 +142,7 @@ class TextStream(Stream):
 
     def _of(self, schema: Schema) -> Stream:
         made = super()._of(schema)
-        assert isinstance(made, TextStream)
+        assert isinstance(made, _Text)
         made._text = self._text._replace(schema=schema)
         return made
 
