@@ -162,7 +162,7 @@ void PolicyService::push(Link& link) {
 void PolicyService::leave(Link& link) {
   link.waits = false;
   if (!std::exchange(link.there, false)) return;
-  departures_.fetch_add(1, kRelaxed);
+  if (!link.ended) departures_.fetch_add(1, kRelaxed);
   if (const auto leased = std::exchange(link.leased, std::nullopt)) {
     // One whose term is over has gone to another already.
     if (server_.lease(*link.node)) lost_.fetch_add(leased->count, kRelaxed);

@@ -70,7 +70,7 @@ class PolicyService final : public Service, private Sink {
     std::uint64_t not_finite = 0;     // pushes whose values are not
     std::uint64_t strange = 0;        // refused, being under no lease of their connection
     std::uint64_t replaced = 0;       // connections whose lane came with another
-    std::uint64_t departures = 0;     // of nodes that had said something
+    std::uint64_t departures = 0;     // of nodes that had said something, before their end
     std::uint64_t lost = 0;           // examples of leases that they had then
     std::uint64_t unused = 0;         // examples of pushes behind the run's end
     std::uint64_t lanes = 0;          // that have come

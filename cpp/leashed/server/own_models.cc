@@ -12,9 +12,9 @@ PulledModel pulled_model(const Grant& grant) {
   return {grant.n, grant.c, grant.t, grant.pulled ? grant.pulled.data() : nullptr};
 }
 
-OwnModels::OwnModels(ParameterServer& server, const DisciplineContext& context)
-    : rule_(server.rule()),
-      from_server_(server.holds()),
+OwnModels::OwnModels(const WorkerRule& rule, bool from_server, const DisciplineContext& context)
+    : rule_(rule),
+      from_server_(from_server),
       updater_(context),
       dimension_(context.dimension),
       whole_{0, context.dimension} {

@@ -22,8 +22,10 @@ PulledModel pulled_model(const Grant& grant);
 
 class OwnModels {
  public:
-  // None where the server's mode has none. The server must stay.
-  OwnModels(ParameterServer& server, const DisciplineContext& context);
+  // None where the mode has none. from_server: grants bring what a server holds.
+  OwnModels(const modes::WorkerRule& rule, bool from_server, const DisciplineContext& context);
+  OwnModels(const ParameterServer& server, const DisciplineContext& context)
+      : OwnModels(server.rule(), server.holds(), context) {}
 
   const float* operator[](modes::Node node) const { return models_[node].buffer.data(); }
 

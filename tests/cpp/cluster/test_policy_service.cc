@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "cluster/policy_job.h"
 #include "cluster/policy_world.h"
 #include "leashed/data/indexed_batches.h"
 #include "leashed/modes/policy_threads.h"
@@ -29,62 +30,11 @@ std::size_t schedules_of_each(std::size_t few) {
   return asked ? std::stoul(asked) : few;
 }
 
-bool has_server(const Choice& mode) {
-  for (const char* name : {"all_reduce", "swarm", "go_sgd", "ad_psgd", "d_psgd", "prague"}) {
-    if (mode.name == name) return false;
-  }
-  return true;
-}
-
 // LEASHED_FUZZ: how many frames; ten million by hand.
 std::size_t frames_of_any_kind(std::size_t few) {
   const char* const asked = std::getenv("LEASHED_FUZZ");
   return asked ? std::stoul(asked) : few;
 }
-
-constexpr std::size_t kFeatures = 13, kRows = 48, kBatch = 4, kExamples = 4 * kRows;
-constexpr std::uint64_t kSeed = 7;
-const Choice kMomentum{"momentum", {{"lr", 0.02}, {"momentum", 0.9}}};
-
-Choice with_job(Choice mode, double workers, double examples) {
-  mode.settings.insert({{"workers", workers}, {"batch", kBatch}, {"examples", examples}});
-  return mode;
-}
-
-// A gradient of which each bit of the parameters tells.
-class Squares final : public GradientSource {
- public:
-  Squares() {
-    describe({.dimension = kFeatures, .features = kFeatures, .classes = 0, .classifies = false});
-  }
-  std::unique_ptr<Workspace> make_workspace() const override {
-    return std::make_unique<Workspace>();
-  }
-  float gradient(const float* theta, const BatchView& batch, float* gradient, Workspace&,
-                 const std::atomic<bool>&) const override {
-    std::fill_n(gradient, kFeatures, 0.0f);
-    for (std::size_t row = 0; row < batch.size; ++row) {
-      float residual = -batch.targets.values[row];
-      for (std::size_t i = 0; i < kFeatures; ++i) residual += theta[i] * batch.rows[row][i];
-      for (std::size_t i = 0; i < kFeatures; ++i) gradient[i] += residual * batch.rows[row][i];
-    }
-    return gradient[0];
-  }
-  Evaluation evaluate(const float*, const BatchView& batch, Workspace&) const override {
-    return {0, 0, batch.size};
-  }
-};
-
-struct Drawn {
-  Drawn() : x(kRows * kFeatures), y(kRows) {
-    std::mt19937 random(3);
-    std::uniform_real_distribution<float> uniform(-0.5f, 0.5f);
-    for (float& value : x) value = uniform(random);
-    for (float& value : y) value = uniform(random);
-  }
-  DatasetView view() const { return {x.data(), Targets(y.data()), kRows, kFeatures}; }
-  std::vector<float> x, y;
-};
 
 // Hands frames in, and nothing else.
 struct Frames {
