@@ -347,7 +347,7 @@ TEST_CASE("who waits for others asks whether the server is there, however long t
   std::atomic<bool> go_on{false};
   const Hook waits = [&](const std::atomic<bool>& cancel) { wait_for(go_on, cancel); };
   Trainer slow(job, server, 1, 100, 1, waits);
-  Trainer waiting(job, server, 1, 200, 1, nullptr, 2);
+  Trainer waiting(job, server, 1, 200, 1, nullptr, 4);
   const auto pushed = [&] { return waiting.remote.counters().pushes == 1; };
   REQUIRE(comes_true([&] { return slow.tend(), waiting.tend() || pushed(); }));
   std::uint64_t before = waiting.remote.counters().traffic.out;
@@ -360,6 +360,7 @@ TEST_CASE("who waits for others asks whether the server is there, however long t
   go_on = true;
   REQUIRE(comes_true([&] { return slow.tend() & waiting.tend(); }));
   CHECK(waiting.failure() == "");
+  CHECK(waiting.remote.counters().hung == 0);
   check_all_applied(server, kExamples);
 }
 
