@@ -131,7 +131,7 @@ def test_a_trainer_takes_rows_or_refuses_what_it_hears(kind: str) -> None:
 
 def test_a_reader_sends_rows_that_there_are_or_refuses_what_it_hears() -> None:
     random_ = random.Random(2)
-    rows = SimpleNamespace(index=SimpleNamespace(rows=ROWS))
+    rows = SimpleNamespace(rows=ROWS)
     given = refused = 0
     for _ in range(FUZZ):
         said = Link()

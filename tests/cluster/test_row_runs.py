@@ -189,7 +189,7 @@ def test_rows_come_out_as_of_one_process_to_the_bit(
 def test_a_restart_loses_what_is_counted_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of 20,000 pushes to each server; the client's account, and the server's, are what the rows have."""
+    """Of 80,000 pushes to each server; the client's account, and the server's, are what the rows have."""
     model, _ = problem()
     crew = Crew(model, tmp_path)
     restored: list[int] = []
@@ -212,13 +212,13 @@ def test_a_restart_loses_what_is_counted_and_nothing_else(
         finally:
             thread.join()
 
-    _, rows = trained(crew, monkeypatch, look_ahead=1, meanwhile=kills(), epochs=80)
+    _, rows = trained(crew, monkeypatch, look_ahead=1, meanwhile=kills(), epochs=320)
     counted = rows.counters()
     assert len(restored) == 2
     assert all(restored)
     assert counted["lost"] > 0
     ends = [server.counters()["pushes"] for server in crew.servers]
-    assert counted["settled"] == 2 * counted["pushes"] == 2 * 20_000  # a push to each server
+    assert counted["settled"] == 2 * counted["pushes"] == 2 * 80_000  # a push to each server
     assert sum(ends) == counted["settled"] - counted["lost"]
     whole = crew.end()
     assert [one.statistics()["steps"] for one in whole.values()] == [max(ends)] * len(whole)

@@ -88,8 +88,7 @@ def _is_pipe(train: Train, name: str) -> bool:
         return False
     if name == "data" and given == STDIN:
         return True
-    path = Path(given)
-    return path.exists() and not path.is_file() and not path.is_dir()
+    return Path(given).is_fifo()
 
 
 def _copied(given: str, to: Path, why: str) -> Path:
