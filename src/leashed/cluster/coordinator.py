@@ -464,7 +464,10 @@ class Coordinator:
             return
         member.heard = now
         if report.asks:
-            self._send(connection, self.state.ledger.account)
+            ledger = self.state.ledger
+            # (A reader keeps nothing of what is used, and who takes this master's place may grant it again.)
+            told = ledger.known if member.role == "reader" else ledger.account
+            self._send(connection, told)
         if report.there is not None and report.there != self.state.read:
             self._read(member, report.there, now)
             if self.over is not None:

@@ -87,6 +87,12 @@ class Ledger(Struct):
         return Account(self.next, _merged([*self.back, *held]), self.restored)
 
     @property
+    def known(self) -> Account:
+        """What a master that is started again knows to be used: of leases that are not complete nothing."""
+        held = [(held.first, held.count) for held in self.held.values()]
+        return Account(self.next, _merged([*self.back, *held]), self.restored)
+
+    @property
     def outstanding(self) -> int:
         """Batches that are granted and not complete."""
         return sum(held.count - held.used for held in self.held.values())
