@@ -1,14 +1,13 @@
 #include "leashed/cluster/policy_service.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <exception>
-#include <limits>
 #include <memory>
 
 #include "leashed/base/error.h"
 #include "leashed/base/relaxed.h"
+#include "leashed/server/shared_moment.h"
 #include "leashed/update/kernels.h"
 
 namespace leashed {
@@ -245,14 +244,8 @@ void PolicyService::grant(Grant grant) {
               std::as_bytes(std::span(&head, 1)), {&theta, 1}, pulled);
 }
 
-// Moments that lie close together by how far they are ahead are one, so that there are not as many
-// as leases.
 void PolicyService::wake(Time at) {
-  constexpr std::uint64_t kApart = 1024;  // of the time until then
-  const auto ahead = static_cast<std::uint64_t>(std::max<std::int64_t>(at.ns - elapsed(), 1));
-  const auto apart = static_cast<std::int64_t>(std::bit_floor(ahead / kApart | 1));
-  const std::int64_t most = std::numeric_limits<std::int64_t>::max() - apart;
-  const std::int64_t ns = at.ns > most ? at.ns : (at.ns + apart - 1) / apart * apart;
+  const std::int64_t ns = shared_moment(at, elapsed());
   if (due_.insert(ns).second && *due_.begin() == ns) post_->wake(start_ + ns);
 }
 

@@ -1,7 +1,6 @@
 #include "leashed/modes/policy_threads.h"
 
 #include <algorithm>
-#include <bit>
 #include <chrono>
 #include <cmath>
 #include <functional>
@@ -26,6 +25,7 @@
 #include "leashed/modes/mode_worker.h"
 #include "leashed/server/own_models.h"
 #include "leashed/server/served_rows.h"
+#include "leashed/server/shared_moment.h"
 #include "leashed/staleness/statistics.h"
 
 namespace leashed {
@@ -585,14 +585,8 @@ void PolicyThreads::pull_rows(Seat& seat) {
   spent_.reading += now() - begun;
 }
 
-// Every grant with a term wants to be woken, and may be so a little later: those that come close
-// together share one event, so that what is due stays short however many grants a term has.
 void PolicyThreads::wake(Time at) {
-  constexpr std::uint64_t kEvents = 1024;  // at least this many until then
-  const std::int64_t ahead = at.ns - elapsed_ns();
-  const auto apart = static_cast<std::int64_t>(
-      std::bit_floor(static_cast<std::uint64_t>(std::max<std::int64_t>(ahead, 1)) / kEvents | 1));
-  const std::int64_t ns = (at.ns + apart - 1) / apart * apart;
+  const std::int64_t ns = shared_moment(at, elapsed_ns());
   const auto [first, last] = due_.equal_range(ns);
   const bool shared = std::any_of(
       first, last, [](const auto& due) { return due.second.kind == Event::Kind::wake; });

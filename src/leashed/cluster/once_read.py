@@ -67,6 +67,7 @@ class OnceRead:
         self._firsts: deque[int] = deque()  # number of the first row of each
         self._bytes = 0
         self._there = There()
+        self._told: There | None = None  # of that, to the master
         self._ended = False
         self._counted = {"rows_sent": 0.0, "refused": 0.0}
         self._thread = threading.Thread(target=self._read, name="leashed-pipe", daemon=True)
@@ -89,9 +90,8 @@ class OnceRead:
     def counters(self) -> dict[str, float]:
         """So far: rows sent, requests that were refused, rows that are kept, and lines left out."""
         with self._changed:
-            kept = self._there.rows - (self._firsts[0] if self._firsts else self._there.rows)
             bad = self._opened.counts.bad
-            return {**self._counted, "rows_kept": float(kept), "bad_lines": float(bad)}
+            return {**self._counted, "rows_kept": float(self._kept()), "bad_lines": float(bad)}
 
     def count(self, name: str, more: int) -> None:
         """Something has happened so often."""
@@ -102,8 +102,11 @@ class OnceRead:
         """Tells the master what has come, and lets go what is used."""
         with self._changed:
             there = self._there
-        member.read(there)
-        member.ask()
+        if there is not self._told:
+            member.read(there)
+            if self._told is None:
+                member.ask()
+            self._told = there
         if (account := member.account) is None:
             return
         if self._thread.ident is None:  # whoever takes this one's place is told apart from now on
@@ -137,9 +140,12 @@ class OnceRead:
                 self._firsts.popleft()
             self._changed.notify_all()
 
+    def _kept(self) -> int:
+        """How many rows are."""
+        return self._there.rows - self._firsts[0] if self._firsts else 0
+
     def _full(self) -> bool:
-        rows = self._there.rows - (self._firsts[0] if self._firsts else self._there.rows)
-        return self._bytes > self._most and rows > _BATCHES * self._batch_size
+        return self._bytes > self._most and self._kept() > _BATCHES * self._batch_size
 
     def _read(self) -> None:
         native = self._opened.native

@@ -6,7 +6,6 @@ its beginning where somebody asks for what is not.
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import threading
 from typing import Any
@@ -15,7 +14,7 @@ import numpy as np
 
 from leashed.base.closing import Closing
 from leashed.cluster.reader import Rows, attend
-from leashed.cluster.row_index import RowIndex
+from leashed.cluster.row_index import RowIndex, digest_of
 from leashed.cluster.row_parts import Counted, File, Parsed, Part, RowFiles
 from leashed.cluster.serving import Place
 from leashed.datasets.fields import Schema
@@ -125,9 +124,8 @@ def index_of(stream: Stream) -> RowIndex:
         ValueError: there is no row, or one is bad and ``bad="fail"``.
     """
     rows = PassedRows(stream)
-    how = hashlib.sha256(json.dumps(rows.told, default=str).encode()).hexdigest()[:16]
     counted = rows.count([])
-    return RowIndex(*counted[:3], how, counted.moments, None)
+    return RowIndex(*counted[:3], digest_of(rows.told), counted.moments, None)
 
 
 class Attending(Closing):

@@ -384,7 +384,7 @@ class Train(Job):
     data: str = option(
         DIGITS,
         "folder with the four IDX files of MNIST or Fashion-MNIST, plain or .gz, or a file of rows; "
-        "a pipe, or - for standard input, is read to its end into the run's folder before training begins",
+        "a pipe, or - for standard input, whose rows are trained on as they come, or read into the run's folder first",
         metavar="PATH",
     )
     threads: int | str = option(1, 'of each trainer: a number, or "auto"', type=threads_of)

@@ -34,6 +34,7 @@ from leashed.cluster.supervisor import INTERRUPTED, name_of, tie
 
 if TYPE_CHECKING:
     from leashed.cluster.checkpoints import Checkpoint
+    from leashed.cluster.row_index import RowIndex
     from leashed.training.problems.problem import Problem
 
 __all__ = ["add_arguments", "fitting", "main", "run"]
@@ -147,15 +148,14 @@ def fitting(plan: Plan, problem: Problem) -> tuple[dict[str, str], Checkpoint | 
     if cluster.resume is None:
         return words, None
     checkpoint = Checkpoint(cluster.resume)
-    checkpoint.require(
-        {**words, **fingerprint.of_batches(_batches(plan, problem), _batch_size(plan, problem))}
-    )
+    batches = _batches(plan, problem, rows), _batch_size(plan, problem)
+    checkpoint.require({**words, **fingerprint.of_batches(*batches)})
     return words, checkpoint
 
 
-def _batches(plan: Plan, problem: Problem) -> int | None:
+def _batches(plan: Plan, problem: Problem, rows: RowIndex | None) -> int | None:
     """Of the whole run; None: without end."""
-    if (rows := plan.index(problem)) is not None:
+    if rows is not None:
         return rows.batches(plan.train.epochs, plan.train.batch_size)
     return plan.train.batches(problem.train)
 
@@ -172,10 +172,10 @@ def _master(plan: Plan, *, comes_back: bool) -> dict[str, Any]:
 
     cluster = plan.cluster
     problem = plan.problem()
-    total = _batches(plan, problem)
+    index = plan.index(problem)
     words, begun = fitting(plan, problem)
     terms = master.Terms(
-        total=total,
+        total=_batches(plan, problem, index),
         batch_size=_batch_size(plan, problem),
         trainers=cluster.trainers,
         sync_ps=cluster.sync_ps,
@@ -194,7 +194,7 @@ def _master(plan: Plan, *, comes_back: bool) -> dict[str, Any]:
         begun=None if begun is None else begun.begun,
         cut=0 if begun is None else begun.number,
         checkpoint_every=cluster.checkpoint_every,
-        once=(rows := plan.index(problem)) is not None and rows.once,
+        once=index is not None and index.once,
     )
     host, port = cluster.address
     with contextlib.ExitStack() as stack:

@@ -30,7 +30,16 @@ from leashed.training import defaults
 if TYPE_CHECKING:
     from leashed.training.sets import AnyStream
 
-__all__ = ["FILE", "RowIndex", "comes_once", "files_of", "index_of", "kept_in", "standardised_in"]
+__all__ = [
+    "FILE",
+    "RowIndex",
+    "comes_once",
+    "digest_of",
+    "files_of",
+    "index_of",
+    "kept_in",
+    "standardised_in",
+]
 
 FILE = "rows.index"
 """What it is called in a run's folder."""
@@ -161,6 +170,11 @@ def files_of(stream: AnyStream, model: object) -> RowFiles:
     )
 
 
+def digest_of(told: list[Any]) -> str:
+    """Of how rows are read, JSON's own types."""
+    return hashlib.sha256(json.dumps(told, default=str).encode()).hexdigest()[:16]
+
+
 def comes_once(stream: AnyStream) -> bool:
     """Whether its rows come out of a pipe."""
     return bool(stream.files) and not stream.repeatable
@@ -184,11 +198,9 @@ def _of_once(stream: AnyStream, model: object, folder: Path) -> RowIndex:
             f'know beforehand: give {", ".join(own[:3])}{", …" if own[3:] else ""} "scale": null in the schema, '
             "write the rows into a file, or train in one process: leashed train --stream"
         )
-    told = json.dumps([stream.name, stream.text.told, stream.bad], default=str)
-    how = hashlib.sha256(told.encode()).hexdigest()[:16]
-    with contextlib.suppress(
-        FileNotFoundError, ValueError
-    ):  # with what was counted, once all is read
+    how = digest_of([stream.name, stream.text.told, stream.bad])
+    # (With what was counted, once all is read.)
+    with contextlib.suppress(FileNotFoundError, ValueError):
         if (found := kept_in(folder)).once and found.how == how:
             return found
     folder.mkdir(parents=True, exist_ok=True)
@@ -213,7 +225,7 @@ def index_of(stream: AnyStream, model: object, folder: Path) -> RowIndex:
     with (folder / f"{FILE}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         files = [File.of(each) for each in stream.files]
-        how = hashlib.sha256(json.dumps(rows.told, default=str).encode()).hexdigest()[:16]
+        how = digest_of(rows.told)
         begun = False
         with contextlib.suppress(FileNotFoundError, ValueError):
             found = kept_in(folder)

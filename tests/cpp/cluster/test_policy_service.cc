@@ -120,6 +120,19 @@ std::vector<float> by_frames(const Choice& mode, const DisciplineContext& contex
   return {made, made + kFeatures};
 }
 
+// So many nanoseconds apart.
+std::vector<Peer> three_that_pull(Frames& frames, std::int64_t apart = 0) {
+  std::vector<Peer> peers;
+  for (std::uint64_t client = 0; client < 3; ++client) {
+    peers.push_back(frames.come());
+    frames.say(peers.back(), kModeHello, 0, mode_hello(1, client, 1, 2));
+    frames.post.take(peers.back());
+    frames.say(peers.back(), kModePull, 0, {});
+    frames.post.time += apart;
+  }
+  return peers;
+}
+
 }  // namespace
 
 TEST_CASE("whatever becomes of its workers, each mode over frames does what it is told") {
@@ -221,13 +234,7 @@ TEST_CASE(
   PolicyService service(modes::make_server_policy(with_job({"ssp", {{"s", 0}}}, 3, 0)), context,
                         {1, 2, 3});
   Frames frames(service);
-  std::vector<Peer> peers;
-  for (std::uint64_t client = 0; client < 3; ++client) {
-    peers.push_back(frames.come());
-    frames.say(peers.back(), kModeHello, 0, mode_hello(1, client, 1, 2));
-    frames.post.take(peers.back());
-    frames.say(peers.back(), kModePull, 0, {});
-  }
+  const std::vector<Peer> peers = three_that_pull(frames);
   const auto push = [&](std::size_t i) {
     const std::uint64_t ticket = frames.post.take(peers[i]).first.correlation;
     Bytes values;
@@ -290,14 +297,7 @@ TEST_CASE("leases of who hangs go to who waits, each when its term is over") {
   mode.settings["term_ns"] = 1e6;
   PolicyService service(modes::make_server_policy(mode), context, {1, 2, 3});
   Frames frames(service);
-  std::vector<Peer> peers;
-  for (std::uint64_t client = 0; client < 3; ++client) {
-    peers.push_back(frames.come());
-    frames.say(peers.back(), kModeHello, 0, mode_hello(1, client, 1, 2));
-    frames.post.take(peers.back());
-    frames.say(peers.back(), kModePull, 0, {});
-    frames.post.time += 300'000;
-  }
+  const std::vector<Peer> peers = three_that_pull(frames, 300'000);
   Bytes values;
   put(values, std::vector<float>(kFeatures, 0.5f));
   auto& box = frames.post.boxes[peers[2]];
