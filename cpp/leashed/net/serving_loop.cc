@@ -333,11 +333,11 @@ bool ServingLoop::go_on(Link& link) {
   };
   bool alive = true;
   try {
-    bool more = !link.refused;
-    if (const auto handed = std::exchange(link.handed, std::nullopt)) {
+    if (const auto handed = std::exchange(link.handed, std::nullopt); handed && !link.refused) {
       std::ranges::copy(handed->payload, place(handed->header).begin());
       service_.frame(link.peer, handed->header, answer);
     }
+    bool more = !link.refused;
     // Until its reply has gone nothing is taken from it.
     for (std::size_t turn = 0; more && turn < kFrames && flush(link); ++turn) {
       const auto header = connection.take(place);

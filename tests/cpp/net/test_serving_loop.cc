@@ -404,6 +404,33 @@ TEST_CASE("who takes nothing of what is sent to him is refused, and others are t
   CHECK(loop.counters().refused == 2);
 }
 
+TEST_CASE("whose first frame at another loop is refused, of him that one is told nothing more") {
+  struct Passes final : Service {
+    void come(Peer) override {}
+    std::span<std::byte> place(Peer, const FrameHeader& header) override {
+      payload.resize(header.length);
+      return payload;
+    }
+    std::optional<std::size_t> elsewhere(Peer, const FrameHeader&) override { return 1; }
+    void frame(Peer, const FrameHeader&, Outbox&) override {}
+    void gone(Peer) noexcept override {}
+    Bytes payload;
+  } passes;
+  Tells tells;
+  tells.refuses = true;
+  ServingLoop second(tells);
+  ServingLoop first(passes, [&](std::size_t) -> ServingLoop& { return second; });
+  const auto one = connect(first);
+  first.quiet([&] {
+    for (int frame = 0; frame < 3; ++frame) say(*one, 1, {std::byte{1}});
+  });
+  CHECK(comes_true([&] { return tells.left == 1; }));
+  CHECK(tells.frames == 1);
+  CHECK(second.counters().refused == 1);
+  first.end();
+  second.end();
+}
+
 TEST_CASE("a service is woken when it asked to be, not before, and what it says then is heard") {
   Tells tells;
   ServingLoop loop(tells);
