@@ -6,9 +6,14 @@
 namespace leashed {
 namespace {
 
-class TermsDigest {  // FNV-1a, of words
+class TermsDigest {
  public:
-  void add(std::uint64_t word) { value_ = (value_ ^ word) * 0x100000001B3; }
+  // FNV-1a, of words: of whose highest bits, which are all that many numbers have, a product has
+  // nothing further down.
+  void add(std::uint64_t word) {
+    value_ = (value_ ^ word) * 0x100000001B3;
+    value_ ^= value_ >> 32;
+  }
   void add(const std::string& text) {
     add(std::uint64_t{text.size()});
     for (const char letter : text) add(std::uint64_t{static_cast<unsigned char>(letter)});

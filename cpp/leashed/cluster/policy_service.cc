@@ -76,10 +76,10 @@ std::span<std::byte> PolicyService::place(Peer peer, const FrameHeader& header) 
 
 void PolicyService::frame(Peer peer, const FrameHeader& header, Outbox&) {
   Link& link = links_.at(peer);
+  if (!failure_.empty()) throw Error(failure_);
   if (header.kind == kProbe) {
     return post_->send(peer, {.kind = kProbe}, {link.small.data(), header.length}, {}, nullptr);
   }
-  if (!failure_.empty()) throw Error(failure_);
   if (header.kind == kModeHello) return hello(peer, link, header.length);
   if (!link.node) throw Error("a frame before a hello");
   switch (header.kind) {
@@ -218,11 +218,18 @@ void PolicyService::tell(const modes::Event& event, const Payload* payload) {
     if (heard_) heard_(event, at);
     server_.handle(event, payload, at, *this);
   } catch (const Error& error) {
-    if (event.kind != modes::Event::Kind::command) failure_ = error.what();
+    if (event.kind != modes::Event::Kind::command) fail(error.what());
     throw;
   } catch (const std::exception& error) {
-    failure_ = error.what();
+    fail(error.what());
     throw;
+  }
+}
+
+void PolicyService::fail(const char* why) {
+  failure_ = why;
+  for (const Peer peer : peers_) {
+    if (peer != 0) post_->refuse(peer);
   }
 }
 

@@ -101,6 +101,8 @@ class PolicyService final : public Service, private Sink {
   void leave(Link& link);
   // Where the machine throws what is no answer to a command, all is over.
   void tell(const modes::Event& event, const Payload* payload = nullptr);
+  // Who waits would wait for good, since the mode answers nothing any more.
+  void fail(const char* why);
   void end_of(Peer peer);
   std::int64_t elapsed() const { return post_->now() - start_; }
 

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -224,6 +226,60 @@ TEST_CASE("terms differ where a number of the model, the mode or the rule does")
   CHECK(other != one);
   scheduled.parts["schedule"].tables["at"][1] = 3;
   CHECK(other != mode_terms(1, kFeatures, mode, scheduled, {"none"}));
+  // Of such numbers only the highest bits differ.
+  std::set<std::uint64_t> all;
+  for (int i = -16; i < 16; ++i) {
+    for (int j = -16; j < 16; ++j) {
+      for (const double sign : {1.0, -1.0}) {
+        const Choice few{"gba", {{"a", sign * std::ldexp(1, i)}, {"b", sign * std::ldexp(-1, j)}}};
+        all.insert(mode_terms(1, kFeatures, few, kMomentum, {"none"}));
+      }
+    }
+  }
+  CHECK(all.size() == 32 * 32 * 2);
+}
+
+TEST_CASE("where a server can go on no more, nobody waits for it, and none takes it for alive") {
+  const std::vector<float> initial(kFeatures, 1.0f);
+  const auto rule = make_rule(kMomentum);
+  const DisciplineContext context{initial.data(), kFeatures, 2, 1, *rule};
+  for (const bool by_a_push : {true, false}) {
+    CAPTURE(by_a_push);
+    bool full = false;
+    const PolicyService::Heard journal = [&](const modes::Event&, Time) {
+      if (full) throw Error("the journal's disk is full");
+    };
+    PolicyService service(modes::make_server_policy(with_job({"ssp", {{"s", 0}}}, 2, 0)), context,
+                          {1, 2, 3}, journal);
+    Frames frames(service);
+    std::vector<Peer> peers;
+    for (std::uint64_t client = 0; client < 2; ++client) {
+      peers.push_back(frames.come());
+      frames.say(peers.back(), kModeHello, 0, mode_hello(1, client, 1, 2));
+      frames.post.take(peers.back());
+      frames.say(peers.back(), kModePull, 0, {});
+    }
+    const auto push = [&](std::size_t i) {
+      const std::uint64_t ticket = frames.post.take(peers[i]).first.correlation;
+      Bytes values;
+      put(values, std::vector<float>(kFeatures, 0.5f));
+      frames.say(peers[i], kModePushPull, ticket, values);
+    };
+    push(0);
+    CHECK(frames.post.boxes[peers[0]].empty());  // it is ahead, and waits
+    full = true;
+    if (by_a_push) {
+      CHECK_THROWS_WITH_AS(push(1), "the journal's disk is full", Error);
+    } else {
+      frames.close(peers[1]);
+    }
+    CHECK(service.failure() == "the journal's disk is full");
+    CHECK(frames.post.refused.contains(peers[0]));
+    CHECK_THROWS_AS(frames.say(peers[0], kProbe, 0, Bytes(1)), Error);
+    frames.close(peers[0]);
+    const Peer late = frames.come();
+    CHECK_THROWS_AS(frames.say(late, kModeHello, 0, mode_hello(1, 0, 1, 2)), Error);
+  }
 }
 
 TEST_CASE(
