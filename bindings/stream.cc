@@ -593,9 +593,10 @@ void bind_sent(py::module_& m) {
       .def(
           "lost",
           [](SentRows& self, const PySpan& s) {
-            self.lost({s.first, s.second});
+            return self.lost({s.first, s.second});
           },
-          py::arg("span"), "A span does not come, and is asked for again.")
+          py::arg("span"),
+          "A span does not come, and is asked for again; whether somebody waits for it.")
       .def("fail", &SentRows::fail, py::arg("why"), "No more comes; whoever waits is told.")
       .def("know", &SentRows::know, py::arg("rows"),
            "There are so many rows, which was not known (rows=0).")

@@ -1316,9 +1316,9 @@ class SentRows:
         span: tuple[
             typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex
         ],
-    ) -> None:
+    ) -> bool:
         """
-        A span does not come, and is asked for again.
+        A span does not come, and is asked for again; whether somebody waits for it.
         """
     def row(self, position: typing.SupportsInt | typing.SupportsIndex) -> int:
         """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -23,11 +24,16 @@ import leashed as lsh
 from leashed import _core, cli, stream
 from leashed.cli import cluster as command
 from leashed.cluster import plan as plans
+from leashed.cluster.batch_wire import UsedError
+from leashed.cluster.coordinator import Send
 from leashed.cluster.ledger import Ledger
 from leashed.cluster.messages import Account, Join, Lease, Report, Rows, There, Welcome
 from leashed.cluster.once_read import OnceRead
-from leashed.cluster.row_index import index_of
+from leashed.cluster.reader import serve
+from leashed.cluster.remote_batches import BatchTending, sent
+from leashed.cluster.row_index import RowIndex, index_of
 from leashed.cluster.row_slices import slice_of
+from leashed.cluster.state import Change, State
 
 COLUMNS = {
     "clicked": stream.Label(),
@@ -148,6 +154,94 @@ def test_a_reader_with_a_pipe_tells_what_has_come_and_who_takes_its_place_ends_t
     assert talk.master.over is not None
     assert "the reader has ended, and rows that come once" in talk.master.over
     assert talk.master.standing(talk.now)["state"] == "failed"
+
+
+def test_a_reader_keeps_what_a_master_that_is_started_again_does_not_know_to_be_used() -> None:
+    talk = Talk(total=None, once=True, trainers=1, readers=1)
+    written: list[Change] = []
+
+    def say(connection: int, message: Any) -> list[Any]:
+        if connection not in talk.master._connections:
+            talk.master.opened(connection, talk.now)
+        talk.master.heard(connection, message, talk.now)
+        output = talk.master.take()
+        written.extend(output.changes)
+        return [a.message for a in output.actions if isinstance(a, Send)]
+
+    say(9, Join("reader", 0, "h:1"))
+    say(1, Join("trainer", 0, ""))
+    say(9, Report(there=There(400)))
+    (lease,) = [m for m in say(1, Report(want=1, batches=99)) if isinstance(m, Lease)]
+    say(1, Report(used=[(lease.ticket, 30)]))
+    (told,) = [m for m in say(9, Report(there=There(400), asks=True)) if isinstance(m, Account)]
+    again = State.of(talk.master.terms)
+    for each in written:
+        again.apply(each)
+    assert told.open[0] == (0, lease.count)
+    assert told == again.ledger.account
+    (told,) = [m for m in say(1, Report(asks=True)) if isinstance(m, Account)]
+    assert told.open[0] == (
+        30,
+        lease.count - 30,
+    )  # of a trainer's parameters it is what they are of
+    say(1, Report(used=[(lease.ticket, lease.count)]))
+    (told,) = [m for m in say(9, Report(there=There(400), asks=True)) if isinstance(m, Account)]
+    assert (told.next, told.open) == (lease.count, [])
+
+
+class Gone:
+    """A reader's rows that are used."""
+
+    rows = 1 << 20
+
+    def __init__(self, index: RowIndex) -> None:
+        self.index = index
+
+    def read(self, first: int, count: int) -> list[Any]:
+        raise UsedError(f"{count} rows from {first} on are used")
+
+    def count(self, name: str, more: int) -> None:
+        pass
+
+
+class Beside:
+    """Connections to such a reader."""
+
+    timeout = 5.0
+
+    def __init__(self, rows: Gone) -> None:
+        self.closing, self.asked, self._rows = threading.Event(), 0, rows
+
+    def connect(self, *_: Any) -> socket.socket:
+        mine, its = socket.socketpair()
+        self.asked += 1
+        threading.Thread(target=serve, args=(self._rows, its, "t"), daemon=True).start()
+        return mine
+
+
+def test_who_waits_for_rows_that_others_have_used_is_told(tmp_path: Path) -> None:
+    """As a trainer that was taken for dead: it waited as long as for a reader that is away."""
+    os.mkfifo(tmp_path / "pipe")
+    rows = stream.csv(tmp_path / "pipe", COLUMNS)
+    index = index_of(rows, None, tmp_path)
+    given: Any = sent(rows, index, 1)
+    given.asked_by(32, 1)
+    native = given.open().native
+    connecting: Any = Beside(Gone(index))
+    tending = BatchTending(given, connecting, 1, patience=300.0)
+    try:
+        tending.told({0: "h:1"})
+        tending.expect(0, 2)
+        end = time.monotonic() + 30
+        while connecting.asked < 3:  # nobody waits: the master may take the lease back by and by
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        assert not native.stopped
+        with pytest.raises(_core.Error, match="are used; this trainer was taken for dead"):
+            native.take(0, 32)
+    finally:
+        connecting.closing.set()
+        tending.close()
 
 
 @pytest.mark.parametrize(

@@ -132,15 +132,20 @@ void SentRows::give(const Span& span, RowBlock rows) {
   wanted_.notify_all();
 }
 
-void SentRows::lost(const Span& span) {
+bool SentRows::lost(const Span& span) {
   const std::lock_guard lock(mutex_);
+  const std::uint64_t end = span.first + span.count;
+  const bool waits = std::any_of(waiting_.begin(), waiting_.end(), [&](const Span& waiting) {
+    return waiting.first < end && span.first < waiting.first + waiting.count;
+  });
   const auto asked = asked_.find(span.first);
-  if (asked == asked_.end() || asked->second != span.first + span.count) return;
+  if (asked == asked_.end() || asked->second != end) return waits;
   asked_.erase(asked);
   held_ -= span.count;
-  expect_no_more(span.first, span.first + span.count);
-  expected_.emplace(span.first, span.first + span.count);
+  expect_no_more(span.first, end);
+  expected_.emplace(span.first, end);
   wanted_.notify_all();
+  return waits;
 }
 
 void SentRows::fail(std::string why) {

@@ -47,9 +47,9 @@ class SentRows final : public NumberedRows {
   // None is any more, but by who waits: what is there goes, and what was asked for when it comes.
   void forget();
   // Such a span has come, or does not; nothing, where it has been forgotten since it was asked for.
-  // Throws Error where it has other rows.
+  // Throws Error where it has other rows. Of what does not come, whether somebody waits for it.
   void give(const Span& span, RowBlock rows);
-  void lost(const Span& span);
+  bool lost(const Span& span);
   // No more comes, and why; whoever waits is told.
   void fail(std::string why);
   // There are so many rows, which was not known: before any behind them is asked for.

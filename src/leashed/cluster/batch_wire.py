@@ -22,6 +22,7 @@ __all__ = [
     "MOST_ROWS",
     "Layout",
     "RefusedError",
+    "UsedError",
     "ask",
     "asked",
     "check_hello",
@@ -29,6 +30,7 @@ __all__ = [
     "receive",
     "refuse",
     "send",
+    "used",
 ]
 
 MOST_ROWS = 1 << 16
@@ -40,11 +42,15 @@ _MAGIC = b"leashed rows 1\0\0"
 _HELLO = struct.Struct("<16s64s")
 _ASKED = struct.Struct("<QQ")
 _HEAD = struct.Struct("<II")
-_GIVEN, _REFUSED = 0, 1
+_GIVEN, _REFUSED, _USED = 0, 1, 2
 
 
 class RefusedError(ValueError):
     """The reader cannot send such rows, now or later."""
+
+
+class UsedError(LookupError):
+    """Rows that come once are used, and not kept any more: whoever asks has lost the lease of them."""
 
 
 class Layout(NamedTuple):
@@ -98,8 +104,17 @@ def asked(link: socket.socket) -> tuple[int, int] | None:
 
 def refuse(link: socket.socket, why: str) -> None:
     """There is no answer, and why."""
+    _tell(link, _REFUSED, why)
+
+
+def used(link: socket.socket, why: str) -> None:
+    """There is no answer, as of ``UsedError``."""
+    _tell(link, _USED, why)
+
+
+def _tell(link: socket.socket, status: int, why: str) -> None:
     told = why.encode()[:_MOST_TOLD]
-    link.sendall(_HEAD.pack(_REFUSED, 1) + struct.pack("<Q", len(told)) + told)
+    link.sendall(_HEAD.pack(status, 1) + struct.pack("<Q", len(told)) + told)
 
 
 def send(link: socket.socket, parts: Sequence[Any]) -> None:
@@ -132,15 +147,17 @@ def receive(link: socket.socket, count: int, layout: Layout) -> Any:
     Raises:
         OSError: the connection ends.
         RefusedError: the reader refuses, and why.
+        UsedError: the reader does not keep them any more.
         ValueError: it is no such answer; no memory was asked for by what it says.
     """
     status, number = _HEAD.unpack(exactly(link, _HEAD.size))
     each = _sections(layout)
-    if status == _REFUSED and number == 1:
+    if status in (_REFUSED, _USED) and number == 1:
         (size,) = struct.unpack("<Q", exactly(link, 8))
         if size > _MOST_TOLD:
             raise ValueError(f"it refuses in {size:,} bytes")
-        raise RefusedError(exactly(link, size).decode(errors="replace"))
+        kind = RefusedError if status == _REFUSED else UsedError
+        raise kind(exactly(link, size).decode(errors="replace"))
     if status != _GIVEN or number == 0 or number % each or number // each > count:
         raise ValueError(f"it answers with status {status} and {number:,} sections")
     sizes = struct.unpack(f"<{number}Q", exactly(link, 8 * number))

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from leashed.cluster.batch_wire import UsedError
 from leashed.cluster.member import Member
 from leashed.cluster.messages import MOST_WORDS, There
 from leashed.cluster.row_index import RowIndex
@@ -118,12 +119,12 @@ class OnceRead:
         """Rows [first, first + count): arrays as the core gives them, one tuple of each block.
 
         Raises:
-            LookupError: some of them are used, and not kept any more.
+            UsedError: some of them are used, and not kept any more.
         """
         found = []
         with self._changed:
             if not self._firsts or first < self._firsts[0]:
-                raise LookupError(f"rows from {first:,} on are used, and not kept any more")
+                raise UsedError(f"rows from {first:,} on are used, and not kept any more")
             at = bisect_right(self._firsts, first) - 1
             while count > 0:
                 begin = first - self._firsts[at]

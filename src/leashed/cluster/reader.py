@@ -218,6 +218,10 @@ def serve(rows: Rows | OnceRead, link: socket.socket, name: str) -> None:
                     _log.error("%s", error)
                     batch_wire.refuse(link, str(error))
                     return
+                except batch_wire.UsedError as error:
+                    _log.warning("%s asks for what is gone: %s", name, error)
+                    batch_wire.used(link, str(error))
+                    return
                 except Exception as error:  # noqa: BLE001 (of this machine: may pass, others may have it)
                     _log.error("rows from %d on cannot be read for now: %s", first, error)
                     return

@@ -32,6 +32,8 @@ _STRIPE = 1 << 16  # rows that one reader has before the next has as many
 _AGAIN = 0.2  # seconds before a connection is tried again
 _LOOK = 0.05  # seconds between two looks whether something is wanted
 
+_TAKEN = "this trainer was taken for dead, and others have trained on what a worker waits for: start it again"
+
 _log = logging.getLogger(__name__)
 
 
@@ -298,7 +300,13 @@ class BatchTending:
                         if native.stopped:
                             return
                         continue
-                    arrays = batch_wire.receive(link, asked[0][1], layout)
+                    try:
+                        arrays = batch_wire.receive(link, asked[0][1], layout)
+                    except batch_wire.UsedError as error:
+                        # Where nobody waits, the master tells soon that the lease is another's.
+                        if native.lost(asked.popleft()):
+                            raise batch_wire.RefusedError(f"{error}; {_TAKEN}") from error
+                        raise
                     if (standard := self._stream.standard) is not None:
                         arrays = (standard.standardised(arrays[0]), *arrays[1:])
                     native.give(asked[0], arrays, layout.classes)
