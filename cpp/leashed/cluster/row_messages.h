@@ -50,6 +50,7 @@
 #include <string>
 #include <type_traits>
 
+#include "leashed/base/words_digest.h"
 #include "leashed/cluster/messages.h"
 #include "leashed/table/row_placement.h"
 #include "leashed/table/row_publication.h"
@@ -67,19 +68,18 @@ struct ServedTable {
 class RowDigest {
  public:
   void add(std::size_t number, const ServedTable& table, const RowPlacement::Shards& shards) {
-    add(number);
-    add(table.dim);
-    add(table.rows);
-    add(table.name.size());
-    for (const char letter : table.name) add(static_cast<unsigned char>(letter));
-    for (std::size_t shard = 0; shard < shards.size(); ++shard) add(shards[shard] ? 1 : 0);
+    digest_.add(std::uint64_t{number});
+    digest_.add(std::uint64_t{table.dim});
+    digest_.add(table.rows);
+    digest_.add(table.name);
+    for (std::size_t shard = 0; shard < shards.size(); ++shard) {
+      digest_.add(std::uint64_t{shards[shard]});
+    }
   }
-  std::uint64_t value() const { return value_; }
+  std::uint64_t value() const { return digest_.value(); }
 
  private:
-  void add(std::uint64_t word) { value_ = (value_ ^ word) * 0x100000001B3; }
-
-  std::uint64_t value_ = 0xCBF29CE484222325;  // FNV-1a, of words
+  WordsDigest digest_;
 };
 
 // Tickets that a client may have at once: of the batch in hand, of those ahead, and of those that
