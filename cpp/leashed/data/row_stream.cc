@@ -61,7 +61,9 @@ void RowStream::start(std::uint64_t first) {
 void RowStream::read_here() {
   {
     const std::lock_guard lock(mutex_);
-    assert(!started_ && settings_.passes == 1);
+    if (started_ || settings_.passes != 1) {
+      throw Error("read_here is once, in place of start(), for a stream of one pass");
+    }
     started_ = true;
     wanted_ = std::numeric_limits<std::uint64_t>::max();  // so that there is room for all
   }
@@ -293,6 +295,7 @@ bool RowStream::look(std::size_t count, RowBlock& to, double seconds) {
   std::unique_lock lock(mutex_);
   const std::uint64_t rows = needed(first_, count);
   if (!wait_known([rows] { return rows; }, lock, seconds)) return false;
+  if (given_) throw Error("the first rows have been taken: look at them before that");
   if (stopped_ || end_ <= first_) return true;
   const std::vector<Piece> pieces =
       pieces_of(first_, std::min<std::uint64_t>(count, end_ - first_));
@@ -332,6 +335,7 @@ std::size_t RowStream::take_known(std::uint64_t first, std::size_t count, RowBlo
   }
   count = std::min<std::uint64_t>(count, end_ - std::min(end_, first));
   if (numbers_) numbers_->reach(first + count);
+  given_ = given_ || count > 0;
   if (count > 0) take_there(first, count, &to, lock);
   return count;
 }

@@ -77,7 +77,7 @@ class RowStream final : public NumberedRows {
   // fewer threads where the system starts no more; throws Error where it starts none.
   void start(std::uint64_t first = 0) override;
   // In place of it: this thread alone reads all that there is, of a stream of one pass, before
-  // anybody takes; what reading throws is thrown to who takes.
+  // anybody takes; what reading throws is thrown to who takes. Throws Error where it is not so.
   void read_here();
   // Appends rows [first, first + count), fewer where the stream ends or is stopped; waits for them,
   // and adds the seconds to `waited`. Throws what reading has thrown, Error where a line is bad
@@ -88,7 +88,8 @@ class RowStream final : public NumberedRows {
   // throws, it throws again whenever rows are asked for that are not there, from whatever thread.
   bool take_next(std::size_t count, RowBlock& to, double seconds);
   // Appends copies of the first rows that will be taken, so many or as many as come before the end
-  // or what reading throws; they stay. Waits as take_next does. While nobody takes.
+  // or what reading throws; they stay. Waits as take_next does. While nobody takes; throws Error
+  // where somebody has.
   bool look(std::size_t count, RowBlock& to, double seconds);
   // Whether there is such a row; waits until that is known. False once it is stopped.
   bool has(std::uint64_t row) override;
@@ -183,7 +184,8 @@ class RowStream final : public NumberedRows {
   std::uint64_t lines_ = 0;       // of the file that is committed
   bool stopped_ = false, ended_ = false;
   bool started_ = false;
-  bool begun_ = true;  // what is to be left out of the first window is
+  bool given_ = false;  // rows to who takes
+  bool begun_ = true;   // what is to be left out of the first window is
   std::exception_ptr failure_;
   ReadCounts counts_;
   std::unique_ptr<StandardNumbers> numbers_;

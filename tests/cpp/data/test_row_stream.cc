@@ -187,6 +187,52 @@ TEST_CASE("one thread reads all and then takes it, whatever places there are") {
   CHECK(error_of([&] { failing.has(all_rows(17)); }) == "no more of it");
 }
 
+TEST_CASE("who would read a stream by himself that is read already is told so") {
+  const char* const said = "read_here is once, in place of start(), for a stream of one pass";
+  RowStream stream = opened({}, {});
+  stream.read_here();
+  CHECK(error_of([&] { stream.read_here(); }) == said);
+  RowStream started = opened({}, {});
+  started.start();
+  CHECK(error_of([&] { started.read_here(); }) == said);
+  for (const std::uint64_t passes : {0, 2}) {
+    RowStream several = opened({.again = true}, {.passes = passes});
+    CHECK(error_of([&] { several.read_here(); }) == said);
+  }
+}
+
+TEST_CASE("parts that threads take at once, whole and in pieces, come as they were read") {
+  constexpr std::size_t kParts = 400;
+  const std::size_t rows = all_rows(kParts);
+  for (const bool here : {false, true}) {
+    RowStream stream = opened({.parts = kParts}, {.threads = 2, .places = 16});
+    here ? stream.read_here() : stream.start();
+    std::atomic<std::size_t> wrong{0}, next{0};
+    std::vector<std::size_t> first;  // of each part; of every third its rows come by ones
+    for (std::size_t p = 0; p < kParts; ++p) first.push_back(all_rows(p));
+    {
+      std::vector<std::jthread> threads;
+      for (std::size_t t = 0; t < 4; ++t) {
+        threads.emplace_back([&] {
+          for (std::size_t p = 0; (p = next.fetch_add(1)) < kParts;) {
+            const std::size_t each = p % 3 == 0 ? 1 : std::max<std::size_t>(rows_of(p), 1);
+            for (std::size_t at = 0; at < rows_of(p); at += each) {
+              RowBlock block(kLayout);
+              double waited = 0;
+              if (stream.take(first[p] + at, each, block, waited) != each) ++wrong;
+              for (std::size_t i = 0; i < block.x.size(); ++i) {
+                if (block.x[i] != static_cast<float>(first[p] + at + i)) ++wrong;
+              }
+            }
+          }
+        });
+      }
+    }
+    CHECK(wrong == 0);
+    CHECK_FALSE(stream.has(rows));
+  }
+}
+
 TEST_CASE("a part whose rows are taken at once, out of turn, is no other's") {
   constexpr std::size_t kParts = 40;
   RowStream stream = opened({}, {.places = kParts});
@@ -224,6 +270,19 @@ TEST_CASE("rows that were looked at come all the same") {
       }
     }
   }
+}
+
+TEST_CASE("rows that have been taken cannot be looked at, and those behind are still there") {
+  RowStream stream = opened({}, {});
+  stream.start();
+  RowBlock block(kLayout);
+  CHECK(stream.take_next(5, block, 60));
+  RowBlock seen(kLayout);
+  CHECK(error_of([&] { stream.look(5, seen, 60); }) ==
+        "the first rows have been taken: look at them before that");
+  RowBlock more(kLayout);
+  CHECK(stream.take_next(1, more, 60));
+  CHECK(more.x == std::vector<float>{5});
 }
 
 TEST_CASE("those are looked at that come before what reading throws, which is told who takes") {
