@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import time
 import warnings
+import weakref
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import cast
@@ -334,6 +336,31 @@ def test_what_stands_in_the_way_of_a_connection_is_logged_when_it_changes(caplog
     assert [each.rpartition(" at 10.0.0.2:1: ")[2] for each in caplog.messages] == [
         "refused", "no route", "no route",
     ]  # fmt: skip
+
+
+def test_whoever_keeps_what_was_logged_keeps_no_connections(monkeypatch, caplog):
+    caplog.set_level("INFO", logger="leashed")
+    watched = Watched(monkeypatch, "error")
+
+    class Native(SimpleNamespace):
+        """Its connections end with it."""
+
+    def turn() -> weakref.ref[Native]:
+        native = Native(slots=1, missing=lambda _: [(0, 1)])
+        watched._servers._connecting = connecting(["refused"])
+        watched._servers.tend(native)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for watched.now in (1.0, 10.0):
+                watched._troubles.look(watched._servers.amiss())
+        return weakref.ref(native)
+
+    gc.disable()  # what nobody holds is gone without
+    try:
+        assert turn()() is None
+    finally:
+        gc.enable()
+    assert [each.levelname for each in caplog.records] == ["INFO", "WARNING"]
 
 
 def test_what_stands_in_the_way_of_a_result_is_logged_when_it_changes(monkeypatch, caplog):

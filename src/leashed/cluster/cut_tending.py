@@ -48,7 +48,7 @@ class ServerCuts:
         try:
             saved = self._save(_cleared(self._run, cut, self._begun))
         except (OSError, ValueError) as error:
-            _log.warning("nothing is saved of cut %d: %s", cut.number, error)
+            _log.warning("nothing is saved of cut %d: %s", cut.number, str(error))
             self._member.cut(cut.number, STILL, failed=str(error))
         else:
             self._member.cut(cut.number, SAVED, saved)
@@ -152,7 +152,7 @@ class TrainerCuts:
                     checkpoints.put_array(folder / names[-1], array)
             saved = checkpoints.saved_of(folder, *names)
         except (OSError, ValueError) as error:
-            _log.warning("nothing is saved of cut %d: %s", cut.number, error)
+            _log.warning("nothing is saved of cut %d: %s", cut.number, str(error))
             self._member.cut(cut.number, STILL, failed=str(error))
         else:
             self._reached = SAVED

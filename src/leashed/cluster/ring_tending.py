@@ -214,7 +214,7 @@ class RingTending:
     def _failed(self, epoch: Epoch, error: Exception) -> None:
         if not self._over(epoch):
             self._why = str(error)
-            _log.info("ring %d: %s", epoch.number, error)
+            _log.info("ring %d: %s", epoch.number, self._why)
             self._member.broken(epoch.number)
 
     def _over(self, epoch: Epoch) -> bool:

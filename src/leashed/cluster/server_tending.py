@@ -120,7 +120,7 @@ class ServerTending:
         except (OSError, ValueError) as error:
             if self._why.get(server) != str(error):
                 words = ROLES[self._role].words
-                _log.info("%s %d at %s: %s", words, server, address, error)
+                _log.info("%s %d at %s: %s", words, server, address, str(error))
             self._why[server] = str(error)
             self._connecting.closing.wait(_AGAIN)
         finally:

@@ -197,4 +197,4 @@ def _adopt(made: Made, link: socket.socket, name: str, checked: bool, transport:
         server.adopt(link.detach(), checked, transport)
     except (CancelledError, ValueError) as error:
         link.close()
-        _log.info("a trainer's connection: %s", error)
+        _log.info("a trainer's connection: %s", str(error))

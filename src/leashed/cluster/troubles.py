@@ -58,8 +58,10 @@ class Troubles:
             try:
                 warn(f"{self._name} trains, and is not in step with all others{again}: {each.why}")
             except RuntimeWarning as text:
-                # It is made an error, which is not to be one of this thread, that ends it.
-                _log.warning("%s", text)
+                # It is made an error, which is not to be one of this thread, that ends it. (Of an
+                # error that is logged only the words: who keeps its record would keep what was
+                # there where it arose, connections too.)
+                _log.warning("%s", str(text))
         if not lasting and self._told:
             _log.info("%s is in step with the others again", self._name)
         if (trouble := "; ".join(each.why for each in lasting.values())) != self._told:
