@@ -33,6 +33,9 @@ class Member:
     def cut(self, *told: Any, **failed: Any) -> None:
         self.told.append((*told, failed) if failed else told)
 
+    def send_part(self, *part: Any) -> None:
+        """The master sees it."""
+
 
 def test_a_trainer_saves_at_the_stage_of_saving_alone(tmp_path: Path) -> None:
     """Before it the ledger of the cut is not known: a file would be older than that."""

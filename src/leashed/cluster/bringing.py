@@ -1,44 +1,32 @@
 """Rows that embedding servers have saved in folders that rank 0 does not see, brought to rank 0's.
 
 Whoever started such a server connects to where the run's master was, as soon as that has ended and rank 0
-listens there in its place. What goes over the connection:
-
-    sender → rank 0   length, JSON: names and sizes of files in their order, and whether all was saved
-    rank 0 → sender   length, why it does not take them; nothing: it does
-    sender → rank 0   the files, one after the other
-    rank 0 → sender   length, why they are not written; nothing: they are
+listens there in its place, and sends its files (``sent_files``), told whether all was saved.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import logging
-import os
 import shutil
 import socket
-import struct
 import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from leashed.base.closing import Closing
+from leashed.cluster import sent_files
 from leashed.cluster.addressing import within
 from leashed.cluster.children import saved
 from leashed.cluster.opening import Key, Listener, Peer, connect
-from leashed.cluster.receiving import exactly
 from leashed.cluster.supervisor import name_of
 from leashed.files.folders import MANIFEST
 
 __all__ = ["Bringing", "send"]
 
 _ROLE, _PURPOSE, _HERE = "embedding-ps", "rows", "rank-0"
-_LENGTH = struct.Struct("<I")
-_MOST = 1 << 24  # bytes of a head
-_PIECE = 1 << 20
 _LOOK = 0.05  # seconds
 
 _log = logging.getLogger(__name__)
@@ -58,8 +46,7 @@ def send(folder: Path, index: int, run: str, address: str, key: Key, seconds: fl
     Raises:
         OSError: the server has saved nothing, rank 0 does not come, or cannot write the files.
     """
-    names = [path.name for path in folder.iterdir() if path.name != MANIFEST]
-    files = [(name, (folder / name).stat().st_size) for name in (*sorted(names), MANIFEST)]
+    names = [*sorted(path.name for path in folder.iterdir() if path.name != MANIFEST), MANIFEST]
     end = time.monotonic() + seconds
     while True:
         try:
@@ -79,22 +66,7 @@ def send(folder: Path, index: int, run: str, address: str, key: Key, seconds: fl
             time.sleep(_LOOK)
     with link:
         link.settimeout(seconds)
-        told = {"files": files, "saved": saved(folder).exists()}
-        head = json.dumps(told).encode()
-        link.sendall(_LENGTH.pack(len(head)) + head)
-        _agreed(link)
-        for name, size in files:
-            with (folder / name).open("rb") as file:
-                if size and link.sendfile(file, count=size) < size:
-                    raise OSError(errno.EIO, "has become shorter", str(folder / name))
-        _agreed(link)
-
-
-def _agreed(link: socket.socket) -> None:
-    """OSError where rank 0 says why not."""
-    (length,) = _LENGTH.unpack(exactly(link, _LENGTH.size))
-    if length:
-        raise OSError(exactly(link, min(length, _MOST)).decode(errors="replace"))
+        sent_files.send(link, folder, names, {"saved": saved(folder).exists()})
 
 
 class Bringing(Closing):
@@ -184,19 +156,16 @@ class Bringing(Closing):
             link.settimeout(self._timeout)
             try:
                 _receive(link, folder, self._comes)
-                why = b""
+                why = ""
             except (OSError, ValueError, RecursionError) as error:
                 _log.warning(
                     "the rows of %s at %s are not here: %s", peer.name, peer.address, error
                 )
-                why = f"rank 0 does not write them to {folder}: {error}".encode()
+                why = f"rank 0 does not write them to {folder}: {error}"
                 with self._lock:  # it may try again
                     self._coming.discard(peer.name)
             with contextlib.suppress(OSError):
-                link.sendall(_LENGTH.pack(len(why)) + why)
-                link.shutdown(socket.SHUT_WR)
-                while link.recv(_PIECE):  # else what was said might not arrive
-                    pass
+                sent_files.answer(link, why)
 
     def _comes(self) -> None:
         self._heard = time.monotonic()
@@ -204,50 +173,19 @@ class Bringing(Closing):
 
 def _receive(link: socket.socket, folder: Path, comes: Callable[[], None]) -> None:
     """Puts into the folder what a sender tells, all of it or nothing; ``comes`` is called with each piece."""
-    (length,) = _LENGTH.unpack(exactly(link, _LENGTH.size))
-    if length > _MOST:
+    told, files = sent_files.head(link)
+    if not isinstance(told.get("saved"), bool) or any("/" in name for name, _ in files):
         raise ValueError("something else comes than rows")
-    told = json.loads(exactly(link, length))
-    files = _files(told)
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if sum(size for _, size in files) > _free(folder.parent):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder.parent))
-    link.sendall(_LENGTH.pack(0))
+    sent_files.require_room(folder.parent, files)
     coming = folder.with_suffix(".coming")
     shutil.rmtree(coming, ignore_errors=True)
     coming.mkdir(mode=0o700)
     try:
-        for name, size in files:
-            with (coming / name).open("wb") as file:
-                for first in range(0, size, _PIECE):
-                    file.write(exactly(link, min(_PIECE, size - first)))
-                    comes()
+        sent_files.receive(link, files, lambda name: (coming / name).open("wb"), comes)
         if told["saved"]:
             saved(folder).touch()
         coming.rename(folder)
     except BaseException:  # (a disk that is full has room again)
         shutil.rmtree(coming, ignore_errors=True)
         raise
-
-
-def _free(folder: Path) -> int:
-    return shutil.disk_usage(folder).free
-
-
-def _files(told: Any) -> list[tuple[str, int]]:
-    """Names and sizes; ValueError where they are none, or lead out of the folder."""
-    try:
-        files = [(name, size) for name, size in told["files"]]
-        good = isinstance(told["saved"], bool) and all(
-            isinstance(name, str)
-            and isinstance(size, int)
-            and size >= 0
-            and name == Path(name).name
-            and name not in ("", ".", "..")
-            for name, size in files
-        )
-    except (TypeError, KeyError, ValueError):
-        good = False
-    if not good:
-        raise ValueError("something else comes than rows")
-    return files

@@ -28,7 +28,6 @@ from leashed.files import folders, resuming
 
 __all__ = [
     "Checkpoint",
-    "elsewhere",
     "found",
     "newest",
     "place",
@@ -65,7 +64,7 @@ def newest(run: Path) -> Path:
     if not found:
         raise FileNotFoundError(
             f"{run} has no whole checkpoint to go on from: its run writes them with --checkpoint-every, "
-            "in a plan checkpoint_every in [cluster]"
+            "in a plan checkpoint_every in [cluster]; where its master ran on another machine, copy them here"
         )
     return place(run, max(found))
 
@@ -135,11 +134,6 @@ def write(folder: Path, told: Mapping[str, Any], saved: Mapping[str, Sequence[Sa
         **told,
     }
     folders.put_manifest(folder, manifest)
-
-
-def elsewhere(folder: Path, saved: Mapping[str, Sequence[Saved]]) -> list[str]:
-    """Whose files are not in it, since they were written on machines with a folder of their own."""
-    return [who for who, of in saved.items() if not all((folder / one.name).exists() for one in of)]
 
 
 class Checkpoint:
@@ -218,8 +212,7 @@ class Checkpoint:
         path = self.folder / name
         if not path.is_file():
             raise FileNotFoundError(
-                f"{path} is missing, which its checkpoint names; where its process ran on another "
-                "machine, copy it here"
+                f"{path} is missing, which its checkpoint names: copy that folder whole, or go on from another"
             )
         if path.stat().st_size != told["bytes"] or folders.digest_of(path) != told["sha256"]:
             raise ValueError(f"{path} is damaged: it is not what its checkpoint says")

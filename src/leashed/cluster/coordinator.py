@@ -282,6 +282,11 @@ class Coordinator:
         self.stop(f"{reason}{self._left()}", now)
 
     @property
+    def cut(self) -> int:
+        """Number of the cut under way; 0: none is."""
+        return self._cutting.number
+
+    @property
     def checkpoint(self) -> tuple[int, dict[str, list[Saved]]] | None:
         """Of the cut that all have saved its number, and whose files are which; None: there is none."""
         cutting = self._cutting

@@ -47,6 +47,8 @@ class ServerCuts:
             return
         try:
             saved = self._save(_cleared(self._run, cut, self._begun))
+            own = {one.name.partition("/")[0] for one in saved}
+            self._member.send_part(self._run, cut.number, sorted(own))
         except (OSError, ValueError) as error:
             _log.warning("nothing is saved of cut %d: %s", cut.number, str(error))
             self._member.cut(cut.number, STILL, failed=str(error))
@@ -151,6 +153,7 @@ class TrainerCuts:
                     names.append(f"{self._name}.{name}")
                     checkpoints.put_array(folder / names[-1], array)
             saved = checkpoints.saved_of(folder, *names)
+            self._member.send_part(self._run, cut.number, names)
         except (OSError, ValueError) as error:
             _log.warning("nothing is saved of cut %d: %s", cut.number, str(error))
             self._member.cut(cut.number, STILL, failed=str(error))

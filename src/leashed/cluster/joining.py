@@ -149,9 +149,10 @@ def join(
             dies is started again, an embedding server from its last snapshot. Also how long rank 0 may take,
             before it begins, to read the checkpoint that a run goes on from, or to count rows for readers.
         checkpoint_every: seconds between two checkpoints of the whole run, of one moment each, in
-            ``run-0/checkpoints`` in ``folder``, which is needed then; where machines have one each, their
-            parts are to be copied together before a run goes on. ``train(resume=)`` of all trainers, that are as many or not, goes on from one, or from the
-            newest of a folder ``run-0``, in a run whose ``folder`` is another. Default: none are taken.
+            ``run-0/checkpoints`` in ``folder``, which is needed then; where machines have one each, rank
+            0's has all parts, and is copied to all before a run goes on. ``train(resume=)`` of all trainers,
+            that are as many or not, goes on from one, or from the newest of a folder ``run-0``, in a run
+            whose ``folder`` is another. Default: none are taken.
 
     Raises:
         ImportError: what ``backend`` names is not installed.
@@ -523,7 +524,8 @@ def _send(home: Path, index: int, reached: Reached, address: str, key: Key, seco
     except OSError as error:
         warn(
             f"rank 0 has not got the rows of embedding server {index}: {error}; they are here, in {folder}; "
-            f"copied to one machine with those of the others, {_REMEDY}"
+            f"copied to one machine with those of the others, {_REMEDY}; where rank 0's disk is lost with "
+            "its part, a copy of its last checkpoint is what is left (checkpoint_every)"
         )
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from leashed.cluster import checkpoints, packing, row_costs, row_packing, wire
+from leashed.cluster import checkpoints, packing, row_costs, row_packing, sent_parts, wire
 from leashed.cluster.coordinator import Close, Coordinator, Output, Send
 from leashed.cluster.journal import Journal, lines
 from leashed.cluster.member import ADDRESS
@@ -165,7 +165,7 @@ class Master:
         self._begun = begun
         self._cuts = cuts or folder
         self._putting: asyncio.Task[None] | None = None  # a checkpoint's manifest
-        self._elsewhere: list[str] = []  # whose files of checkpoints are, as was told last
+        self._parts = sent_parts.Parts(self._cuts, terms.timeout)
         self._watch = watch
         self._connections = 0
         self._writers: dict[int, asyncio.StreamWriter] = {}
@@ -245,6 +245,7 @@ class Master:
         finally:
             self._listener.close()
             self._results.close()
+            self._parts.close()
             # Where the disk is full nobody closes them, and each task waits for that.
             for writer in self._writers.values():
                 writer.transport.abort()
@@ -302,7 +303,11 @@ class Master:
 
     def _accept(self, connection: socket.socket, peer: Peer) -> None:
         """On the listener's thread."""
-        begin = {"control": self._begin, "result": self._take}.get(peer.purpose)
+        begin = {
+            "control": self._begin,
+            "result": self._take,
+            sent_parts.PURPOSE: self._take_part,
+        }.get(peer.purpose)
         if begin is None:
             raise ValueError(f"the master has no connections for {peer.purpose!r}")
         try:
@@ -312,6 +317,9 @@ class Master:
 
     def _take(self, connection: socket.socket, peer: Peer) -> None:
         self._results.take(connection, peer)
+
+    def _take_part(self, connection: socket.socket, peer: Peer) -> None:
+        self._parts.take(connection, peer, self._coordinator.cut)
 
     def _begin(self, connection: socket.socket, _: Peer) -> None:
         if self._over.is_set():
@@ -393,27 +401,13 @@ class Master:
             coordinator.written(number, self._now(), why)
             if not why and coordinator.state.cuts.whole == number:
                 keep = [] if self._begun is None else [self._begun]
-                look = partial(checkpoints.elsewhere, folder, saved)
                 tidy = partial(checkpoints.tidy, self._cuts, number, keep)
                 try:
-                    whose = await self._loop.run_in_executor(self._manifests, look)
-                    self._tell_elsewhere(folder, whose)
                     await self._loop.run_in_executor(self._manifests, tidy)
                 except OSError as error:
                     _log.warning("checkpoints before %d stay: %s", number, error)
         self._putting = None
         self._carry_out()
-
-    def _tell_elsewhere(self, folder: Path, whose: list[str]) -> None:
-        """Of files that this machine does not see, where they are others' than those told of."""
-        if whose and whose != self._elsewhere:
-            _log.warning(
-                "%s is whole with files of %s that this machine does not see: copy that folder of theirs "
-                "here before a run goes on from it, or give one that all machines see",
-                folder,
-                ", ".join(whose),
-            )
-        self._elsewhere = whose
 
     async def _write(self) -> None:
         """Have a group written, by another thread, and those that come meanwhile."""

@@ -10,7 +10,7 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -19,7 +19,7 @@ from msgspec import Struct
 from leashed import _core
 from leashed.base import checks
 from leashed.base.closing import Closing
-from leashed.cluster import wire
+from leashed.cluster import sent_parts, wire
 from leashed.cluster.ending import OverError, explain
 from leashed.cluster.messages import (
     MOST_WORDS,
@@ -57,6 +57,7 @@ ADDRESS = "master.address"  # the file in a run's folder that says where its mas
 
 _REFUSALS = 3  # in a row, and it is no accident
 _CONNECTING = 2.0  # seconds for one attempt; a stopped master accepts and says nothing
+_ANSWERING = 0.2  # seconds between two looks whether there is a master that answers
 _SENDING = 1.0  # seconds for a message to go out
 _BEAT, _TIMEOUT = 0.5, 5.0  # seconds, before the master has said which
 _LATE = 1.25  # beats without a report, before the core beats, which waits for no GIL
@@ -358,6 +359,30 @@ class Member(Closing):
             raise ConnectionError(
                 "the master has refused the result, or cut off; where it lives, its log says why"
             )
+
+    def send_part(
+        self, run: Path, number: int, own: Sequence[str], *, deadline: float = 60.0
+    ) -> None:
+        """Has the master have this member's part of a checkpoint, which it is sent, on a connection of its
+        own, as far as it does not see it; returns when all is on its disk, however long that takes.
+
+        Args:
+            run: the folder of the run's checkpoints here.
+            number: of the cut.
+            own: files of its folder, and folders.
+            deadline: seconds for which nothing may move.
+
+        Raises:
+            OSError: the master is away, or does not take it; the message says why.
+        """
+        with self._connect(sent_parts.PURPOSE, min(deadline, _CONNECTING)) as connection:
+            connection.settimeout(deadline)
+            sent_parts.send(connection, run, number, own, lambda: self._answered(connection))
+
+    def _answered(self, connection: socket.socket) -> None:
+        """Returns when there is something to read, or no master any more."""
+        while not select.select([connection], [], [], _ANSWERING)[0] and self._state == "joined":
+            pass
 
     def _answer(self, connection: socket.socket) -> bytes:
         """The master's word on a result: for as long as it lives, it may be writing."""

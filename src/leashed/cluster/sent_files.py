@@ -1,0 +1,149 @@
+"""Files that one process sends to another, over a connection that is for nothing else.
+
+sender → receiver   length, JSON: ``files``, names and sizes in their order, and what else is told of them
+receiver → sender   length, JSON: the names of those that it lacks; a text: why it takes none
+sender → receiver   those files, one after the other
+receiver → sender   length, JSON: a text: why they are not written; empty: they are
+
+Names are paths with "/" from a folder that each side knows by itself.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import socket
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO
+
+from leashed.cluster.receiving import exactly
+
+__all__ = ["answer", "head", "receive", "require_room", "send"]
+
+_LENGTH = struct.Struct("<I")
+_MOST = 1 << 24  # bytes of what is not a file
+_PIECE = 1 << 20
+
+
+def send(
+    link: socket.socket,
+    folder: Path,
+    names: Sequence[str],
+    told: Mapping[str, Any],
+    wait: Callable[[], None] = lambda: None,
+) -> None:
+    """Sends those of the files that the other side lacks; returns when it has written them.
+
+    Args:
+        link: to the other side; its timeout is for each piece.
+        folder: that names lead from.
+        names: of the files.
+        told: of them.
+        wait: returns when the other side has answered, where that may take long.
+
+    Raises:
+        OSError: a file cannot be read, or is shorter by now; the connection breaks; or the other side does
+            not take them, as the message tells.
+    """
+    sizes = {name: (folder / name).stat().st_size for name in names}
+    _put(link, {**told, "files": list(sizes.items())})
+    wait()
+    lacked = _get(link)
+    if isinstance(lacked, str):
+        raise OSError(lacked)
+    for name in lacked:
+        with (folder / name).open("rb") as file:
+            if sizes[name] and link.sendfile(file, count=sizes[name]) < sizes[name]:
+                raise OSError(errno.EIO, "has become shorter", str(folder / name))
+    wait()
+    if why := _get(link):
+        raise OSError(why)
+
+
+def head(link: socket.socket) -> tuple[Any, list[tuple[str, int]]]:
+    """What is told of files that are to come, and their names, which lead to nowhere else, and sizes.
+
+    Raises:
+        ValueError: something else comes.
+        OSError: the connection breaks.
+    """
+    told = _get(link)
+    try:
+        files = [(name, size) for name, size in told["files"]]
+        good = all(_leads_below(name) and type(size) is int and size >= 0 for name, size in files)
+    except (TypeError, KeyError, ValueError):
+        good = False
+    if not good:
+        raise ValueError("something else comes than files")
+    return told, files
+
+
+def require_room(folder: Path, files: Sequence[tuple[str, int]]) -> None:
+    """OSError where the disk of a folder has no room for them."""
+    if sum(size for _, size in files) > _free(folder):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
+
+
+def receive(
+    link: socket.socket,
+    files: Sequence[tuple[str, int]],
+    opened: Callable[[str], Any],
+    comes: Callable[[], None] = lambda: None,
+) -> None:
+    """Has these sent, and written.
+
+    Args:
+        link: to the sender, behind ``head``.
+        files: names and sizes of those that are lacking.
+        opened: a context of the file of that name, to write to.
+        comes: called with each piece.
+
+    Raises:
+        OSError: the connection breaks, or a file cannot be written.
+    """
+    _put(link, [name for name, _ in files])
+    for name, size in files:
+        with opened(name) as file:
+            _copy(link, file, size, comes)
+
+
+def answer(link: socket.socket, why: str) -> None:
+    """Tells the sender, who is read until it has heard it, why files are not written; empty: they are."""
+    _put(link, why)
+    link.shutdown(socket.SHUT_WR)
+    while link.recv(_PIECE):  # else what was said might not arrive
+        pass
+
+
+def _copy(link: socket.socket, file: BinaryIO, size: int, comes: Callable[[], None]) -> None:
+    for first in range(0, size, _PIECE):
+        file.write(exactly(link, min(_PIECE, size - first)))
+        comes()
+
+
+def _put(link: socket.socket, told: Any) -> None:
+    data = json.dumps(told).encode()
+    link.sendall(_LENGTH.pack(len(data)) + data)
+
+
+def _get(link: socket.socket) -> Any:
+    (length,) = _LENGTH.unpack(exactly(link, _LENGTH.size))
+    if length > _MOST:
+        raise ValueError("something else comes than files")
+    return json.loads(exactly(link, length))
+
+
+def _free(folder: Path) -> int:
+    return shutil.disk_usage(folder).free
+
+
+def _leads_below(name: Any) -> bool:
+    """Whether it is a path's plain text, which leads to below where it begins."""
+    if not isinstance(name, str) or "\0" in name:
+        return False
+    parts = PurePosixPath(name).parts
+    return bool(parts) and "/".join(parts) == name and parts[0] != "/" and ".." not in parts

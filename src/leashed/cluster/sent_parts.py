@@ -1,0 +1,139 @@
+"""Parts of checkpoints that members have written where the master does not see them, sent to it before its
+manifest makes them one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from leashed.base import atomic
+from leashed.cluster import sent_files
+from leashed.cluster.checkpoints import place
+from leashed.cluster.opening import Peer
+from leashed.cluster.roles import ROLES
+from leashed.files.folders import MANIFEST
+
+__all__ = ["PURPOSE", "Parts", "send"]
+
+PURPOSE = "checkpoint"
+"""Of connections that are for one part of a checkpoint."""
+
+_log = logging.getLogger(__name__)
+
+
+def send(
+    link: socket.socket, run: Path, number: int, own: Sequence[str], wait: Callable[[], None]
+) -> None:
+    """Has the master have a member's part of that cut, by files of it or folders.
+
+    Raises:
+        OSError: it has not got it; the message says why.
+    """
+    folder = place(run, number)
+    paths = [path for name in own for path in _below(folder / name)]
+    modified = [(str(path.relative_to(folder)), path.stat().st_mtime_ns) for path in paths]
+    told = {"cut": number, "modified": modified}
+    sent_files.send(link, folder, [name for name, _ in modified], told, wait)
+
+
+def _below(path: Path) -> list[Path]:
+    """The files of a folder, its manifest last; of a file itself."""
+    if not path.is_dir():
+        return [path]
+    return sorted(path.iterdir(), key=lambda each: (each.name == MANIFEST, each.name))
+
+
+class Parts:
+    """The master's side, a thread for each connection.
+
+    Args:
+        run: the folder of the run's checkpoints.
+        timeout: seconds for which a sender may say nothing.
+    """
+
+    def __init__(self, run: Path, timeout: float) -> None:
+        self._run = run
+        self._timeout = timeout
+        self._open: dict[str, socket.socket] = {}  # by who sends
+        self._closed = False
+        self._lock = threading.Lock()
+
+    def take(self, connection: socket.socket, peer: Peer, number: int) -> None:
+        """Takes in what lacks of a member's part of that cut, which is under way; 0: none is."""
+        role, _, index = peer.name.rpartition("-")
+        saves = role in ROLES and ROLES[role].saves and index.isdecimal()
+        with self._lock:
+            good = number > 0 and saves and role == peer.role and not self._closed
+            if good:
+                if before := self._open.get(peer.name):  # it has given that up
+                    _cut_off(before)
+                self._open[peer.name] = connection
+        if not good:
+            _log.warning("files of %r are refused: there is no cut of which it has any", peer.name)
+            connection.close()
+            return
+        threading.Thread(
+            target=self._take,
+            args=(connection, peer.name, number),
+            name="leashed-part",
+            daemon=True,
+        ).start()
+
+    def close(self) -> None:
+        """Cuts off those that still send."""
+        with self._lock:
+            self._closed = True
+            for connection in self._open.values():
+                _cut_off(connection)
+
+    def _take(self, connection: socket.socket, who: str, number: int) -> None:
+        connection.settimeout(self._timeout)
+        try:
+            self._receive(connection, who, number)
+            why = ""
+        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+            why = f"the master does not have its files: {error}"
+            _log.warning("of %s in cut %d: %s", who, number, why)
+        with contextlib.suppress(OSError):
+            sent_files.answer(connection, why)
+        with self._lock:
+            if self._open.get(who) is connection:
+                del self._open[who]
+            connection.close()
+
+    def _receive(self, connection: socket.socket, who: str, number: int) -> None:
+        told, files = sent_files.head(connection)
+        if told["cut"] != number:
+            raise ValueError("that cut is over")
+        if not all(name.startswith((f"{who}.", f"{who}/")) for name, _ in files):
+            raise ValueError("they are not its own")
+        folder = place(self._run, number)
+        modified = dict(told["modified"])
+        lacking = [
+            (name, size)
+            for name, size in files
+            if _about(folder / name) != (size, modified.get(name))
+        ]
+        for name, _ in lacking:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        sent_files.require_room(self._run, lacking)
+        sent_files.receive(connection, lacking, lambda name: atomic.opened(folder / name))
+
+
+def _about(path: Path) -> tuple[int, int] | None:
+    """Bytes and time of a file: another one of an earlier attempt is of another time; None: there is none."""
+    try:
+        about = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return about.st_size, about.st_mtime_ns
+
+
+def _cut_off(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,157 @@
+"""Parts of checkpoints that the master does not see come to it before there is a checkpoint, and no others."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster import inside
+
+from leashed.cluster import checkpoints, sent_files, sent_parts
+from leashed.cluster.opening import Peer
+from leashed.files.folders import MANIFEST
+
+FILES = {
+    "embedding-ps-1/1.table0": b"x" * 3_000_000,
+    "embedding-ps-1/1.empty": b"",
+    f"embedding-ps-1/{MANIFEST}": b"{}",
+}
+
+
+def written(run: Path, files: dict[str, bytes] = FILES, number: int = 3) -> Path:
+    """A cut's folder."""
+    folder = checkpoints.place(run, number)
+    for name, data in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    return run
+
+
+@contextlib.contextmanager
+def master(run: Path) -> Iterator[sent_parts.Parts]:
+    parts = sent_parts.Parts(run, inside.PATIENCE)
+    try:
+        yield parts
+    finally:
+        parts.close()
+
+
+def send(
+    to: sent_parts.Parts,
+    run: Path,
+    *own: str,
+    who: str = "embedding-ps-1",
+    number: int = 3,
+    under_way: int = 3,
+) -> None:
+    ours, theirs = socket.socketpair()
+    with ours:
+        ours.settimeout(inside.PATIENCE)
+        peer = Peer(who.rpartition("-")[0], who, sent_parts.PURPOSE, "127.0.0.1:1")
+        to.take(theirs, peer, under_way)
+        sent_parts.send(ours, run, number, own or ["embedding-ps-1"], lambda: None)
+
+
+def found(run: Path) -> dict[str, bytes]:
+    folder = checkpoints.place(run, 3)
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_what_the_master_does_not_see_is_sent(tmp_path: Path) -> None:
+    there, here = written(tmp_path / "there"), tmp_path / "here"
+    here.mkdir()
+    with master(here) as parts:
+        send(parts, there)
+    assert found(here) == FILES
+
+
+def test_what_it_sees_is_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = written(tmp_path)
+    monkeypatch.setattr(sent_files, "_copy", lambda *_: pytest.fail("it comes again"))
+    with master(run) as parts:
+        send(parts, run)
+
+
+def test_what_an_earlier_attempt_has_left_is_replaced(tmp_path: Path) -> None:
+    """It has the same name and size, and is of another time."""
+    there = written(tmp_path / "there")
+    here = written(tmp_path / "here", {"embedding-ps-1/1.table0": b"y" * 3_000_000})
+    with master(here) as parts:
+        send(parts, there)
+    assert found(here) == FILES
+
+
+def test_a_disk_that_is_full_is_told_to_who_sends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there, here = written(tmp_path / "there"), tmp_path / "here"
+    here.mkdir()
+    monkeypatch.setattr(sent_files, "_free", lambda _: 2_999_999)
+    with (
+        master(here) as parts,
+        pytest.raises(OSError, match=r"does not have its files: .*No space left"),
+    ):
+        send(parts, there)
+
+
+def test_of_a_cut_that_is_over_nothing_is_taken(tmp_path: Path) -> None:
+    there, here = written(tmp_path / "there"), tmp_path / "here"
+    with master(here) as parts:
+        with pytest.raises(OSError, match="that cut is over"):
+            send(parts, there, under_way=4)
+        with pytest.raises(OSError):  # noqa: PT011 (as the connection happens to end)
+            send(parts, there, under_way=0)
+    assert not here.exists()
+
+
+def test_nobody_writes_what_is_not_his_own(tmp_path: Path) -> None:
+    there, here = written(tmp_path / "there"), tmp_path / "here"
+    with master(here) as parts:
+        for who in ("embedding-ps-11", "trainer-1"):
+            with pytest.raises(OSError, match="they are not its own"):
+                send(parts, there, who=who)
+        for who in ("reader-0", "embedding-ps-", "master-0"):
+            with pytest.raises(OSError):  # noqa: PT011
+                send(parts, there, who=who)
+    assert not here.exists()
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        [["embedding-ps-1/../../key", 1]],
+        [["/etc/key", 1]],
+        [["embedding-ps-1//a", 1]],
+        [["embedding-ps-1/a", -1]],
+        [["embedding-ps-1/a", True]],
+        [["embedding-ps-1/\0", 1]],
+        [["", 1]],
+        [[1, 1]],
+        [1],
+        3,
+    ],
+)
+def test_what_leads_elsewhere_or_is_no_list_is_refused(files: Any) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        sent_files._put(ours, {"files": files})
+        with pytest.raises(ValueError, match="something else comes than files"):
+            sent_files.head(theirs)
+
+
+def test_who_sends_is_cut_off_at_the_runs_end(tmp_path: Path) -> None:
+    ours, theirs = socket.socketpair()
+    with ours:
+        ours.settimeout(inside.PATIENCE)
+        with master(tmp_path) as parts:
+            parts.take(theirs, Peer("trainer", "trainer-0", sent_parts.PURPOSE, ""), 3)
+        while ours.recv(1 << 16):
+            pass
