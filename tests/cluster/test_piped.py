@@ -6,6 +6,7 @@ import errno
 import gzip
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -26,6 +27,7 @@ from leashed.cli import cluster as command
 from leashed.cluster import piped
 from leashed.cluster import plan as plans
 from leashed.cluster.row_index import kept_in
+from leashed.datasets.files import name_of
 
 ROWS = 3000
 
@@ -184,6 +186,43 @@ def test_parquet_is_told_by_its_beginning(tmp_path: Path, given_stdin: Any) -> N
     text = f'[cluster]\nrun = "{tmp_path / "run"}"\n[train]\ndata = "-"\n'
     there = piped.kept(plans.parse(text, tmp_path))
     assert there.train.data == str(tmp_path / "run" / "data.parquet")
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [("/proc/12/fd/0", "standard input"), ("/proc/12/fd/63", "/dev/fd/63"), ("/proc/12/a", None)],
+)
+def test_what_another_process_has_open_is_called_as_it_was_given(
+    path: str, told: str | None
+) -> None:
+    assert name_of(Path(path)) == (told or path)
+
+
+@pytest.mark.parametrize("readers", ["0", "1"])
+def test_closed_standard_input_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, readers: str, capsys: Any
+) -> None:
+    """Also where rows would be taken as they come."""
+    monkeypatch.setattr(sys, "stdin", None)
+    assert cli.main(through(tmp_path, "-", "--readers", readers)) == 2
+    assert "--data is standard input, which is closed: pipe rows into it" in capsys.readouterr().err
+
+
+def test_what_comes_through_a_socket_is_a_file_of_the_run(
+    tmp_path: Path, planned: list[Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, (mine, its) = os.dup(0), socket.socketpair()
+    with mine, its:
+        os.dup2(its.fileno(), 0)
+        mine.sendall(criteo_lines(20))
+        mine.shutdown(socket.SHUT_WR)
+        try:
+            assert cli.main(through(tmp_path, "-", "--readers", "1", "--epochs", "1")) == 0
+        finally:
+            os.dup2(before, 0)
+            os.close(before)
+    assert Path(planned[0].train.data).read_bytes() == criteo_lines(20)
+    assert "it is a socket, which no other process can open" in capsys.readouterr().err
 
 
 @pytest.mark.process

@@ -29,9 +29,9 @@ from leashed.cluster.coordinator import Send
 from leashed.cluster.ledger import Ledger
 from leashed.cluster.messages import Account, Join, Lease, Report, Rows, There, Welcome
 from leashed.cluster.once_read import OnceRead
-from leashed.cluster.reader import serve
+from leashed.cluster.reader import batches_of, serve
 from leashed.cluster.remote_batches import BatchTending, sent
-from leashed.cluster.row_index import RowIndex, index_of
+from leashed.cluster.row_index import RowIndex, index_of, kept_in
 from leashed.cluster.row_slices import slice_of
 from leashed.cluster.state import Change, State
 
@@ -103,6 +103,46 @@ def test_batches_are_granted_once_their_rows_are_there() -> None:
     assert last is not None
     assert ledger.use(2, last.ticket, 1)
     assert ledger.done
+
+
+def test_rows_that_were_trained_on_are_told_to_the_row() -> None:
+    ledger = Ledger(None, there=0)
+    assert ledger.rows(0, 32) == 0
+    ledger.read(100, 32, ended=False)
+    assert ledger.rows(100, 32) == 0
+    held = ledger.grant(1, 2, 1)
+    assert held is not None
+    ledger.use(1, held.ticket, 1)
+    assert ledger.rows(100, 32) == 32
+    ledger.read(100, 32, ended=True)
+    ledger.use(1, held.ticket, 2)
+    for _ in range(2):
+        held = ledger.grant(1, 1, 2)
+        assert held is not None
+    ledger.use(1, held.ticket, 1)  # the last one, of four rows
+    assert ledger.rows(100, 32) == 68
+
+
+@pytest.mark.parametrize("to_end", [True, False])
+def test_a_run_on_a_pipe_ends_in_the_words_of_one_on_a_file(to_end: bool) -> None:
+    """Of a run that is to train on all of it; else, as where updates are counted, there is no end."""
+    talk = Talk(total=None, once=True, to_end=to_end, trainers=2, readers=1)
+    talk.say(9, Join("reader", 0, "h:1"))
+    for index in range(2):
+        talk.join(index + 1, index)
+    talk.say(9, Report(there=There(40)))
+    (lease,) = [m for m in talk.say(1, Report(want=1, batches=9)) if isinstance(m, Lease)]
+    talk.say(1, Report(used=[(lease.ticket, lease.count)]))
+    talk.say(1, Report(left=True, summary={}))
+    talk.say(2, Report(left=True, summary={"interrupted": 1.0}))
+    standing = talk.master.standing(talk.now)
+    left = "; 7 of 10 batches that have come are left, and the pipe has not ended"
+    assert standing["read"] == {"rows": 40, "ended": False, "used": 12}
+    assert (standing["state"], standing["reason"]) == (
+        ("incomplete", f"stopped before its end: trainer-1{left}")
+        if to_end
+        else ("ended", "all trainers have finished")
+    )
 
 
 def test_how_many_rows_are_sent_may_be_known_late() -> None:
@@ -293,9 +333,9 @@ def until(found: Callable[[], bool], rows: OnceRead, told: Any, seconds: float =
         time.sleep(0.01)
 
 
-def once(folder: Path, kept: int = 1 << 28, bad: str = "fail") -> OnceRead:
-    rows = stream.csv(folder / "pipe", COLUMNS, bad=bad)
-    return OnceRead(index_of(rows, None, folder / "run"), rows, 32, folder / "run", kept=kept)
+def once(folder: Path, kept: int = 1 << 28, batches: int = 4) -> OnceRead:
+    rows, run = stream.csv(folder / "pipe", COLUMNS), folder / "run"
+    return OnceRead(index_of(rows, None, run), rows, 32, run, batches, kept=kept)
 
 
 def test_rows_are_kept_until_they_are_used(tmp_path: Path) -> None:
@@ -331,8 +371,7 @@ def test_rows_are_kept_until_they_are_used(tmp_path: Path) -> None:
     )
 
 
-def test_reading_waits_where_much_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leashed.cluster.once_read._BATCHES", 4)
+def test_reading_waits_where_much_is_kept(tmp_path: Path) -> None:
     told = Told()
     told.account = Account()
     with (
@@ -354,6 +393,21 @@ def test_reading_waits_where_much_is_kept(tmp_path: Path, monkeypatch: pytest.Mo
 
         until(use, rows, told)
         assert told.there.rows == 200_000
+
+
+def test_no_more_is_kept_than_bytes_say_or_trainers_may_have(tmp_path: Path) -> None:
+    told = Told()
+    told.account = Account()
+    with (
+        written(tmp_path / "pipe", HEAD + lines(200_000)),
+        closing(once(tmp_path, kept=1, batches=batches_of(2, 3))) as rows,
+    ):
+        until(lambda: told.there.rows > 24 * 32, rows, told)
+        time.sleep(0.3)
+        rows.tend(told)  # type: ignore[arg-type]
+        assert told.there.rows <= 24 * 32 + 2 * (1 << 14)  # with what is read at once
+    index = kept_in(tmp_path / "run")
+    assert told.there.rows <= index.counts.rows < 200_000  # all that has been taken from the pipe
 
 
 def test_a_bad_line_is_told_by_its_number(tmp_path: Path) -> None:
@@ -516,7 +570,23 @@ def test_what_a_shell_pipes_is_trained_on(tmp_path: Path) -> None:
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120,
     )  # fmt: skip
     assert run.returncode == 0, run.stdout.decode()
-    assert report_of(tmp_path)["reading"]["rows"] == 500
+    report = report_of(tmp_path)
+    assert report["data"] == "standard input"
+    assert (report["reading"]["rows"], report["reading"]["used"]) == (500, 500)
+
+
+@pytest.mark.process
+def test_rows_that_are_read_and_not_trained_on_are_told(tmp_path: Path) -> None:
+    words = asked(
+        tmp_path, tmp_path / "pipe", "--trainers", "1", "--sync", "none", "--updates", "20"
+    )
+    with written(tmp_path / "pipe", HEAD + lines(3000), 3.0):
+        run = subprocess.run(
+            [sys.executable, "-m", "leashed", *words], check=False, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120,
+        )  # fmt: skip
+    assert run.returncode == 0, run.stdout
+    assert "3,000; 2,360 of them not trained on, and the pipe has them no more" in run.stdout
 
 
 @pytest.mark.process

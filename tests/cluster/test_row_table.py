@@ -154,6 +154,16 @@ def test_bad_lines_that_readers_have_left_out_are_told() -> None:
     )
 
 
+def test_rows_of_a_pipe_that_nobody_has_trained_on_are_told() -> None:
+    told = report()
+    told["reading"] = {"rows": 1200, "bad": 0, "first_bad": [], "used": 1200}
+    assert dict(table.facts(told))["rows read"] == "1,200"
+    told["reading"]["used"] = 200
+    assert dict(table.facts(told))["rows read"] == (
+        "1,200; 1,000 of them not trained on, and the pipe has them no more"
+    )
+
+
 def test_a_run_without_embedding_servers_tells_nothing_of_rows() -> None:
     plain = fakes.report()
     assert row_table.servers(plain).rows == []

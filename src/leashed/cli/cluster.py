@@ -690,8 +690,9 @@ def _shown(view: bool) -> Generator[tuple[Show, Callable[[str], object]], None, 
 
     def show(report: Mapping[str, Any]) -> None:
         ledger = report["ledger"]
-        share = ledger["complete"] / ledger["total"] if ledger.get("total") else 0.0
-        line.show(f"{bar(share)} {100.0 * share:3.0f}%  {told(report)}")
+        share = ledger["complete"] / ledger["total"] if ledger.get("total") else None
+        of_all = "" if share is None else f"{bar(share)} {100.0 * share:3.0f}%  "
+        line.show(f"{of_all}{told(report)}")
 
     def tell(text: str) -> None:
         line.clear()

@@ -42,6 +42,7 @@ def _main(role: str, folder: Path, index: int) -> int:
     key = read_key(terms["key"], given=terms["given"])
     begins = terms["begins"] and Path(terms["begins"])
     if role == "master":
+        once = bool(terms["reading"]) and kept_in(folder).once
         standing = master.run(
             master.Terms(
                 total=terms["total"],
@@ -61,7 +62,8 @@ def _main(role: str, folder: Path, index: int) -> int:
                 require_sync=terms["require_sync"],
                 cut=terms["cut"],
                 checkpoint_every=terms["checkpoint_every"],
-                once=bool(terms["reading"]) and kept_in(folder).once,
+                once=once,
+                to_end=once,
             ),
             host=terms["host"],
             port=terms["port"],
@@ -93,8 +95,9 @@ def _main(role: str, folder: Path, index: int) -> int:
         served: reader.Rows | OnceRead
         if rows.once:
             distinct = told["distinct"]
-            size = terms["batch_size"]
-            served = OnceRead(rows, sources.stream_of(told), size, folder, distinct=distinct)
+            size, batches = terms["batch_size"], reader.batches_of(terms["trainers"], "auto")
+            stream = sources.stream_of(told)
+            served = OnceRead(rows, stream, size, folder, batches, distinct=distinct)
         else:
             served = reader.Rows(rows, sources.from_json(told), reader.threads())
         with contextlib.closing(served):

@@ -306,7 +306,7 @@ class Coordinator:
     def standing(self, now: float) -> dict[str, Any]:
         """How the run stands, as JSON's own types; times are in seconds since it began."""
         state = self.state
-        ledger, membership = state.ledger, state.membership
+        ledger, membership, read = state.ledger, state.membership, state.read
         everybody: list[dict[str, Any]] = [
             {
                 "id": m.id, "role": m.role, "index": m.index, "address": m.address,
@@ -348,6 +348,12 @@ class Coordinator:
                         if past.role == "trainer" and not past.finished
                     )
                 ),
+            },
+            "read": read
+            and {
+                "rows": read.rows,
+                "ended": read.ended,
+                "used": ledger.rows(read.rows, self.terms.batch_size),
             },
             "checkpoints": {
                 "whole": state.cuts.whole,
@@ -734,7 +740,7 @@ class Coordinator:
                           "parameters that are not finite, or have trained nothing", now, how)  # fmt: skip
             elif terms.require_sync and (apart := self._apart()):
                 self.stop(_NEVER.format(", ".join(apart)), now, "failed")
-            elif left and (terms.total is not None or len(cut) == finished):
+            elif left and (terms.ends or len(cut) == finished):
                 self.stop(
                     f"stopped before its end: {', '.join(cut)}{self._left()}", now, "incomplete"
                 )
@@ -745,7 +751,7 @@ class Coordinator:
             return
         waits = crashed or (left and len(cut) == finished)  # for one that goes on
         if now - self._trained > (terms.patience if waits else terms.grace):
-            if how == "ended" and (cut or terms.total is not None) and not self._complete():
+            if how == "ended" and (cut or terms.ends) and not self._complete():
                 how = "incomplete"
             required = ""
             if terms.require_sync and (apart := self._apart()):
@@ -793,10 +799,18 @@ class Coordinator:
     def _left(self) -> str:
         """What the run lacks, in words; nothing where that can't be said."""
         ledger = self.state.ledger
-        if ledger.total is None or self._complete():
+        if self._complete():
             return ""
         if ledger.done:
             return "; all batches are trained, and no trainer that was there at the end has all of them"
+        if not self.terms.ends:
+            return ""
+        if ledger.total is None:
+            assert ledger.there is not None
+            return (
+                f"; {ledger.there - ledger.complete:,} of {ledger.there:,} batches that have come are left, "
+                "and the pipe has not ended"
+            )
         return f"; {ledger.total - ledger.complete:,} of {ledger.total:,} batches are left"
 
     def _anew(self) -> str:

@@ -104,6 +104,13 @@ class Ledger(Struct):
             return None
         return self._end - self.next + sum(count for _, count in self.back)
 
+    def rows(self, come: int, batch_size: int) -> int:
+        """Of so many rows that have come, those of complete batches."""
+        account = self.account
+        open_ = [*account.open, (account.next, -(-come // batch_size) - account.next)]
+        ends = [(first, min((first + count) * batch_size, come)) for first, count in open_]
+        return come - sum(max(0, end - first * batch_size) for first, end in ends)
+
     @property
     def _end(self) -> int | None:
         """Number of the first batch that cannot be granted yet; None: there is none such."""

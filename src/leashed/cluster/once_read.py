@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["OnceRead"]
 
 _KEPT = 256 << 20  # bytes
-_BATCHES = 1024  # that are kept, whatever they have
 _AT_ONCE = 1 << 14  # rows of a block, at most
 _LOOK = 0.1  # seconds between two looks whether rows have come, or the end has
 
@@ -40,6 +39,7 @@ class OnceRead:
         stream: whose rows they are.
         batch_size: of the run.
         folder: of the run, where its index tells at the end what was read.
+        batches: that are kept, whatever they have: as many as trainers may have at one time.
         distinct: whether a column that comes again in a sparse row is added to where it came first.
         kept: bytes of rows beyond which reading waits. Default: 256 MiB.
 
@@ -53,12 +53,14 @@ class OnceRead:
         stream: AnyStream,
         batch_size: int,
         folder: Path,
+        batches: int,
         *,
         distinct: bool = False,
         kept: int = _KEPT,
     ) -> None:
         self.index, self._folder = index, folder
         self._batch_size, self._most = batch_size, kept
+        self._least = batches * batch_size
         if isinstance(stream, SparseStream):
             self._opened = stream.open(distinct_columns=distinct)
         else:
@@ -74,13 +76,15 @@ class OnceRead:
         self._thread = threading.Thread(target=self._read, name="leashed-pipe", daemon=True)
 
     def close(self) -> None:
-        """Nothing is read any more."""
+        """Nothing is read any more; the index tells what was."""
         with self._changed:
             self._ended = True
             self._changed.notify_all()
         self._opened.native.end()
         if self._thread.ident is not None:
             self._thread.join()
+            if not self._there.ended:
+                self._keep_counts()
 
     @property
     def rows(self) -> int:
@@ -146,7 +150,10 @@ class OnceRead:
         return self._there.rows - self._firsts[0] if self._firsts else 0
 
     def _full(self) -> bool:
-        return self._bytes > self._most and self._kept() > _BATCHES * self._batch_size
+        return self._bytes > self._most and self._kept() > self._least
+
+    def _keep_counts(self) -> None:
+        replace(self.index, counts=self._opened.counts).keep(self._folder)
 
     def _read(self) -> None:
         native = self._opened.native
@@ -164,7 +171,7 @@ class OnceRead:
                 block = native.take(wanted)
                 count = len(block[3])
                 if count < wanted:
-                    replace(self.index, counts=self._opened.counts).keep(self._folder)
+                    self._keep_counts()
                 with self._changed:
                     if count:
                         self._firsts.append(rows)

@@ -28,6 +28,7 @@ from leashed.training.problems.problem import Problem
 
 if TYPE_CHECKING:
     from leashed.cluster import row_files
+    from leashed.cluster.row_index import RowIndex
 
 __all__ = [
     "MODEL",
@@ -248,6 +249,17 @@ def _ended(
     return whole
 
 
+def _read(index: RowIndex, told: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What readers have read, and of rows that come once, how many were trained on; ``told``: of these, as
+    in the report.
+    """
+    counts = index.counts.config()
+    if not index.once:
+        return counts
+    there = told or {"rows": 0, "used": 0}
+    return {**counts, "rows": max(counts["rows"], there["rows"]), "used": there["used"]}
+
+
 def _add_output(
     whole: dict[str, Any],
     folder: Path,
@@ -269,7 +281,7 @@ def _add_output(
         index = kept_in(folder)  # by which trainers have standardised, whatever files are now
     all_rows = None if index is None else index.moments
     if index is not None:
-        whole["reading"] = index.counts.config()
+        whole["reading"] = _read(index, whole.get("read"))
     columns = standard.known(model, problem.train, begun and begun.numbers, all_rows)
     run, summaries = whole["run"], whole["summaries"]
     handed_in = {

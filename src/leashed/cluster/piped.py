@@ -8,6 +8,7 @@ import errno
 import os
 import re
 import shutil
+import stat
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from leashed.training.problems.files import existing
 __all__ = ["are_there", "kept"]
 
 _PIPES = ("data", "test")  # fields of Train that may name one
+_STDIN = 0  # its number
 _PARQUET = b"PAR1"  # its files begin so
 
 
@@ -46,9 +48,13 @@ def kept(plan: Plan) -> Plan:
         if not _is_pipe(train, name):
             continue
         given, why = getattr(train, name), "all of it is tested on"
+        if given == STDIN and (sys.stdin is None or sys.stdin.closed):
+            raise ValueError("train.data is standard input, which is closed: pipe rows into it")
         if name == "data":
             opened = replace(train, data=_opened(given))
-            if not (why := _why_copied(replace(plan, train=opened))):
+            if given == STDIN and stat.S_ISSOCK(os.fstat(_STDIN).st_mode):
+                why = "it is a socket, which no other process can open"
+            elif not (why := _why_copied(replace(plan, train=opened))):
                 train = opened
                 continue
         there: dict[str, Any] = {name: str(_copied(given, folder / f"{name}.piped", why))}
@@ -97,9 +103,10 @@ def _copied(given: str, to: Path, why: str) -> Path:
     say(f"leashed: {name} is read to its end, into {to}, before training begins: {why}")
     beside = to.with_suffix(".new")
     try:
-        if given == STDIN and (sys.stdin is None or sys.stdin.closed):
-            raise ValueError("train.data is standard input, which is closed: pipe rows into it")
-        with raw(Path(_opened(given))) as source, beside.open("wb") as written:
+        with (
+            raw(_STDIN if given == STDIN else Path(_opened(given))) as source,
+            beside.open("wb") as written,
+        ):
             shutil.copyfileobj(source, written, 1 << 20)
         with beside.open("rb") as file:
             begins = file.read(len(_PARQUET))

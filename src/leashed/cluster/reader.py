@@ -29,7 +29,7 @@ from leashed.models.factorisation import FactorisationMachine
 if TYPE_CHECKING:
     from leashed.cluster.plan import Plan
 
-__all__ = ["Rows", "attend", "run", "serve", "threads"]
+__all__ = ["Rows", "attend", "batches_of", "run", "serve", "threads"]
 
 _AHEAD = 2  # parts behind the one that is asked for
 _OPEN = 16  # files, each with the places that it keeps
@@ -54,12 +54,20 @@ def run(plan: Plan, index: int) -> None:
             problem.train,
             plan.train.batch_size,
             plan.cluster.run,
+            batches_of(plan.cluster.trainers, plan.train.threads),
             distinct=isinstance(problem.model, FactorisationMachine),
         )
     else:
         served = Rows(rows, files_of(problem.train, problem.model), threads())
     with contextlib.closing(served):
         attend(served, index, Place.of(plan, "reader", index))
+
+
+def batches_of(trainers: int, workers: int | str) -> int:
+    """That so many may have at one time, of those that come once: of each worker the one that it trains
+    on and the next, and as many that are granted beforehand. Words stand for a worker a processor.
+    """
+    return 4 * trainers * (workers if isinstance(workers, int) else cores())
 
 
 def threads() -> int:

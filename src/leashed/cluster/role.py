@@ -195,6 +195,7 @@ def _master(plan: Plan, *, comes_back: bool) -> dict[str, Any]:
         cut=0 if begun is None else begun.number,
         checkpoint_every=cluster.checkpoint_every,
         once=index is not None and index.once,
+        to_end=index is not None and index.once and plan.train.epochs is not None,
     )
     host, port = cluster.address
     with contextlib.ExitStack() as stack:

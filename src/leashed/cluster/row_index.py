@@ -188,22 +188,25 @@ def standardised_in(stream: AnyStream, model: object) -> list[str]:
     return [name for name, scaled in zip(schema.numbers, schema.standard, strict=True) if scaled]
 
 
-def _of_once(stream: AnyStream, model: object, folder: Path) -> RowIndex:
+def _check_once(stream: AnyStream, model: object) -> None:
     """ValueError where its numbers are standardised by those of all rows, which nobody knows yet."""
-    assert not isinstance(stream, ParquetStream)
-    assert stream.text is not None
     if own := standardised_in(stream, model):
         raise ValueError(
             f"{stream.name} comes once, and numbers are standardised by those of all rows, which readers cannot "
             f'know beforehand: give {", ".join(own[:3])}{", …" if own[3:] else ""} "scale": null in the schema, '
             "write the rows into a file, or train in one process: leashed train --stream"
         )
+
+
+def _of_once(stream: AnyStream, folder: Path) -> RowIndex:
+    """Under the folder's lock."""
+    assert not isinstance(stream, ParquetStream)
+    assert stream.text is not None
     how = digest_of([stream.name, stream.text.told, stream.bad])
     # (With what was counted, once all is read.)
     with contextlib.suppress(FileNotFoundError, ValueError):
         if (found := kept_in(folder)).once and found.how == how:
             return found
-    folder.mkdir(parents=True, exist_ok=True)
     made = RowIndex((), (), ReadCounts(0, 0, 0, (), 0), how, Moments.none([]), None)
     made.keep(folder)
     return made
@@ -218,12 +221,16 @@ def index_of(stream: AnyStream, model: object, folder: Path) -> RowIndex:
         ValueError: a line is bad and ``bad="fail"``; a file is damaged; there is no row; the stream
             is of no such files; or a run has begun in the folder with other ones.
     """
+    rows = None
     if comes_once(stream):
-        return _of_once(stream, model, folder)
-    rows = files_of(stream, model)
+        _check_once(stream, model)
+    else:
+        rows = files_of(stream, model)
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / f"{FILE}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        if rows is None:
+            return _of_once(stream, folder)
         files = [File.of(each) for each in stream.files]
         how = digest_of(rows.told)
         begun = False

@@ -82,6 +82,7 @@ class Terms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         cut: number of that from which the run goes on, before those of its own. Default 0.
         once: the rows that are trained on come once, out of a pipe, and nobody knows how many; ``total`` is
             None. Default False.
+        to_end: of such rows all are to be trained on. Default False.
     """
 
     total: int | None
@@ -105,6 +106,12 @@ class Terms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     checkpoint_every: float | None = None
     cut: int = 0
     once: bool = False
+    to_end: bool = False
+
+    @property
+    def ends(self) -> bool:
+        """Whether what is to be trained has an end."""
+        return self.total is not None or self.to_end
 
     def check(self) -> Terms:
         """These, if they are sound; TypeError or ValueError otherwise."""

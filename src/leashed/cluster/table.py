@@ -104,8 +104,8 @@ def line(report: Mapping[str, Any]) -> str:
     now = measure(counters, lived(report), report["terms"]["batch_size"])
     ledger = report["ledger"]
     parts = [f"{report['seconds']:.1f} s"]
-    if ledger.get("total"):
-        parts.append(f"{ledger['complete']:,} of {ledger['total']:,} batches")
+    of = f" of {ledger['total']:,}" if ledger.get("total") else ""
+    parts.append(f"{ledger['complete']:,}{of} batches")
     parts += [
         f"{_eps(report):,.0f} EPS",
         f"sync gap {number(now.gap)}",
@@ -245,12 +245,15 @@ def facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _reading(told: Mapping[str, Any]) -> str:
-    """Of a pass, and what was left out of it."""
-    if not told["bad"]:
-        return f"{told['rows']:,}"
-    file, line, why = told["first_bad"][0]
-    left = f"{told['bad']:,} bad lines left out, the first of them {line:,} of {file}: {why}"
-    return f"{told['rows']:,}; {left}"
+    """Of a pass, and what was left out of it, or comes no more and was not trained on."""
+    parts = [f"{told['rows']:,}"]
+    if unused := told["rows"] - told.get("used", told["rows"]):
+        parts.append(f"{unused:,} of them not trained on, and the pipe has them no more")
+    if told["bad"]:
+        file, line, why = told["first_bad"][0]
+        bad = f"{told['bad']:,} bad lines left out, the first of them {line:,} of {file}: {why}"
+        parts.append(bad)
+    return "; ".join(parts)
 
 
 def _partial(report: Mapping[str, Any]) -> list[str]:

@@ -7,6 +7,7 @@ import gzip
 import importlib
 import io
 import os
+import re
 import select
 import stat
 import zlib
@@ -43,6 +44,7 @@ MAGIC = 4
 """Bytes of a file that tell what it was packed by."""
 
 _PACKED = 1 << 16  # bytes of a file that are passed over at once
+_OPEN_HERE = re.compile(r"/proc/\d+/fd/(\d+)")
 _PATIENCE = 50  # milliseconds of waiting for a pipe between two looks whether to go on
 
 
@@ -118,9 +120,12 @@ def _is_pipe(path: Path) -> bool:
 
 
 def name_of(file: Path | IO[bytes]) -> str:
-    """What messages call it."""
+    """What messages call it: as it was given, also what a process opens that another has open."""
     name = file if isinstance(file, Path) else str(getattr(file, "name", "the open file"))
-    return os.fsencode(name).decode(errors="backslashreplace")
+    told = os.fsencode(name).decode(errors="backslashreplace")
+    if (found := _OPEN_HERE.fullmatch(told)) is None:
+        return told
+    return "standard input" if found[1] == "0" else f"/dev/fd/{found[1]}"
 
 
 def open_file(file: Path | IO[bytes], stopped: Callable[[], bool]) -> Opened:
@@ -137,9 +142,14 @@ def open_file(file: Path | IO[bytes], stopped: Callable[[], bool]) -> Opened:
     return _Bytes(_Interruptible(number, stopped, own=True), name_of(file))
 
 
-def raw(path: Path) -> io.RawIOBase:
-    """The bytes of a file, or of a pipe, for which nobody waits but between two looks at signals."""
-    number = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+def raw(path: Path | int) -> io.RawIOBase:
+    """The bytes of a file, or of a pipe, for which nobody waits but between two looks at signals; or of
+    what is open here by that number, which stays so.
+    """
+    if isinstance(path, int):
+        number = os.dup(path)
+    else:
+        number = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     return _Interruptible(number, lambda: False, own=True)
 
 
