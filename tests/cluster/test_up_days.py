@@ -90,14 +90,14 @@ def test_days_that_are_done_are_not_trained_again_and_more_may_come(tmp_path, ca
 
 
 @pytest.mark.process
-def test_each_role_is_killed_and_the_command_too(tmp_path):
+@pytest.mark.parametrize("readers", [0, 1])
+def test_each_role_is_killed_and_the_command_too(readers, tmp_path):
     run = tmp_path / "run"
     words = [*written(tmp_path, 2000), "--epochs", "20", "--checkpoint-every", "1"]
-    servers = ["--trainers", "2", "--sync-ps", "1", "--embedding-servers", "2"]
+    servers = ["--trainers", "2", "--embedding-servers", "2", "--readers", str(readers)]
     up = [sys.executable, "-m", "leashed", "cluster", "up", *words, *servers, "--run", str(run)]
-    deaths = dict(
-        zip(DAYS, ["trainer-1", "embedding-ps-0", "sync-ps-0", "master-0", None], strict=True)
-    )
+    third = "reader-0" if readers else "sync-ps-0"
+    deaths = dict(zip(DAYS, ["trainer-1", "embedding-ps-0", third, "master-0", None], strict=True))
     process = subprocess.Popen(up, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + PATIENCE
     for day, name in deaths.items():

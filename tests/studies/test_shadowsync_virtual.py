@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 from pathlib import Path
@@ -193,5 +194,14 @@ def test_rows_at_servers_are_played_with_the_papers_numbers_of_them() -> None:
     for panel in panels:
         assert f"{panel}, rows at servers" in text
     assert VirtualServed.of(records).settings() == settings
+    for panel in ("Table 2(b)", "Table 3", "Figure 8"):
+        some = [one for one in records if one["setting"]["panel"] == panel]
+        alone = dataclasses.replace(study, panel=(panel,))
+        assert VirtualServed.of(some).settings() == alone.settings()
+        assert len(some) == len(alone.settings()) > 0
+    with pytest.raises(ValueError, match=r"panel must be of Table 2\(a\), .*, got 'Figure 9'"):
+        VirtualServed(panel=("Figure 9",))
+    with pytest.raises(ValueError, match="panel must have Table 3, whose runs"):
+        VirtualServed(panel=("Figures 6 and 7",))
     with pytest.raises(ValueError, match="model must be dlrm"):
         VirtualServed(model="mlp")

@@ -189,6 +189,13 @@ def add(benchmarks: Commands) -> None:
         "--examples", type=int, help=f"to draw, without --data; {_default('examples')}"
     )
     quality.add_argument("--seed", type=int, help=f"the first; {_default('seed')}")
+    served = parser.add_argument_group("--embedding-servers")
+    served.add_argument(
+        "--panel",
+        type=listed(str),
+        metavar="PANEL,...",
+        help=f"which of {', '.join(VirtualServed.panel)}; default: all",
+    )
     table = parser.add_argument_group("--table2")
     table.add_argument(
         "--varying",

@@ -127,10 +127,11 @@ class VirtualServed(Played):
     """All of them, a panel each.
 
     Args:
+        panel: which of them, by ``TABLE_2A`` to ``FIGURE_8``. Figures 6 and 7 take S-EASGD's runs from
+            Table 3's.
         trainers: numbers of trainers, of Table 3 and Figures 6 and 7; Figure 8 has 5 and 10.
         threads: numbers of threads of a trainer, of Figure 8; elsewhere they are 24.
         gaps: of Table 2; Table 3's are 5 and 30.
-        alpha: of all.
         examples, passes, lr, pace, batch_size, repeats, seed: as of ``Played``.
 
     Raises:
@@ -149,6 +150,7 @@ class VirtualServed(Played):
     examples: int = 80_000
     passes: float = 1.0
     repeats: int = 5
+    panel: tuple[str, ...] = (TABLE_2A, TABLE_2B, TABLE_3, FIGURE_6, FIGURE_8)
     trainers: tuple[int, ...] = VirtualTable3.trainers
     threads: tuple[int, ...] = VirtualFigure8.threads
     gaps: tuple[int, ...] = (5, 10, 30)
@@ -157,6 +159,13 @@ class VirtualServed(Played):
         super().__post_init__()
         if self.model != DLRM:
             raise ValueError(f"model must be {DLRM}, whose rows servers hold, got {self.model}")
+        known = tuple(self.panels())
+        if not self.panel or set(self.panel) - set(known):
+            raise ValueError(f"panel must be of {', '.join(known)}, got {', '.join(self.panel)!r}")
+        if self.FIGURE_6 in self.panel and self.TABLE_3 not in self.panel:
+            raise ValueError(
+                f"panel must have {self.TABLE_3}, whose runs {self.FIGURE_6} shows too"
+            )
         if not self.settings():
             raise ValueError("trainers, threads and gaps must not be empty")
 
@@ -180,20 +189,21 @@ class VirtualServed(Played):
             {"panel": panel, **setting}
             for panel, study in self.panels().items()
             for setting in study.settings()
-            if setting.get("sync") != ALONE
+            if panel in self.panel and setting.get("sync") != ALONE
         ]
         return sorted(found, key=lambda setting: setting["repeat"])
 
     @classmethod
     def of(cls, records: Sequence[Record]) -> Self:
-        found = [record for record in records if record["setting"]["panel"] == cls.TABLE_3]
-        asked = super().of(found)
+        there = {record["setting"]["panel"] for record in records}
+        varied = [one for one in records if one["setting"]["panel"] == cls.TABLE_3] or records
         threads = [r["setting"]["threads"] for r in records if "threads" in r["setting"]]
-        gaps = [r["setting"]["gap"] for r in cls.of_panel(records, cls.TABLE_2A)]
+        gaps = [r["setting"].get("gap") for r in records if r["setting"]["panel"] in cls.panel[:2]]
         return dataclasses.replace(
-            asked,
-            threads=tuple(dict.fromkeys(threads)),
-            gaps=tuple(dict.fromkeys(gap for gap in gaps if gap is not None)),
+            super().of(varied),
+            panel=tuple(panel for panel in cls.panel if panel in there),
+            threads=tuple(dict.fromkeys(threads)) or cls.threads,
+            gaps=tuple(dict.fromkeys(gap for gap in gaps if gap is not None)) or cls.gaps,
         )
 
     @classmethod
