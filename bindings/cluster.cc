@@ -138,6 +138,8 @@ void bind_cluster(py::module_& m) {
           py::arg("ticket"), py::arg("first"), py::arg("count"),
           "Batches [first, first + count) are this training's.")
       .def("revoke", &Leases::revoke, "Takes back what is not claimed.")
+      .def("astray", &Leases::astray,
+           "Batches used of what was taken back, before or since, that used() had not told.")
       .def("end", &Leases::end, py::arg("beyond"),
            "No more will come; the whole run has batches [0, beyond).")
       .def("used", &Leases::used,

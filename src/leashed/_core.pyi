@@ -635,6 +635,10 @@ class Leases:
         """
         (ticket, first from the lease's first, count) of those used behind one that is not.
         """
+    def astray(self) -> int:
+        """
+        Batches used of what was taken back, before or since, that used() had not told.
+        """
     def end(self, beyond: typing.SupportsInt | typing.SupportsIndex) -> None:
         """
         No more will come; the whole run has batches [0, beyond).

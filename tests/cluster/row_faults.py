@@ -6,9 +6,16 @@ Each run: a master, a sync server where there are any, two embedding servers, a 
 faults until it ends: kill -9, SIGSTOP for a while and SIGCONT, or a connection that ends, now and then
 of two at once. Each example has an id of its own, and all have ids in common at each server; steps are
 so small that rows stay what they began with, which tells whose they are. Then (``check``) beside what
-``faults`` wants of any run: no row has another id's values; the rows of each server have as many pushes
-as it says, and as the trainers do where none of them has died; every example is in the rows as often as
-there were passes, less what is told as lost, more what was granted again.
+``faults`` wants of any run: no row has another id's values; at each server all rows of a batch have as
+many updates, and all batches together as many pushes as it says. A batch is at a server as often as
+there were passes, less what is told as lost there, more what was trained twice.
+
+Exact are these accounts where only trainers die, or only servers. Where no trainer dies pushes are what
+trainers tell, and ``twice`` in the ledger is what they pushed beyond the run's batches. Of a server that
+dies within moments of a trainer nobody knows how many of the trainer's pushes its last snapshot lacks:
+what it counted is gone with it but for its last word (a quarter of a second before), and what the trainer
+counted is gone too. So its own ``lost`` is the least that it lost; the most is what it lacks of the
+run's batches, which the rows tell here (``Stamps.lacks``) and ``attempts`` prints as unknown.
 """
 
 from __future__ import annotations
@@ -20,6 +27,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,19 +105,28 @@ class Stamps:
     """What the rows that a run leaves tell.
 
     Attributes:
-        own: of each example, how often it was applied.
+        applied: by server and batch of the file, how often it was.
         common: of each server, how many pushes its rows have.
         pushes: of each, how many it says.
     """
 
-    own: NDArray[np.int64]
+    applied: NDArray[np.int64]
     common: list[int]
     pushes: list[int]
 
+    def lacks(self, epochs: int) -> int:
+        """Parts of batches, of one server each, that would have been applied in so many passes."""
+        return int(np.maximum(epochs - self.applied, 0).sum())
+
+    def beyond(self, epochs: int) -> NDArray[np.int64]:
+        """By server, how many were applied beyond these."""
+        found: NDArray[np.int64] = np.maximum(self.applied - epochs, 0).sum(axis=1)
+        return found
+
 
 def stamps(played: Played) -> Stamps:
-    """Read from the servers' files. AssertionError where a row has another id's values, or one of a server
-    another count.
+    """Read from the servers' files. AssertionError where a row has another id's values, or one of a batch, or
+    of a server, another count.
     """
     plan = played.plan
     described = plan.problem().model.tables  # type: ignore[union-attr]
@@ -118,7 +135,7 @@ def stamps(played: Played) -> Stamps:
     shards = [k % SERVERS for k in range(256)]
     grows = [(each.rows is None, -1) for each in described]
     placement = _core.RowPlacement(grows, shards)
-    own, common = np.zeros(ROWS, np.int64), []
+    applied, common = np.zeros((SERVERS, ROWS // BATCH), np.int64), []
     for number, one in enumerate(described):
         table, most = found.tables[one.name], COMMON if number else ROWS
         ids = np.asarray(table.ids(), np.int64)
@@ -131,15 +148,21 @@ def stamps(played: Played) -> Stamps:
         assert np.abs(values - first).max() < NEAR, f"a row of {one.name} has another's values"
         order = np.argsort(first[:, 0])
         assert np.abs(np.diff(first[order], axis=0)).max(axis=1).min() > APART
-        if number == 0:
-            own[there] = versions
-            continue
+        own = np.zeros(most, np.int64)
+        own[there] = versions
         for server in range(SERVERS):
+            if number == 0:
+                held = [placement.server(number, i) == server for i in range(ROWS)]
+                of = np.where(held, own, -1).reshape(-1, BATCH)
+                applied[server] = of.max(axis=1)
+                alike = (of == applied[server][:, None]) | (of == -1)
+                assert alike.all(), f"of a batch some rows of server {server} have other updates"
+                continue
             mine = [placement.server(number, int(i)) == server for i in there]
             counts = set(versions[mine].tolist())
             assert len(counts) == 1, f"rows of server {server} have {counts} updates"
             common.append(counts.pop())
-    return Stamps(own, common, found.pushes)
+    return Stamps(applied, common, found.pushes)
 
 
 def check(played: Played) -> Stamps:
@@ -152,31 +175,55 @@ def check(played: Played) -> Stamps:
     left = faults.processes(plan.cluster.run)
     assert not left, f"processes are left: {left}"
     found = stamps(played)
-    assert found.common == found.pushes
+    assert found.common == found.pushes == found.applied.sum(axis=1).tolist()
     ledger, epochs = report["ledger"], int(plan.train.epochs or 0)
-    of = dict.fromkeys(("settled", "lost", "not_finite", "expired", "unsettled"), 0)
-    for each in counted(report, "trainer").values():
-        for name in of:
-            of[name] += int(each.get(f"row_{name}", 0))
+    of = told(report)
     assert of["not_finite"] == of["unsettled"] == 0, of
     restarts = played.injector.supervisor.counts()
     died = sum(restarts[f"trainer-{k}"] for k in range(TRAINERS))
     rows_died = sum(restarts[f"embedding-ps-{k}"] for k in range(SERVERS))
-    twice = ledger["again"] + ledger["lost"]  # that were granted once more
-    assert max(found.pushes) <= ledger["total"] + twice, (found.pushes, ledger)
-    often = np.maximum(found.own - epochs, 0).sum()
-    assert often <= twice * BATCH, (often, ledger)
+    lost = [0] * SERVERS  # as each has counted
+    for index, each in counted(report, "embedding-ps").items():
+        lost[index] = int(each.get("lost", 0))
+    # All that was ever applied, there or lost, is a batch of the run, or was granted once more.
+    twice = ledger["again"] + ledger["lost"]
+    assert (np.add(found.pushes, lost) <= ledger["total"] + twice).all(), (found, lost, ledger)
+    lacks = found.lacks(epochs)
     if not died:
-        told = of["settled"] - of["lost"] - of["expired"]
-        assert sum(found.pushes) == told, (found.pushes, of)
-    seldom = np.maximum(epochs - found.own, 0).sum()
-    if not rows_died:
-        # What a trainer had under way when it died is granted again, or is of its last batches.
-        under_way = (1 + plan.cluster.look_ahead) * died * SERVERS
-        assert seldom <= (of["expired"] + under_way) * BATCH, (seldom, of)
-    elif not died:
-        assert seldom <= (of["lost"] + of["expired"]) * BATCH, (seldom, of)
+        twice = ledger["twice"] + ledger["lost"]
+        assert of["used"] == of["pushes"] == ledger["total"] + twice, (of, ledger)
+        assert of["settled"] == SERVERS * of["pushes"], of
+        assert sum(found.pushes) == of["settled"] - of["lost"] - of["expired"], (found.pushes, of)
+        assert lacks <= of["lost"] + of["expired"], (lacks, of)
+    elif not rows_died:
+        assert lacks <= of["expired"] + under_way(plan, died), (lacks, of)
+    assert (found.beyond(epochs) <= twice).all(), (found, ledger)
     return found
+
+
+def told(report: dict[str, Any]) -> Counter[str]:
+    """What all trainers have told of their pushes: batches used and pushed, and of the parts of these what."""
+    of: Counter[str] = Counter()
+    for each in counted(report, "trainer").values():
+        of["used"] += int(each.get("batches_used", 0))
+        for name in ("pushes", "settled", "lost", "not_finite", "expired", "unsettled"):
+            of[name] += int(each.get(f"row_{name}", 0))
+    return of
+
+
+def under_way(plan: plans.Plan, died: int) -> int:
+    """Parts that trainers may have had under way when they died: these are granted again, or are of their
+    last batches.
+    """
+    return (1 + plan.cluster.look_ahead) * died * SERVERS
+
+
+def unknown(played: Played, found: Stamps) -> int:
+    """Parts that are lacking, of which nobody tells: of trainers and servers that died together."""
+    plan, of = played.plan, told(played.report)
+    died = sum(played.injector.supervisor.counts()[f"trainer-{k}"] for k in range(TRAINERS))
+    known = of["lost"] + of["expired"] + under_way(plan, died)
+    return max(0, found.lacks(int(plan.train.epochs or 0)) - known)
 
 
 def attempts(wanted: int, seed: int, base: Path, mean: float, each: int = 12) -> int:
@@ -189,20 +236,21 @@ def attempts(wanted: int, seed: int, base: Path, mean: float, each: int = 12) ->
         kind, when = SETTINGS[run % len(SETTINGS)]
         plan = make_plan(folder / "run", 20.0 + 40.0 * few * mean, kind=kind, when=when)
         planned = [fault for _, fault in zip(range(few), at_random(rng, plan, mean), strict=False)]
-        begun, error, ledger, told = time.monotonic(), None, {}, ""
+        begun, error, ledger, words = time.monotonic(), None, {}, ""
         try:
             with faults.nothing_left():
                 played = faults.play(plan, planned)
             ledger = played.report["ledger"]
             found = check(played)
-            told = f"pushes {found.pushes} examples {found.own.sum()} "
+            lacks = f"{found.lacks(int(plan.train.epochs or 0))} parts lack"
+            words = f"pushes {found.pushes}, {lacks}, {unknown(played, found)} of them unknown "
         except (AssertionError, OSError, ValueError) as caught:
             error = caught
         injected = [fault for _, fault in planned if fault.time]
         done += len(injected)
         print(
             f"{run:3} {kind:5} {time.monotonic() - begun:6.1f} s  faults {done:3}  again "
-            f"{ledger.get('again', '-')} of {ledger.get('total', '-')} {told}"
+            f"{ledger.get('again', '-')} of {ledger.get('total', '-')} {words}"
             f"{'; '.join(map(str, injected))}",
             flush=True,
         )

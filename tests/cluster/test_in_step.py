@@ -390,4 +390,6 @@ def test_who_joins_anew_says_why(caplog):
         _leases=SimpleNamespace(begin_anew=lambda: None), _batches=None,
     )  # fmt: skip
     of._begin_anew()
-    assert caplog.messages == ["trainer-0 joined anew: silent for 5 s"]
+    assert [each.partition(":")[0] for each in caplog.messages] == [
+        "trainer-0 joined anew, as the master had taken it for dead (silent for 5 s)"
+    ]

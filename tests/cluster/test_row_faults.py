@@ -22,6 +22,29 @@ def test_5_faults_in_a_row(tmp_path: Path) -> None:
     assert row_faults.attempts(5, 1, tmp_path, mean=0.5) == 0
 
 
+@pytest.mark.process
+@pytest.mark.parametrize("kind", ["easgd", pytest.param("ma", marks=pytest.mark.long)])
+def test_of_a_trainer_that_goes_on_when_it_is_taken_for_dead_each_push_is_counted(
+    kind: str, tmp_path: Path
+) -> None:
+    """It pushes what others train too, until it hears of that: nothing lacks, and what was trained twice is
+    in the rows as often as the ledger says.
+    """
+    plan = row_faults.make_plan(tmp_path / "run", epochs=120.0, kind=kind)
+    played = faults.play(plan, [(-0.5, faults.Fault("trainer-1", 3.0))])
+    found = row_faults.check(played)
+    ledger = played.report["ledger"]
+    assert ledger["again"] >= ledger["twice"]
+    assert found.lacks(120) == 0
+    assert found.pushes == [ledger["total"] + ledger["twice"]] * row_faults.SERVERS
+    was, came = [m for m in played.report["members"] if (m["role"], m["index"]) == ("trainer", 1)]
+    assert was["why"] == f"silent for {plan.cluster.timeout:g} s"
+    assert came["finished"]
+    log = (plan.cluster.run / "trainer-1.log").read_text()
+    assert "joined anew, as the master had taken it for dead (silent for 1.5 s)" in log
+    assert "give a longer timeout" in log
+
+
 class Look(NamedTuple):
     """At a server while a run goes on.
 

@@ -106,6 +106,18 @@ def test_it_is_judged_as_on_the_command_line() -> None:
     assert found.model.evaluate((test.x, test.y)) == found.model.evaluate(test)
 
 
+def test_its_auc_is_of_all_pairs_and_the_models_own_as_near_as_bins_tell() -> None:
+    result, _, test = trained("dlrm")
+    found = result.model
+    logits = found.model.logits(found.parameters, test, found.tables)
+    counted = lsh.metrics.ClickMetrics()
+    counted.add(logits, test.y)
+    exact, near = lsh.metrics.auc(logits, test.y), counted.values()
+    assert found.evaluate(test).auc == exact
+    assert found.model.evaluate(found.parameters, test, found.tables).auc == near.auc
+    assert abs(near.auc - exact) <= near.auc_error < 0.01
+
+
 def test_the_best_items() -> None:
     found, _, test = trained("youtube_dnn")
     best = found.model.top_items(test, 3)

@@ -25,7 +25,18 @@ void Leases::revoke() {
     last.prefix = std::min(last.prefix, last.lease.count);
     last.beyond.resize(std::min<std::uint64_t>(last.beyond.size(), last.lease.count - last.prefix));
   }
-  for (Span& span : spans_) span.revoked = true;
+  for (Span& span : spans_) {
+    if (span.revoked) continue;
+    span.revoked = true;
+    const std::uint64_t told = span.told == ~0ull ? 0 : span.told;
+    astray_ += span.prefix - told;
+    astray_ += static_cast<std::uint64_t>(std::count(span.beyond.begin(), span.beyond.end(), true));
+  }
+}
+
+std::uint64_t Leases::astray() const {
+  const std::lock_guard lock(mutex_);
+  return astray_;
 }
 
 void Leases::end(std::uint64_t beyond) {
@@ -128,6 +139,7 @@ void Leases::use(std::uint64_t j) {
   const std::lock_guard lock(mutex_);
   if (j >= given_) return;  // from beyond
   Span& span = const_cast<Span&>(*find(j));
+  astray_ += span.revoked;
   const std::uint64_t ahead = j - span.begin - span.prefix;
   if (ahead >= span.beyond.size()) span.beyond.resize(ahead + 1);
   span.beyond[ahead] = true;

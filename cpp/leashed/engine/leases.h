@@ -21,8 +21,10 @@ class Leases {
  public:
   // (What follows is for whoever hands them out.) Nothing once the end was told.
   void give(const Lease& lease);
-  // Takes back what is not claimed; of what is, nothing is told any more.
+  // Takes back what is not claimed; of what is, used() and apart() tell nothing any more.
   void revoke();
+  // Batches used of what was taken back, before or since, that used() had not told.
+  std::uint64_t astray() const;
   // No more will come. `beyond`: batches that the run has in all; where workers take every step
   // together, what their last step lacks comes from there on.
   void end(std::uint64_t beyond);
@@ -71,7 +73,7 @@ class Leases {
   std::condition_variable more_;
   // Under the lock.
   std::deque<Span> spans_;  // not all used, or not told so
-  std::uint64_t given_ = 0, claimed_ = 0, beyond_ = 0;
+  std::uint64_t given_ = 0, claimed_ = 0, beyond_ = 0, astray_ = 0;
   bool ended_ = false;
 };
 

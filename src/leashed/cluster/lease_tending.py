@@ -26,7 +26,7 @@ class LeaseTending:
 
     Attributes:
         leases: the core's, of which workers take batches.
-        batches: used so far.
+        batches: used so far, those of leases that have become others' meanwhile too.
         all_given: nobody gives more, though not all are used.
     """
 
@@ -46,6 +46,7 @@ class LeaseTending:
         self._lockstep = lockstep
         self._given: dict[int, int] = {}  # batches of leases that are not complete, by ticket
         self._used: dict[int, int] = {}  # and how many of them are used
+        self._astray = 0  # batches used of leases that had become others'
         self._asked: float | None = None
         self._rate = 0.0
         self._seen = (time.monotonic(), 0)
@@ -101,6 +102,8 @@ class LeaseTending:
         for ticket, used in self.leases.used():
             self.batches += used - self._used.get(ticket, 0)
             self._used[ticket] = used
+        before, self._astray = self._astray, self.leases.astray()
+        self.batches += self._astray - before
 
     def used(self) -> list[tuple[int, int]]:
         """Of each lease that is not complete, or has become so since the last call: its ticket, and how

@@ -591,7 +591,13 @@ class Session(Closing):
 
     def _begin_anew(self) -> None:
         """The master had given this trainer's place up: its batches are others' now."""
-        _log.warning("%s joined anew: %s", self._name, self._member.refused)
+        _log.warning(
+            "%s joined anew, as the master had taken it for dead (%s): what it had not told of is trained "
+            "by others too, as 'again' and 'twice' in the ledger say. Where it stands still for so long "
+            "again and again, give a longer timeout",
+            self._name,
+            self._member.refused,
+        )
         self._leases.begin_anew()
         if self._batches is not None:
             self._batches.forget()

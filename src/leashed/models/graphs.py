@@ -65,9 +65,11 @@ class Evaluated(NamedTuple):
     Attributes:
         loss: mean.
         accuracy: share of examples that are classified right.
-        auc: the area under the ROC curve, as near as ``metrics.ClickMetrics`` tells; NaN where the
-            model's outputs are no logits of one label, or all labels are the same. Of several labels the
-            mean over those that have one (``Trained.evaluate`` has each).
+        auc: the area under the ROC curve from counts in bins of logits, which is off by at most what
+            ``metrics.ClickMetrics`` tells as ``auc_error`` (``Trained.evaluate`` has it of all pairs, up to
+            2²² rows, so the two differ by that); NaN where the model's outputs are no logits of one label,
+            or all labels are the same. Of several labels the mean over those that have one
+            (``Trained.evaluate`` has each).
         normalised_entropy: the mean log loss over the entropy of the share of label 1 (He et al.,
             2014); NaN likewise.
     """

@@ -180,7 +180,8 @@ class Trained(Loaded[Any]):
         return whole[:, 0] if whole.shape[1] == 1 else whole
 
     def evaluate(self, data: Any) -> Evaluation:
-        """How good the model is on examples.
+        """How good the model is on examples. Its ``auc`` is that of all pairs; ``model.model.evaluate``, which
+        trainings ask while they run, has it from counts in bins (``models.graphs.Evaluated``).
 
         Args:
             data: as above, with labels or targets; arrays and frames as a pair (x, y).

@@ -71,8 +71,36 @@ TEST_CASE("what is used behind a gap is told apart, for when nobody fills it") {
   leases.use(1);
   CHECK(leases.used() == Used{{1, 4}, {2, 3}, {3, 0}});
   CHECK(leases.apart() == Apart{{1, 5, 1}, {3, 1, 1}});
+  CHECK(leases.astray() == 0);
   leases.revoke();
   CHECK(leases.apart().empty());
+  CHECK(leases.astray() == 2);
+}
+
+TEST_CASE("what is used of leases that were taken back is told apart, each batch once") {
+  Leases leases;
+  leases.give({1, 0, 4});
+  leases.give({2, 10, 4});
+  for (std::uint64_t j = 0; j < 7; ++j) claimed(leases, j);
+  for (const std::uint64_t j : {0, 1, 4, 6}) leases.use(j);
+  CHECK(leases.used() == Used{{1, 2}, {2, 1}});
+  leases.use(2);
+  leases.revoke();
+  CHECK(leases.astray() == 2);  // 2 and 6
+  leases.use(3);
+  leases.use(5);
+  CHECK(leases.used().empty());
+  CHECK(leases.astray() == 4);
+  leases.revoke();
+  CHECK(leases.astray() == 4);
+  leases.give({3, 50, 2});
+  CHECK(claimed(leases, 7) == 50);
+  leases.use(7);
+  CHECK(leases.used() == Used{{3, 1}});
+  CHECK(leases.astray() == 4);
+  leases.revoke();
+  leases.revoke();
+  CHECK(leases.astray() == 4);
 }
 
 TEST_CASE("what is used counts without a gap, is told once, and is forgotten when it is all") {
