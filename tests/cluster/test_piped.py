@@ -188,6 +188,65 @@ def test_parquet_is_told_by_its_beginning(tmp_path: Path, given_stdin: Any) -> N
     assert there.train.data == str(tmp_path / "run" / "data.parquet")
 
 
+@pytest.mark.parametrize("named", [["--data", "{}/*.csv"], ["--days", "{}/a.csv", "{}/b.csv"]])
+def test_several_pipes_without_a_reader_are_refused(
+    tmp_path: Path, named: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each trainer read them, and waited for what others had."""
+    for name in "ab":
+        os.mkfifo(tmp_path / f"{name}.csv")
+    asked = through(tmp_path, "-")
+    at = asked.index("--data")
+    asked[at : at + 2] = [each.format(tmp_path) for each in named]
+    assert cli.main(asked) == 2
+    assert "a.csv is a pipe, which can be read once, and each trainer" in capsys.readouterr().err
+
+
+def of_sparse_rows(folder: Path, data: str, *more: str) -> list[str]:
+    (folder / "t.libsvm").write_bytes(SPARSE)
+    words = ["cluster", "up", "--model", "logistic_regression", "--readers", "1", "--data", data]
+    words += ["--test", str(folder / "t.libsvm"), "--run", str(folder / "run"), "--features", "60"]
+    return [*words, *more]
+
+
+SPARSE = b"".join(
+    f"{1 if k % 3 == 1 else -1} {1 + k % 7}:1 {10 + k % 50}:0.5\n".encode() for k in range(1200)
+)
+
+
+def test_a_pipe_whose_format_nothing_tells_is_refused_before_it_is_read(
+    tmp_path: Path, given_stdin: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given_stdin(SPARSE)
+    assert cli.main(of_sparse_rows(tmp_path, "-")) == 2
+    assert "the name of standard input does not tell its format" in capsys.readouterr().err
+    assert os.read(0, len(SPARSE)) == SPARSE
+
+
+def test_a_copy_is_of_the_format_that_the_name_of_the_pipe_tells(
+    tmp_path: Path, planned: list[Any]
+) -> None:
+    fed(tmp_path / "rows.libsvm", SPARSE)
+    asked = of_sparse_rows(tmp_path, str(tmp_path / "rows.libsvm"), "--epochs", "2")
+    assert cli.main(asked) == 0
+    assert planned[0].train.format == "libsvm"
+    assert Path(planned[0].train.data).read_bytes() == SPARSE
+
+
+@pytest.mark.process
+def test_sparse_rows_of_a_pipe_train_to_the_bits_of_a_file(tmp_path: Path) -> None:
+    alone = ["--trainers", "1", "--sync", "none", "--epochs", "1", "--format", "libsvm"]
+    of_file = tmp_path / "file"
+    of_file.mkdir()
+    asked = of_sparse_rows(of_file, str(of_file / "t.libsvm"), *alone)
+    assert cli.main(asked) == 0
+    fed(tmp_path / "pipe", SPARSE, pause=0.5)
+    assert cli.main(of_sparse_rows(tmp_path, str(tmp_path / "pipe"), *alone)) == 0
+    assert report_of(tmp_path)["read"] == {"rows": 1200, "ended": True, "used": 1200}
+    mine, other = ((f / "run" / "output.safetensors").read_bytes() for f in (of_file, tmp_path))
+    assert mine == other
+
+
 @pytest.mark.parametrize(
     ("path", "told"),
     [("/proc/12/fd/0", "standard input"), ("/proc/12/fd/63", "/dev/fd/63"), ("/proc/12/a", None)],

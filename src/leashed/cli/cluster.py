@@ -450,6 +450,8 @@ def _up(options: argparse.Namespace) -> int:
     with _in_options(options):
         plan = _plan(options) if options.plan is None else plans.read(options.plan)
         _check_extras(plan, view=options.view)
+        if not plan.cluster.readers:
+            piped.check(plan.train)
         if plan.train.days is not None:
             return _days(plan, options)
         pipes = piped.are_there(plan.train)

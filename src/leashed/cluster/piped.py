@@ -11,6 +11,7 @@ import shutil
 import stat
 import sys
 from dataclasses import replace
+from glob import glob, has_magic
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,10 @@ from leashed.cluster.plan import STDIN, WORDS, Plan, Train
 from leashed.cluster.row_index import comes_once, standardised_in
 from leashed.cluster.supervisor import say
 from leashed.datasets.files import raw
+from leashed.training.problems import sparse
 from leashed.training.problems.files import existing
 
-__all__ = ["are_there", "kept"]
+__all__ = ["are_there", "check", "kept"]
 
 _PIPES = ("data", "test")  # fields of Train that may name one
 _STDIN = 0  # its number
@@ -30,6 +32,20 @@ _PARQUET = b"PAR1"  # its files begin so
 def are_there(train: Train) -> bool:
     """Whether rows come through a pipe, or standard input."""
     return any(_is_pipe(train, name) for name in _PIPES)
+
+
+def check(train: Train) -> None:
+    """ValueError where several files are named that each process would read, and one of them is a pipe."""
+    given = (train.data,) if train.days is None else train.days
+    for pattern in given:
+        if pattern in (STDIN, *WORDS) or (train.days is None and not has_magic(pattern)):
+            continue
+        for path in sorted(glob(pattern)):  # noqa: PTH207 (Path.glob() takes no absolute pattern)
+            if Path(path).is_fifo():
+                raise ValueError(
+                    f"{path} is a pipe, which can be read once, and each trainer reads all files: give "
+                    "cluster.readers 1, or name one pipe alone"
+                )
 
 
 def kept(plan: Plan) -> Plan:
@@ -51,6 +67,11 @@ def kept(plan: Plan) -> Plan:
         if given == STDIN and (sys.stdin is None or sys.stdin.closed):
             raise ValueError("train.data is standard input, which is closed: pipe rows into it")
         if name == "data":
+            if (
+                train.model in sparse.MODELS
+            ):  # whose copy's name does not tell it, and before hours of copying
+                told = sparse.format_of(Path(_opened(given)), train.format, train.schema)
+                train = replace(train, format=told)
             opened = replace(train, data=_opened(given))
             if given == STDIN and stat.S_ISSOCK(os.fstat(_STDIN).st_mode):
                 why = "it is a socket, which no other process can open"

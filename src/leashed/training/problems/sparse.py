@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from leashed import datasets, models, stream
 from leashed.base.options import option
 from leashed.datasets import SparseDataset
-from leashed.datasets.files import is_repeatable, paths_of
+from leashed.datasets.files import is_repeatable, name_of, paths_of
 from leashed.models.factorisation import FactorisationMachine
 from leashed.models.network import Model
 from leashed.stream import SparseStream, Stream
@@ -128,7 +128,7 @@ def format_of(path: Path, given: str | None, schema: str | None) -> str:
         path = cast("Path", paths_of(str(path))[0])
     name = path.with_suffix("") if path.suffix in _PACKED else path
     if name.suffix not in _ENDINGS:
-        raise ValueError(f"the name of {path} does not tell its format; give --format")
+        raise ValueError(f"the name of {name_of(path)} does not tell its format; give --format")
     return _ENDINGS[name.suffix]
 
 
@@ -210,7 +210,7 @@ def streamed(words: SparseWords) -> Streamed:
         if not is_repeatable(paths_of(str(path))):
             remedy = "--features N, or a file" if fmt == "libsvm" and features is None else "a file"
             raise ValueError(
-                f"{path} can be read once only, but its shape is found before; give {remedy}"
+                f"{name_of(path)} can be read once only, but its shape is found before; give {remedy}"
             )
         found = (
             stream.scan_libffm(str(path))
