@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -242,6 +243,40 @@ def test_a_run_that_fails_keeps_its_temporary_folder(tmp_path, capsys, monkeypat
     err = capsys.readouterr().err
     assert f"its logs are in {kept}" in err
     assert "the master has reported nothing" in err
+
+
+def test_nothing_is_started_where_a_port_is_in_use(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    key = tmp_path / "key"
+    key.write_bytes(b"k" * 32)
+    key.chmod(0o600)
+    plan = tmp_path / "plan.toml"
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        plan.write_text(f'[cluster]\nmaster = "127.0.0.1:{port}"\nkey = "{key}"')
+        for words, remedy in (
+            (["--ports", str(port - 1)], "give another: --ports of leashed cluster up"),
+            (["--prometheus", str(port)], "give another: --prometheus of leashed cluster up"),
+            (["--plan", str(plan)], "give another: master in a plan's"),
+        ):
+            assert up(*words) == 2
+            err = capsys.readouterr().err
+            assert f"127.0.0.1:{port}: Address already in use" in err
+            assert remedy in err
+            assert "started again" not in err
+    assert {path.name for path in tmp_path.iterdir()} == {"key", "plan.toml"}
+
+
+def test_a_folder_in_which_nothing_was_started_goes(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    rows = tmp_path / "rows.tsv"
+    rows.write_text("1\t2\n")
+    files = ["--data", str(rows), "--test", str(rows)]
+    assert up("--model", "dlrm", "--embedding-servers", "1", "--readers", "1", *files) == 2
+    err = capsys.readouterr().err
+    assert "line 1: 2 fields" in err
+    assert "logs" not in err
+    assert list(tmp_path.iterdir()) == [rows]
 
 
 def test_an_index_beyond_the_plan_is_told(tmp_path, capsys):

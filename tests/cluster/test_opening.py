@@ -552,7 +552,7 @@ def test_with_a_key_file_any_address_will_do() -> None:
 def test_a_port_in_use_is_told(door: Door) -> None:
     """With the name of what gives another."""
     where = rf"cannot listen at {door.listener.address}: .* in use; .*, or give another: "
-    for role, name in (("master", "master in a plan's"), ("trainer", "ports in a plan's")):
+    for role, name in (("master", "master in a plan's"), ("trainer", "--ports of leashed")):
         with pytest.raises(OSError, match=where + name) as error:
             Listener("127.0.0.1", door.listener.port, KEY, role, lambda *_: None)
         assert error.value.errno == errno.EADDRINUSE

@@ -110,7 +110,7 @@ def test_an_endless_ledger_and_no_trainer_yet():
     empty = fakes.report(0.5, "running", summaries={}, members=[])
     empty["ledger"]["total"] = None
     assert "total ∞" in table.render(empty)
-    assert table.line(empty) == "0.5 s  0 EPS  sync gap –  0 members"
+    assert table.line(empty) == "0.5 s  40 batches  0 EPS  sync gap –  0 members"
 
 
 def test_a_trainer_that_came_back_is_timed_over_all_its_lives():

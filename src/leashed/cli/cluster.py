@@ -23,7 +23,7 @@ from leashed.cluster import collectives, opening, outcome, piped, role
 from leashed.cluster import plan as plans
 from leashed.cluster.ending import LINE
 from leashed.cluster.plan import Cluster, Plan, Sync, Train
-from leashed.cluster.roles import ROLES
+from leashed.cluster.roles import MASTER, ROLES
 from leashed.cluster.supervisor import (
     AGAIN,
     FAILED,
@@ -379,7 +379,7 @@ def _resume(options: argparse.Namespace) -> int:
     except (TypeError, ValueError) as error:
         told = re.sub(r"cluster\.([a-z_]+)", _option, str(error))
         raise type(error)(told.replace("--embedding-ps", "--embedding-servers")) from None
-    _check_extras(plan, view=options.view)
+    _check_here(plan, view=options.view)
     if run != folder:
         if (run / REPORT).exists():
             raise FileExistsError(f"{run} has a run already: choose another folder")
@@ -449,7 +449,7 @@ def _up(options: argparse.Namespace) -> int:
         raise ValueError(f"--plan has all that is run: leave out {', '.join(others)}")
     with _in_options(options):
         plan = _plan(options) if options.plan is None else plans.read(options.plan)
-        _check_extras(plan, view=options.view)
+        _check_here(plan, view=options.view)
         if not plan.cluster.readers:
             piped.check(plan.train)
         if plan.train.days is not None:
@@ -533,8 +533,10 @@ def _option(field: re.Match[str]) -> str:
     return f"--{field[1].replace('_', '-')}"
 
 
-def _check_extras(plan: Plan, *, view: bool) -> None:
-    """ImportError where something is not installed that the run would need."""
+def _check_here(plan: Plan, *, view: bool) -> None:
+    """ImportError where something is not installed that the run would need, OSError where an address is
+    not this machine's, or another program has a port.
+    """
     try:
         importlib.import_module("msgspec")
     except ImportError as error:
@@ -542,8 +544,15 @@ def _check_extras(plan: Plan, *, view: bool) -> None:
     collectives.check(plan.cluster.backend, plan.cluster.trainers)
     if view:
         importlib.import_module("leashed.cluster.view")
-    if plan.cluster.prometheus is not None:
-        importlib.import_module("leashed.cluster.prometheus")
+    for name, index in plan.cluster.processes()[1:]:
+        if port := plan.cluster.port(name, index):
+            opening.check_listening(plan.cluster.host, port, name)
+    if plan.cluster.known_master is not None:
+        opening.check_listening(*plan.cluster.address, MASTER)
+    if plan.cluster.metrics_address is not None:
+        from leashed.cluster.prometheus import Exporter  # noqa: PLC0415 (an extra)
+
+        Exporter(*plan.cluster.metrics_address).close()
 
 
 def _train(plan: Plan, problem: Problem, *, view: bool) -> int:
@@ -665,7 +674,10 @@ def _folder(plan: Plan, options: argparse.Namespace) -> Generator[Path, None, No
             else:
                 shutil.rmtree(folder)
         except BaseException:
-            print(f"leashed: its logs are in {folder}", file=sys.stderr)
+            if (folder / _FILE).exists() or any(folder.glob("*.piped")):
+                print(f"leashed: its logs are in {folder}", file=sys.stderr)
+            else:  # nothing was started
+                shutil.rmtree(folder)
             raise
         finally:
             leftovers.leave(folder)

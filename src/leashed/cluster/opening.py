@@ -49,6 +49,7 @@ __all__ = [
     "Listener",
     "Peer",
     "Refused",
+    "check_listening",
     "check_ports",
     "connect",
     "format_address",
@@ -69,7 +70,7 @@ ANSWER = _ROLE + _PROOF
 _PORTS = 65_535
 _PORT_OF = (  # the master's, and the others'
     "master in a plan's [cluster], rendezvous of join",
-    "ports in a plan's [cluster], or of join",
+    "--ports of leashed cluster up, ports in a plan's [cluster] or of join",
 )
 _SECRET = 32
 _LONGEST_SECRET = 1024
@@ -644,6 +645,11 @@ class Listener(Closing):
         del self._half_open[half.connection]
         with contextlib.suppress(OSError):
             half.connection.close()
+
+
+def check_listening(host: str, port: int, role: str) -> None:
+    """OSError, which has the remedy, where a role cannot listen there now."""
+    _listening(host, port, role).close()
 
 
 def _listening(host: str, port: int, role: str) -> socket.socket:

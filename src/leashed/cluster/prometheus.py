@@ -48,8 +48,8 @@ class Exporter(Closing, Collector):
         except OSError as error:
             raise OSError(
                 error.errno,
-                f"cannot offer metrics at {format_address(host, port)}: {error.strerror}; give another "
-                "as prometheus",
+                f"cannot offer metrics at {format_address(host, port)}: {error.strerror}; give another: "
+                "--prometheus of leashed cluster up, prometheus in a plan's [cluster]",
             ) from None
 
     def close(self) -> None:
