@@ -154,6 +154,19 @@ def test_a_trainer_is_late_when_two_rounds_were_due(when, batches, unsynced, sec
     assert found == (seconds if late else 0.0)
 
 
+@pytest.mark.parametrize(("within", "late"), [(None, False), (np.full((3, 4), 2000.0), True)])
+def test_behind_a_resume_a_round_is_due_by_the_gap_of_then(monkeypatch, within, late):
+    """Workers go on with iteration 2,000, from which the gap is 5, and not 100."""
+    now = [1000.0]
+    monkeypatch.setattr(account_tending.time, "monotonic", lambda: now[0])
+    tending = account_tending.AccountTending(
+        None, None, None, total=None, sums=False, parts=1, workers=4, timeout=10.0, within=within,
+        when=lsh.sync.every(iterations={0: 100, 2000: 5}),
+    )  # fmt: skip
+    now[0] += 60.0
+    assert tending.overdue(40) == (60.0 if late else 0.0)
+
+
 def train_on(engine: lsh.Engine, seconds: float) -> None:
     """For so long, or until the run is over."""
     end = time.monotonic() + seconds

@@ -5,6 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
+import numpy as np
+from numpy.typing import NDArray
+
 from leashed import _core
 from leashed.cluster.member import Member
 from leashed.cluster.messages import MOST_SPANS, Account, Epoch, Kept
@@ -28,6 +31,8 @@ class AccountTending:
         when: rounds take place.
         workers: worker threads.
         timeout: seconds for a round.
+        within: where workers were in the checkpoint that the run goes on from, of iterations first, [n, 4]:
+            gaps between rounds are as of these. None: they begin.
     """
 
     def __init__(
@@ -42,6 +47,7 @@ class AccountTending:
         when: When,
         workers: int,
         timeout: float,
+        within: NDArray[np.float64] | None = None,
     ) -> None:
         self._member = member
         self._resumed = resumed
@@ -51,6 +57,7 @@ class AccountTending:
         self._when = when
         self._workers = workers
         self._timeout = timeout
+        self._before = 0 if within is None else int(within[:, 0].mean()) * workers
         self._progress = Progress(account_of(left), parts=parts)
         self._taken = 0
         self._alone = False  # in the ring that this trainer is in, or was in last
@@ -105,7 +112,9 @@ class AccountTending:
         """For how many seconds this trainer has trained without a round that was due."""
         since = time.monotonic() - self._in_step
         unsynced = self.unsynced(batches)
-        return overdue(self._when, self._workers, self._timeout, batches, unsynced, since)
+        return overdue(
+            self._when, self._workers, self._timeout, self._before + batches, unsynced, since
+        )
 
     def _together(self, native: _core.TrainerSync | None) -> bool:
         """Whether what other trainers use comes to the parameters here by rounds alone; of who has
@@ -175,7 +184,7 @@ def overdue(
         when: rounds take place.
         workers: worker threads.
         timeout: seconds for a round.
-        batches: trained so far.
+        batches: trained so far, also before the run.
         unsynced: those since the newest round.
         seconds: since the first of these, or more.
     """

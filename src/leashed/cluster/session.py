@@ -418,6 +418,8 @@ class Session(Closing):
                 self._ring = RingTending(
                     connecting, self._callers, self._member, cluster.backend, cluster.transport
                 )
+                # (Of the moment of its parameters: who goes on from what was kept takes others'.)
+                states, within = (None, None) if left is not None else self._begun(dimension)
                 self._leases = LeaseTending(self._member, total, workers, lockstep)
                 self._account = AccountTending(
                     self._member,
@@ -429,6 +431,7 @@ class Session(Closing):
                     when=When("background") if synchroniser is None else synchroniser.when,
                     workers=workers,
                     timeout=cluster.timeout,
+                    within=within,
                 )
                 self._cuts = TrainerCuts(
                     self._member,
@@ -449,9 +452,8 @@ class Session(Closing):
                         cluster.timeout,
                         placed.costs if placed else packing.BY_LENGTH,
                         goes_on=cluster.begins is not None and welcome.begins,
-                        # (Of the moment of its parameters: who goes on from what was kept takes others'.)
-                        states=None if left is not None else self._states(dimension),
-                        within=None if left is not None else self._within(),
+                        states=states,
+                        within=within,
                     )
                 self._thread = threading.Thread(
                     target=self._run, name="leashed-session", daemon=True
@@ -467,17 +469,16 @@ class Session(Closing):
             self._listener.close()
             raise
 
-    def _states(self, dimension: int) -> NDArray[np.float32] | None:
-        """What trainers that sum had together in the checkpoint that the run goes on from."""
-        begins = self._cluster.begins
-        if begins is None or not self._sums:
-            return None
-        return Checkpoint(begins).states(dimension)
-
-    def _within(self) -> NDArray[np.float64] | None:
-        """Where this trainer's workers were between two rounds there."""
-        begins = self._cluster.begins
-        return None if begins is None else Checkpoint(begins).within(self._cluster.index)
+    def _begun(
+        self, dimension: int
+    ) -> tuple[NDArray[np.float32] | None, NDArray[np.float64] | None]:
+        """Of the checkpoint that the run goes on from, if it does, what trainers that sum had together, and
+        where this one's workers were between two rounds.
+        """
+        if self._cluster.begins is None:
+            return None, None
+        begins = Checkpoint(self._cluster.begins)
+        return begins.states(dimension) if self._sums else None, begins.within(self._cluster.index)
 
     # The thread of the session.
 
