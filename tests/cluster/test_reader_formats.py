@@ -20,7 +20,7 @@ from cluster.test_up import outlives
 
 import leashed as lsh
 from leashed import _core, cli, stream
-from leashed.cluster import batch_wire, remote_batches, row_groups, row_text
+from leashed.cluster import batch_wire, remote_batches, row_groups, row_parts, row_text
 from leashed.cluster.reader import Rows, serve
 from leashed.cluster.remote_batches import sent
 from leashed.cluster.row_index import files_of, index_of
@@ -195,6 +195,21 @@ def test_parquet_is_counted_by_its_end_where_nothing_is_to_be_known_of_rows(
         read.read(40, 100)
     assert str(found.value) == str(told.value)
     read.close()
+
+
+def test_what_the_end_of_a_parquet_file_tells_of_its_row_groups_is_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(row_parts, "_ENDS", 8)
+    digests = []
+    for price in (1.5, 2.5):
+        write_parquet(tmp_path / "a.parquet", 300, price=[*[1.0] * 100, price, *[1.0] * 199])
+        rows = stream.parquet(
+            tmp_path / "a.parquet", {**SCHEMA, "price": stream.Number(scale=None)}
+        )
+        index = index_of(rows, None, tmp_path / f"run-{price}")
+        digests.append(index.digest)
+    assert digests[0] != digests[1]
 
 
 def test_truncated_and_damaged_parquet_is_told_by_name(tmp_path: Path):

@@ -18,7 +18,7 @@ from cluster.test_up import outlives
 
 import leashed as lsh
 from leashed import cli, stream
-from leashed.cluster import batch_wire, row_index, row_text
+from leashed.cluster import batch_wire, row_index, row_parts, row_text
 from leashed.cluster.measures import counted
 from leashed.cluster.reader import Rows, serve
 from leashed.cluster.remote_batches import SentStream
@@ -142,6 +142,23 @@ def test_an_index_is_kept_and_made_again_where_a_file_has_changed(
     assert second.digest != first.digest
     (tmp_path / "run" / row_index.FILE).write_text("{}")
     assert index_of(rows, None, tmp_path / "run") == second
+
+
+@pytest.mark.usefixtures("small_parts")
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_who_goes_on_with_other_rows_in_the_midst_of_a_file_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pack: Any
+):
+    """Of the same size, and the same at both ends."""
+    monkeypatch.setattr(row_parts, "_ENDS", 16)
+    lines = criteo_lines(300).splitlines(keepends=True)
+    digests = []
+    for at in (b"0", b"1"):
+        lines[150] = at + lines[150][1:]
+        (tmp_path / "a.tsv").write_bytes(pack(b"".join(lines)))
+        rows = stream.criteo(tmp_path / "a.tsv")
+        digests.append(index_of(rows, None, tmp_path / f"run-{at.decode()}").digest)
+    assert digests[0] != digests[1]
 
 
 @pytest.mark.usefixtures("small_parts")

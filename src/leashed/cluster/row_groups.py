@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import zlib
 from bisect import bisect_right
 from collections.abc import Iterator
 from functools import cached_property, partial
@@ -124,10 +125,12 @@ class _Groups:
 
     def parts(self, before: int) -> Iterator[Part]:
         """Of all rows, behind so many of other files."""
-        for end, size in zip(self._ends, self._sizes, strict=True):
+        with _told(self._name):
+            checks = [zlib.crc32(told.encode()) for told in self._parts.told(self._number)]
+        for end, size, check in zip(self._ends, self._sizes, checks, strict=True):
             for first in range(end - size, end, _PART):
                 rows = min(_PART, end - first)
-                yield Part(self._number, first, rows, rows, before + first)
+                yield Part(self._number, first, rows, rows, before + first, check)
 
     def read(self, first: int, count: int) -> Any:
         """Rows [first, first + count) of a row group, as a table of pyarrow."""

@@ -44,7 +44,7 @@ __all__ = [
 FILE = "rows.index"
 """What it is called in a run's folder."""
 
-_VERSION = 2
+_VERSION = 3
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class RowIndex:
         if self.once:
             return f"rows that come once, {self.how}"
         files = [(f.size, f.ends) for f in self.files]
-        told = json.dumps([files, [(p.offset, p.rows) for p in self.parts], self.how])
+        told = json.dumps([files, [(p.offset, p.rows, p.check) for p in self.parts], self.how])
         return f"{self.rows:,} rows of files, {hashlib.sha256(told.encode()).hexdigest()[:12]}"
 
     def batches(self, epochs: float | None, batch_size: int) -> int | None:

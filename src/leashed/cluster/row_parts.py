@@ -36,6 +36,7 @@ class Part(NamedTuple):
         size: what it has, in these.
         rows: in it, which bad ones are not.
         lines: before it: of its file; of Parquet rows, of all files.
+        check: a checksum of what it has; of Parquet of what its file's end tells of it.
     """
 
     file: int
@@ -43,6 +44,7 @@ class Part(NamedTuple):
     size: int
     rows: int
     lines: int
+    check: int = 0
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -55,11 +56,11 @@ class TextRows(RowFiles):
                 of_all[0] += lines
                 of_all[2] += offset
                 pieces = _lines(opened, offset, file.path)
-                for (at, content), made in in_order(pieces, partial(self._piece, file)):
+                for (at, content), (check, made) in in_order(pieces, partial(self._piece, file)):
                     judge(made, name_of(Path(file.path)), lines, "line", self.bad, first_bad)
                     if made.rows:
                         moments = moments.merged(made.arrays[0])
-                    parts.append(Part(number, at, len(content), made.rows, lines))
+                    parts.append(Part(number, at, len(content), made.rows, lines, check))
                     lines += made.lines
                     of_all[0] += made.lines
                     of_all[1] += made.bad
@@ -70,8 +71,9 @@ class TextRows(RowFiles):
         counts = ReadCounts(rows, of_all[0], of_all[1], tuple(first_bad), of_all[2])
         return Counted(tuple(known), tuple(parts), counts, moments)
 
-    def _piece(self, file: File, piece: tuple[int, bytes]) -> Parsed:
-        return self._rows(file, io.BytesIO(piece[1]), len(piece[1]))
+    def _piece(self, file: File, piece: tuple[int, bytes]) -> tuple[int, Parsed]:
+        _, content = piece
+        return zlib.crc32(content), self._rows(file, io.BytesIO(content), len(content))
 
     def open(self, number: int, file: File) -> Unpacked:
         del number

@@ -135,6 +135,11 @@ class ParquetParts:
         """Rows of each row group of a file, as its end tells them."""
         return [group.num_rows for group in self._fragments[file].row_groups]
 
+    def told(self, file: int) -> list[str]:
+        """What the end of a file tells of each row group's columns: bytes, least and greatest values."""
+        groups = self._fragments[file].row_groups
+        return [repr((group.total_byte_size, group.statistics)) for group in groups]
+
     def of(self, file: int, group: int | None = None) -> Iterator[Any]:
         """Those of a file, or of one of its row groups. ValueError where it lacks a column."""
         fragment = self._fragments[file]
