@@ -212,6 +212,26 @@ def test_a_reader_of_a_node_stays_while_others_train_with_servers_of_rank_0(
     assert stayed.exists()
 
 
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"rule": "nonsense"}, "rule 'nonsense' is unknown"),
+        ({"staleness": "nonsense"}, "staleness 'nonsense' is unknown"),
+        ({"discipline": "nonsense"}, "discipline 'nonsense' is unknown"),
+        ({"until": 3}, "until must be"),
+        ({"batch_size": 0}, "batch_size must be"),
+        ({"seed": -1}, "seed must be"),
+    ],
+)
+def test_what_is_wrong_is_told_before_rows_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: dict[str, Any], told: str
+) -> None:
+    monkeypatch.setattr(session.Cluster, "sending", lambda *_: pytest.fail("rows are counted"))
+    cluster = join(tmp_path / "run")
+    with pytest.raises((TypeError, ValueError), match=told):
+        lsh.train(lsh.models.mlp(2, [8], 2), numbers(tmp_path), cluster=cluster, **wrong)
+
+
 @pytest.mark.process
 def test_what_is_not_said_follows_from_the_rows(tmp_path: Path) -> None:
     """Rule, batches and passes are those of one process; the second training has other files."""

@@ -280,6 +280,14 @@ def asked(
     Raises:
         TypeError, ValueError: something is wrong; the message names it.
     """
+    staleness = policies.none() if staleness is None else policies.of("staleness", staleness)
+    discipline = None if discipline is None else disciplines.of(discipline)
+    rule = None if rule is None else check_rule(rule)
+    seed = checks.whole("seed", seed, 0, MAX_SEED)
+    if batch_size is not None:
+        checks.whole("batch_size", batch_size)
+    if until is not None:
+        _check_end(until)
     before = resuming.before(resume)
     known = kept(init.parameters) if before is None else before.columns
     goes_on = before is not None or known != UNKNOWN
@@ -297,8 +305,6 @@ def asked(
         numbers = known.moments if before is None else before.numbers
     train_set, test_set, moments = standardised(train_set, test_set, numbers)
     streamed = isinstance(train_set, Streamed)
-    staleness = policies.none() if staleness is None else policies.of("staleness", staleness)
-    discipline = None if discipline is None else disciplines.of(discipline)
     abilities.check(
         {
             **abilities.of_mode(mode, staleness.choice()[0]),
@@ -320,8 +326,7 @@ def asked(
     if rule is None or until is None:
         seen = defaults.seen(model, rows, examples)
     if rule is None:
-        rule = defaults.rule(of_clicks=of_clicks, often=seen.often)
-    rule = check_rule(rule)
+        rule = check_rule(defaults.rule(of_clicks=of_clicks, often=seen.often))
     threads = workers(discipline)
     full_size = batch_size
     if full_size is None:
@@ -329,18 +334,15 @@ def asked(
         full_size = begun_with or defaults.batch_size(model, until, seen.rows)
     full_size = checks.whole("batch_size", full_size)
     batch_size = min(full_size, examples or full_size)
-    until = defaults.end(model, until, seen.often)
-    if not isinstance(until, Until):
-        raise TypeError(f"until must be leashed.until(...), got {until!r}")
-    best.check(until, model, columns.heads, validates=test_set is not None)
+    end = _check_end(defaults.end(model, until, seen.often))
+    best.check(end, model, columns.heads, validates=test_set is not None)
     if streamed:
         checks.size("batch_size", batch_size)  # no number of rows bounds it
-        check_passes(until)
+        check_passes(end)
     if isinstance(model, Graph):
         check_batch(model, batch_size, examples)
     if mode is not None and not streamed:
         check_batches(mode, examples)
-    seed = checks.whole("seed", seed, 0, MAX_SEED)
     if isinstance(model, Graph) or (isinstance(model, External) and model.ids):
         check_dense_part(model)
     if init.parameters is None:
@@ -352,7 +354,7 @@ def asked(
         model=model,
         train_set=train_set,
         test_set=test_set,
-        until=until,
+        until=end,
         discipline=discipline,
         mode=mode,
         rule=rule,
@@ -376,6 +378,12 @@ def asked(
         observe=observe,
         observers=_observers_of(observe.counting),
     )
+
+
+def _check_end(until: object) -> Until:
+    if not isinstance(until, Until):
+        raise TypeError(f"until must be leashed.until(...), got {until!r}")
+    return until
 
 
 def _sent(model: AnyModel, data: Stream | SparseStream, cluster: Any) -> Stream | SparseStream:
