@@ -49,7 +49,11 @@ PARTS = {
         "python tests/checkpoint_signals.py",
     ),
     "faults": Part(60, "python tests/cluster/faults.py --faults 200"),
-    "row-faults": Part(20, "python tests/cluster/row_faults.py --faults 500"),
+    "row-faults": Part(
+        25,
+        "python tests/cluster/row_faults.py --faults 500 && "
+        "python tests/cluster/row_faults.py --together --faults 100",
+    ),
     "cluster": Part(
         60,
         "LEASHED_SCHEDULES=30000 pytest -n 2 --timeout 0 -m 'not process' "

@@ -1,6 +1,6 @@
 """Runs with rows at embedding servers and readers in which all roles are killed, stopped and cut off.
 
-    python tests/cluster/row_faults.py [--faults 500] [--seed 0] [--mean 1.0]
+    python tests/cluster/row_faults.py [--faults 500] [--seed 0] [--mean 1.0] [--together]
 
 Each run: a master, a sync server where there are any, two embedding servers, a reader and two trainers on loopback, and
 faults until it ends: kill -9, SIGSTOP for a while and SIGCONT, or a connection that ends, now and then
@@ -14,8 +14,9 @@ Exact are these accounts where only trainers die, or only servers. Where no trai
 trainers tell, and ``twice`` in the ledger is what they pushed beyond the run's batches. Of a server that
 dies within moments of a trainer nobody knows how many of the trainer's pushes its last snapshot lacks:
 what it counted is gone with it but for its last word (a quarter of a second before), and what the trainer
-counted is gone too. So its own ``lost`` is the least that it lost; the most is what it lacks of the
-run's batches, which the rows tell here (``Stamps.lacks``) and ``attempts`` prints as unknown.
+counted is gone too. So its own ``lost`` is the least that it lost, and the most are the batches that the
+dead trainer had told (others are granted again). The rows tell here what lacks in truth
+(``Stamps.lacks``); ``attempts`` prints it beside what is told.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +100,16 @@ def at_random(rng: random.Random, plan: plans.Plan, mean: float) -> Iterator[tup
             fault.seconds, fault.cuts = 0.0, True
         yield (after if first or rng.random() < 0.75 else 0.0), fault
         first = False
+
+
+def together(rng: random.Random, mean: float) -> Iterator[tuple[float, Fault]]:
+    """A trainer and an embedding server are killed at once, again and again."""
+    after = -rng.uniform(0.0, 2.0)
+    while True:
+        trainer = f"trainer-{rng.randrange(TRAINERS)}"
+        yield after, Fault(trainer, None)
+        yield 0.0, Fault(f"embedding-ps-{rng.randrange(SERVERS)}", None)
+        after = 1.0 + rng.expovariate(1 / mean)
 
 
 @dataclass
@@ -182,9 +194,7 @@ def check(played: Played) -> Stamps:
     restarts = played.injector.supervisor.counts()
     died = sum(restarts[f"trainer-{k}"] for k in range(TRAINERS))
     rows_died = sum(restarts[f"embedding-ps-{k}"] for k in range(SERVERS))
-    lost = [0] * SERVERS  # as each has counted
-    for index, each in counted(report, "embedding-ps").items():
-        lost[index] = int(each.get("lost", 0))
+    lost = servers_lost(report)
     # All that was ever applied, there or lost, is a batch of the run, or was granted once more.
     twice = ledger["again"] + ledger["lost"]
     assert (np.add(found.pushes, lost) <= ledger["total"] + twice).all(), (found, lost, ledger)
@@ -197,6 +207,15 @@ def check(played: Played) -> Stamps:
         assert lacks <= of["lost"] + of["expired"], (lacks, of)
     elif not rows_died:
         assert lacks <= of["expired"] + under_way(plan, died), (lacks, of)
+    elif not restarts["master"]:
+        # Of a dead trainer's batches those lack at most that it had told: others are granted again.
+        told_of = sum(
+            int(each["counters"].get("batches_used", 0))
+            for each in report["members"]
+            if each["role"] == "trainer" and not each["finished"]
+        )
+        most = told_of * sum(restarts[f"embedding-ps-{k}"] > 0 for k in range(SERVERS))
+        assert unknown(played, found) <= most, (lacks, of, told_of)
     assert (found.beyond(epochs) <= twice).all(), (found, ledger)
     return found
 
@@ -211,6 +230,12 @@ def told(report: dict[str, Any]) -> Counter[str]:
     return of
 
 
+def servers_lost(report: dict[str, Any]) -> list[int]:
+    """Pushes that each server has counted as lost."""
+    found = counted(report, "embedding-ps")
+    return [int(found.get(index, {}).get("lost", 0)) for index in range(SERVERS)]
+
+
 def under_way(plan: plans.Plan, died: int) -> int:
     """Parts that trainers may have had under way when they died: these are granted again, or are of their
     last batches.
@@ -219,15 +244,17 @@ def under_way(plan: plans.Plan, died: int) -> int:
 
 
 def unknown(played: Played, found: Stamps) -> int:
-    """Parts that are lacking, of which nobody tells: of trainers and servers that died together."""
+    """Parts that are lacking, of which no trainer tells: of those that died with servers."""
     plan, of = played.plan, told(played.report)
     died = sum(played.injector.supervisor.counts()[f"trainer-{k}"] for k in range(TRAINERS))
     known = of["lost"] + of["expired"] + under_way(plan, died)
     return max(0, found.lacks(int(plan.train.epochs or 0)) - known)
 
 
-def attempts(wanted: int, seed: int, base: Path, mean: float, each: int = 12) -> int:
-    """Runs until so many faults were injected; how many runs failed."""
+def attempts(
+    wanted: int, seed: int, base: Path, mean: float, each: int = 12, *, pairs: bool = False
+) -> int:
+    """Runs until so many faults were injected; how many runs failed. ``pairs``: of two at once (``together``)."""
     done = failed = run = 0
     while done < wanted:
         rng = random.Random(f"{seed}.{run}")
@@ -235,7 +262,8 @@ def attempts(wanted: int, seed: int, base: Path, mean: float, each: int = 12) ->
         few = min(each, wanted - done)
         kind, when = SETTINGS[run % len(SETTINGS)]
         plan = make_plan(folder / "run", 20.0 + 40.0 * few * mean, kind=kind, when=when)
-        planned = [fault for _, fault in zip(range(few), at_random(rng, plan, mean), strict=False)]
+        drawn = together(rng, mean) if pairs else at_random(rng, plan, mean)
+        planned = list(islice(drawn, few))
         begun, error, ledger, words = time.monotonic(), None, {}, ""
         try:
             with faults.nothing_left():
@@ -243,7 +271,10 @@ def attempts(wanted: int, seed: int, base: Path, mean: float, each: int = 12) ->
             ledger = played.report["ledger"]
             found = check(played)
             lacks = f"{found.lacks(int(plan.train.epochs or 0))} parts lack"
-            words = f"pushes {found.pushes}, {lacks}, {unknown(played, found)} of them unknown "
+            words = (
+                f"pushes {found.pushes}, {lacks}, {unknown(played, found)} of them not told by trainers, "
+                f"servers tell of {servers_lost(played.report)} lost "
+            )
         except (AssertionError, OSError, ValueError) as caught:
             error = caught
         injected = [fault for _, fault in planned if fault.time]
@@ -268,9 +299,12 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--faults", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--mean", type=float, default=1.0, help="seconds between two faults")
+    parser.add_argument(
+        "--together", action="store_true", help="trainers and servers are killed, two at once"
+    )
     options = parser.parse_args(argv)
     base = Path(tempfile.mkdtemp(prefix="leashed-row-faults-"))
-    failed = attempts(options.faults, options.seed, base, options.mean)
+    failed = attempts(options.faults, options.seed, base, options.mean, pairs=options.together)
     if not failed:
         shutil.rmtree(base)
     return int(failed > 0)

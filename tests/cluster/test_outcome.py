@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -238,6 +239,24 @@ def test_without_a_result_that_was_named_there_is_a_report_and_no_model(
     assert told is not None
     assert told["restarts"] == {"trainer-0": 2}
     assert told["given_up"] == {"trainer-1": "it died"}
+    assert "output" not in told
+
+
+def test_a_model_that_cannot_be_written_is_not_told_as_the_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    problem, trained = of_clicks()
+    saved(tmp_path, problem.model, trained, 1)
+    hand_in(tmp_path, "trainer-0", trained.parameters)
+    monkeypatch.setattr(outcome.checkpoint, "save", full)
+    with pytest.raises(OSError, match="No space left"):
+        outcome.conclude(fakes.report(), tmp_path, plan_of(1), problem, {}, {})
+    told = outcome.read_report(tmp_path)
+    assert told is not None
+    assert "test_auc" in told
     assert "output" not in told
 
 

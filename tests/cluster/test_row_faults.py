@@ -23,6 +23,12 @@ def test_5_faults_in_a_row(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
+def test_trainers_and_embedding_servers_are_killed_together(tmp_path: Path) -> None:
+    """``python tests/cluster/row_faults.py --together --faults 100`` for more."""
+    assert row_faults.attempts(4, 3, tmp_path, mean=0.5, pairs=True) == 0
+
+
+@pytest.mark.process
 @pytest.mark.parametrize("kind", ["easgd", pytest.param("ma", marks=pytest.mark.long)])
 def test_of_a_trainer_that_goes_on_when_it_is_taken_for_dead_each_push_is_counted(
     kind: str, tmp_path: Path

@@ -324,7 +324,7 @@ def _add_output(
             output += f" (not of {_names(apart)}: not in step, or gone, at the end)"
         chosen = output, replica
     if chosen is not None:
-        whole["output"], replica = chosen
+        output, replica = chosen
         if index is None:  # else rows are not in memory
             whole["train_loss"] = _evaluated(model, replica, problem.train, tables)[0]
         if problem.test is not None:
@@ -340,6 +340,7 @@ def _add_output(
                     whole[name] = value
         statistics = None if replica.running is None else replica.running.values
         checkpoint.save(place(folder, model), model, replica.parameters, tables, statistics)
+        whole["output"] = output  # now that it is there
 
 
 def _evaluated(
