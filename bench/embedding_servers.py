@@ -14,6 +14,9 @@ What is tried, written down before it was run:
 - **What is compared**: the test AUC of what comes out. An arm is **within** where its mean lies in the
   95% interval of one process over the seeds, and **the same** where the interval of its differences from
   one process, seed by seed, has 0, which is the sharper question, since a seed's data are the same.
+- **More seeds of DIN**: of five, S-EASGD with two servers was outside, and those with one and three were
+  within. Ten more of all of DIN's arms were written down next, to tell whether the number of servers is
+  what makes a difference: whether S-EASGD with two is below that with one, or with three.
 
 Prints a table and writes a JSON line for each run. A run that FILE has already is not run again.
 """
@@ -86,7 +89,7 @@ def page(records: list[dict[str, Any]]) -> str:
                 continue
             mean = interval([by_seed[s] for s in seeds])
             apart = difference([by_seed[s] for s in seeds], [of[PROCESS][s] for s in seeds])
-            line = [model, arm, mean.text()]
+            line = [f"{model}, {len(seeds)} seeds", arm, mean.text()]
             if arm == PROCESS:
                 own, told = mean, [MISSING] * 3
             else:
