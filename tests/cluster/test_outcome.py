@@ -300,6 +300,9 @@ def test_rows_that_no_rank_0_has_joined_make_the_tables_of_one_process(tmp_path:
         lsh.cluster.tables_of(model, places[:2])
     with pytest.raises(ValueError, match="folders must be those of all embedding servers"):
         lsh.cluster.tables_of(model, [])
+    for one in (places[0], str(places[0])):
+        with pytest.raises(TypeError, match="folders must be a list, with one of each server"):
+            lsh.cluster.tables_of(model, one)
     without: Any = lsh.models.mlp(3, [8], 2)
     with pytest.raises(TypeError, match="model must be one that reads tables"):
         lsh.cluster.tables_of(without, places)

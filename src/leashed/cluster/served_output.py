@@ -68,13 +68,15 @@ def tables_of(
 
     Raises:
         FileNotFoundError: one of the folders has no rows.
-        TypeError: ``model`` reads no tables.
+        TypeError: ``model`` reads no tables; ``folders`` is one path.
         ValueError: ``folders`` is empty; a file is damaged; they are of several runs, or their rows are
             not all of the model's tables.
     """
     described = checkpoint.tables_of(model)
     if not described:
         raise TypeError(f"model must be one that reads tables, got {model!r}")
+    if isinstance(folders, (str, os.PathLike)):  # whose letters would be folders
+        raise TypeError(f"folders must be a list, with one of each server, got {folders!r}")
     places = [Path(each) for each in folders]
     if not places:
         raise ValueError("folders must be those of all embedding servers of a run, got none")
