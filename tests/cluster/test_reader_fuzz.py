@@ -18,7 +18,7 @@ from leashed.cluster import batch_wire, reader
 # LEASHED_FUZZ: how many frames; ten million by hand.
 FUZZ = int(os.environ.get("LEASHED_FUZZ", "50000"))
 MOST_IDS = 8  # of a part
-REFUSED = (ValueError, OSError, RuntimeError)
+REFUSED = (ValueError, OSError, RuntimeError, batch_wire.UsedError)
 LAYOUTS = {
     "dense": batch_wire.Layout(2, (False, True), 2, 1, weights=False),
     "sparse": batch_wire.Layout(0, (True,), 2, 1, weights=False, columns=MOST_IDS, distinct=True),
