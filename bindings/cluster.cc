@@ -289,7 +289,8 @@ void bind_cluster(py::module_& m) {
             return all;
           },
           "Likewise, of each worker that synchronises by itself: its iterations, those since its "
-          "last round, seconds since then, whose turn it is of the parts; float64 [workers, 4].")
+          "last round, seconds since then, whose turn it is of the parts; float64 [workers, 4]. In "
+          "the background with servers the turn alone, float64 [1, 4].")
       .def(
           "form",
           [](TrainerSync& sync, std::uint64_t epoch, std::size_t rank, std::vector<bool> fresh,

@@ -130,6 +130,17 @@ def test_gaps_between_rounds_and_whose_turn_it_is_go_on(tmp_path):
 
 
 @pytest.mark.process
+def test_in_the_background_whose_turn_it_is_goes_on(tmp_path):
+    told = [*ALONE[:4], "--sync", "easgd:parts=2", "--embedding-servers", "1", *given(tmp_path)]
+    folder = tmp_path / "run"
+    ((*gaps, turn),) = Checkpoint(killed(folder, *told, "--epochs", "60")).within(0)
+    assert gaps == [0, 0, 0]
+    assert turn > 2
+    assert cli.main(["cluster", "resume", str(folder)]) == 0
+    check(folder)
+
+
+@pytest.mark.process
 def test_a_checkpoint_is_read_and_trained_on_in_one_process(tmp_path):
     told = [*ALONE, *given(tmp_path), "--epochs", "60"]
     folder = tmp_path / "run"

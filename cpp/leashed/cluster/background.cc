@@ -23,6 +23,7 @@ void Background::begin(const Synchronised& training, const std::function<bool()>
   stopped_ = &training.stopped;
   if (!training.come_and_go) workers_.store(training.workers, kRelaxed);
   take_over(training, round_.emplace(make_round(0)), go_on);
+  if (uses_servers() && !plan_.within.empty()) round_->go_on(plan_.within[0].turn);
   thread_ = start_thread([this, training] {
     shadow(training, *round_);
     const std::lock_guard lock(mutex_);

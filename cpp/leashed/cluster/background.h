@@ -32,6 +32,10 @@ class Background final : public TrainerSync {
   std::span<const float> states() const override {
     return round_ ? round_->states() : std::span<const float>();
   }
+  std::vector<WithinGap> within() const override {  // of the thread that exchanges
+    if (!uses_servers() || !round_) return {};
+    return {WithinGap{.turn = round_->turn()}};
+  }
 
  private:
   void shadow(const Synchronised& training, Round& round);

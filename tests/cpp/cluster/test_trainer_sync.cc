@@ -382,6 +382,19 @@ TEST_CASE("a trainer takes over what the servers have before it begins") {
   }
 }
 
+TEST_CASE("in the background turns of parts go on where they were") {
+  Hosts hosts;
+  SyncPlan plan = plan_of(easgd(0.5), background());
+  plan.parts = 2;
+  plan.within = {{.turn = 1001}};
+  const auto sync = make_trainer_sync(plan, 1);
+  hosts.connect(*sync);
+  run(Quadratic(), {"locked"}, 1, updates(50), sync.get());
+  REQUIRE(sync->within().size() == 1);
+  CHECK(sync->within()[0].turn >= 1001 + rounds_of(*sync));
+  CHECK(make_trainer_sync(plan_of(ma(0.5), background()), 1)->within().empty());
+}
+
 TEST_CASE("a server that is away, or hangs, keeps no trainer from taking over what others have") {
   Hosts hosts;
   const auto first = make_trainer_sync(plan_of(easgd(1), every(1)), 1);
