@@ -145,6 +145,17 @@ def test_a_run_on_a_pipe_ends_in_the_words_of_one_on_a_file(to_end: bool) -> Non
     )
 
 
+def test_a_pipe_that_has_sent_no_row_is_told() -> None:
+    talk = Talk(total=None, once=True, trainers=1, readers=1)
+    talk.say(9, Join("reader", 0, "h:1"))
+    talk.join(1)
+    talk.say(9, Report(there=There()))
+    talk.say(1, Report(left=True, summary={"handed_in": 0.0}))
+    standing = talk.master.standing(talk.now)
+    told = "no trainer has handed in parameters: no row has come out of the pipe"
+    assert (standing["state"], standing["reason"]) == ("failed", told)
+
+
 def test_how_many_rows_are_sent_may_be_known_late() -> None:
     how: dict[str, Any] = {
         "numbers": 1, "bags": [], "classes": True, "values": 1, "weights": False, "columns": 0,
@@ -597,12 +608,15 @@ def test_a_process_that_joins_trains_on_a_pipe(tmp_path: Path) -> None:
     def trained(data: Path) -> Any:
         cluster = lsh.cluster.join(readers=1, folder=tmp_path / f"of-{data.name}", rank=0, size=1)
         return lsh.train(
-            model, stream.csv(data, columns), until=lsh.until(epochs=1), rule=lsh.SGD(0.05),
-            batch_size=32, threads=1, cluster=cluster,
+            model, stream.csv(data, columns, bad="skip"), until=lsh.until(epochs=1), threads=1,
+            rule=lsh.SGD(0.05), batch_size=32, cluster=cluster,
         )  # fmt: skip
 
-    (tmp_path / "a.csv").write_bytes(HEAD + lines(500))
-    with written(tmp_path / "pipe", HEAD + lines(200), 0.5, lines(300, 200)):
+    (tmp_path / "a.csv").write_bytes(HEAD + lines(500) + b"no\n")
+    with written(tmp_path / "pipe", HEAD + lines(200), 0.5, lines(300, 200) + b"no\n"):
         found = trained(tmp_path / "pipe")
+    of_file = trained(tmp_path / "a.csv")
     assert found.total_updates == 16
-    np.testing.assert_array_equal(found.parameters, trained(tmp_path / "a.csv").parameters)
+    np.testing.assert_array_equal(found.parameters, of_file.parameters)
+    mine, other = (each.config["reading"] for each in (found, of_file))
+    assert (mine["rows"], mine["bad"]) == (other["rows"], other["bad"]) == (500, 1)

@@ -64,6 +64,9 @@ __all__ = ["Close", "Coordinator", "Output", "Send"]
 
 
 _NO_COSTS: Mapping[Role, Costs] = {}
+_CRASHED = (
+    "all have crashed, with losses or parameters that are not finite, or have trained nothing"
+)
 _COMPLETE = "all batches are complete"
 _NEVER = "{} never synchronised, and require_sync is set"
 _ONCE = "rows that come once, out of a pipe, cannot be read again; write them into a file for runs that are to outlive it"
@@ -736,8 +739,9 @@ class Coordinator:
             return
         if finished >= terms.trainers:
             if crashed:
-                self.stop("no trainer has handed in parameters: all have crashed, with losses or "
-                          "parameters that are not finite, or have trained nothing", now, how)  # fmt: skip
+                self.stop(
+                    f"no trainer has handed in parameters: {self._no_row() or _CRASHED}", now, how
+                )
             elif terms.require_sync and (apart := self._apart()):
                 self.stop(_NEVER.format(", ".join(apart)), now, "failed")
             elif left and (terms.ends or len(cut) == finished):
@@ -812,6 +816,12 @@ class Coordinator:
                 "and the pipe has not ended"
             )
         return f"; {ledger.total - ledger.complete:,} of {ledger.total:,} batches are left"
+
+    def _no_row(self) -> str:
+        """That none has come out of a pipe, in words; nothing where that is not so."""
+        read = self.state.read
+        nothing = self.terms.once and (read is None or not read.rows)
+        return "no row has come out of the pipe" if nothing else ""
 
     def _anew(self) -> str:
         """What was trained once more, in words; nothing where nothing was."""

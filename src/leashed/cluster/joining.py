@@ -35,6 +35,7 @@ from leashed.cluster.member import master_address
 from leashed.cluster.opening import Key, check_ports, format_address, make_key, read_key
 from leashed.cluster.passed_rows import Attending
 from leashed.cluster.remote_batches import SentSparse, SentStream
+from leashed.cluster.row_index import kept_in
 from leashed.cluster.row_packing import MOST_SERVERS
 from leashed.cluster.serving import Place
 from leashed.cluster.session import TRANSPORTS, Address, Cluster, Met, Output, Reached
@@ -365,6 +366,8 @@ def join(
                 children.end(grace, "master" if used and reached is not None else None)
                 if reading is not None:
                     reading.close()
+                if of_files and sent is not None and sent.index.once:
+                    sent.index = kept_in(home)  # with what its reader has counted
                 failed = _failed(home) if OVER in children.statuses("master") else None
                 output = None
                 if failed is not None:

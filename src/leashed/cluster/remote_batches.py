@@ -8,6 +8,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,10 @@ class _Sent(ABC):
         """Of the rows."""
         return self.index.digest
 
+    def know(self, rows: int) -> None:
+        """So many have come of those of which it was not known how many there are."""
+        self.index = replace(self.index, counts=replace(self.index.counts, rows=rows))
+
     def asked_by(self, batch_size: int, workers: int) -> None:
         """A trainer with so many, which opens it next."""
         self.batch_size, self.workers = batch_size, workers
@@ -94,7 +99,8 @@ class SentStream(_Sent, Stream):
         readers: how many read.
 
     Attributes:
-        source, index: the first two.
+        source: the first.
+        index: the second; of rows that come once, what it tells of them at the end of the run.
         batch_size, workers: of the trainer that asks for them.
         native: what has come, once it is opened.
         standard: by what numbers are standardised; None: they stay as they are.
@@ -118,7 +124,7 @@ class SentStream(_Sent, Stream):
 
     def open(self, passes: int = 1, *, beside: int = 0) -> Opened:
         del beside
-        return _Opened(self._open(0, passes), self.index.counts)
+        return _Opened(self._open(0, passes), self)
 
     def _open(self, threads: int, passes: int) -> Any:
         del threads
@@ -164,7 +170,7 @@ class SentSparse(_Sent, SparseStream):
     ) -> Opened:
         del beside, tells_fields
         self._distinct = distinct_columns
-        return _Opened(self._asks(passes), self.index.counts)
+        return _Opened(self._asks(passes), self)
 
 
 def _at_once(index: RowIndex, batch_size: int) -> int:
@@ -184,13 +190,13 @@ def sent(stream: Stream | SparseStream, index: RowIndex, readers: int) -> SentSt
 
 
 class _Opened(Opened):
-    def __init__(self, native: Any, counts: ReadCounts) -> None:
+    def __init__(self, native: Any, of: _Sent) -> None:
         super().__init__(native)
-        self._counts = counts
+        self._of = of
 
     @property
     def counts(self) -> ReadCounts:
-        return self._counts
+        return self._of.index.counts
 
 
 class BatchTending:
@@ -237,6 +243,7 @@ class BatchTending:
     def know(self, rows: int) -> None:
         """There are so many, which was not known."""
         self._native.know(rows)
+        self._stream.know(rows)
 
     def forget(self) -> None:
         """None is, but those that a worker waits for."""
@@ -255,6 +262,8 @@ class BatchTending:
         self._native.end()
         for thread in self._threads:
             thread.join()
+        if not self._stream.index.rows:
+            self._stream.know(sum(self._rows))
 
     def _run(self, reader: int) -> None:
         closing = self._connecting.closing
