@@ -497,6 +497,24 @@ def parameters(folder: Path) -> bytes:
     return file.read_bytes()
 
 
+def test_rows_to_test_come_through_another_pipe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were read to know the columns, and then waited for."""
+    found: list[Any] = []
+    monkeypatch.setattr(command, "_train", lambda plan, *_, **__: found.append(plan) or 0)
+    words = asked(tmp_path, tmp_path / "pipe")
+    words[words.index("--test") + 1] = str(tmp_path / "other")
+    with (
+        written(tmp_path / "pipe", HEAD + lines(100)),
+        written(tmp_path / "other", HEAD + lines(30)),
+    ):
+        assert cli.main(words) == 0
+    (plan,) = found
+    assert Path(plan.train.test).read_bytes() == HEAD + lines(30)
+    assert plan.train.data == str(tmp_path / "pipe")
+
+
 @pytest.mark.process
 def test_a_pipe_trains_to_the_bits_of_a_file(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(HEAD + lines(2005))

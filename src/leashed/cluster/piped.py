@@ -24,7 +24,10 @@ from leashed.training.problems.files import existing
 
 __all__ = ["are_there", "check", "kept"]
 
-_PIPES = ("data", "test")  # fields of Train that may name one
+_PIPES = (
+    "test",
+    "data",
+)  # fields of Train that may name one: rows to test are read to know the columns
 _STDIN = 0  # its number
 _PARQUET = b"PAR1"  # its files begin so
 
