@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cluster.processes import running
 from cluster.test_joined_tables import RULE, clicks, dlrm, join
 from cluster.test_up import PATIENCE
 
@@ -66,18 +67,10 @@ def killed(folder: Path, program: str = PROGRAM, **given: Any) -> Path:
                 time.sleep(0.01)
         finally:
             process.kill()
-    while any(str(run) in line for line in _lines()):  # its children end with it
+    while any(str(run) in words for words in running().values()):  # its children end with it
         assert time.monotonic() < deadline
         time.sleep(0.01)
     return run
-
-
-def _lines() -> list[str]:
-    found = []
-    for each in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            found.append(each.read_bytes().decode())
-    return [line for line in found if "leashed.cluster.child" in line]
 
 
 @pytest.mark.process

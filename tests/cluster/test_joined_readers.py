@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cluster.processes import child
 from cluster.test_joined_checkpoints import killed
-from cluster.test_joined_tables import GROWING, RULE, _pid
+from cluster.test_joined_tables import GROWING, RULE
 from cluster.test_launched_tables import end, environment
 from cluster.test_readers import BAGS, PLAIN, bag_lines, criteo_lines, plain_lines, same
 
@@ -345,7 +346,7 @@ def test_a_reader_that_is_killed_is_started_again(
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline and not killed.is_set():
             report = read_report(home)
-            pid = _pid(home, "reader", 0)
+            pid = child(home, "reader", 0)
             if report is not None and pid is not None and report["ledger"]["complete"] > 50:
                 os.kill(pid, signal.SIGKILL)
                 killed.set()

@@ -14,6 +14,7 @@ from typing import Any
 import made_clicks
 import numpy as np
 import pytest
+from cluster.processes import child
 from warned import once
 
 import leashed as lsh
@@ -178,18 +179,6 @@ def test_each_training_of_a_process_has_an_output(tmp_path: Path) -> None:
         assert auc == pytest.approx(result.auc[-1], abs=1e-3)
 
 
-def _pid(home: Path, role: str, index: int) -> int | None:
-    wanted = ["leashed.cluster.child", role, str(home), str(index)]
-    for each in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = each.read_bytes().decode().rstrip("\0").split("\0")
-        except OSError:
-            continue
-        if words[-4:] == wanted:
-            return int(each.parent.name)
-    return None
-
-
 @pytest.mark.process
 def test_an_embedding_server_that_is_killed_is_started_again(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
@@ -201,7 +190,7 @@ def test_an_embedding_server_that_is_killed_is_started_again(
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             if (home / "embedding-ps-1" / "manifest.json").exists():
-                pid = _pid(home, "embedding-ps", 1)
+                pid = child(home, "embedding-ps", 1)
                 if pid is not None:
                     os.kill(pid, signal.SIGKILL)
                     killed.set()

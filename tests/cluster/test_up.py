@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from cluster import written
+from cluster.processes import running
 
 import leashed as lsh
 from leashed import cli
@@ -30,14 +31,10 @@ PATIENCE = 120.0
 def pids(folder: Path) -> dict[str, int]:
     """The processes of the run in a folder, by name."""
     found = {}
-    for each in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = each.read_bytes().decode().split("\0")
-        except OSError:
-            continue
+    for pid, words in running().items():
         if "leashed.cluster.role" in words and str(folder / "plan.toml") in words:
             role, index = words[words.index("--plan") - 1], words[words.index("--index") + 1]
-            found[f"{role}-{index}"] = int(each.parent.name)
+            found[f"{role}-{index}"] = pid
     return found
 
 
