@@ -76,6 +76,9 @@ class Connection {
   // has something to do; nothing where it has already. Holds until either is called, and is to be
   // asked again after that.
   std::optional<short> events(bool to_read, bool to_write);
+  // Whether there is something to read in memory that both sides have, or room to go on sending.
+  // Asks nobody.
+  bool in_memory(bool to_read) { return pipe_ && pipe_->ready(to_read, sending()); }
   // Until take() or flush(), as asked, has something to do. Throws `late`, `cancelled`.
   void wait(bool to_read, bool to_write, const Deadline& deadline);
   // The same for two, until one of them has: each is asked for one thing.

@@ -47,29 +47,37 @@ void Conversation::drop(std::size_t lane) {
   if (!dropped.arriving) dropped.there.store(false, kRelaxed);
 }
 
-void Conversation::wait(std::span<const std::size_t> lanes, const Deadline& deadline) {
+void Conversation::wait(std::span<const std::size_t> lanes, std::span<const std::size_t> saying_on,
+                        const Deadline& deadline) {
   deadline.check();
-  waiting_.clear();
-  bool sends = false;
-  for (const std::size_t lane : lanes) {
-    Connection& connection = *lanes_[lane].connection;
-    const bool sending = connection.sending();
-    const auto events = connection.events(true, sending);
-    if (!events) return;
-    waiting_.push_back({connection.socket(), *events, 0});
-    sends |= sending;
-  }
   const double left = std::clamp(deadline.at - now(), 0.0, kMoment);
-  const auto look = [&](int milliseconds) {
-    return poll(waiting_.data(), waiting_.size(), milliseconds) > 0;
+  // Whether act(connection, whether it is to be heard) says so of one.
+  const auto any = [&](const auto& act) {
+    const auto of = [&](bool to_hear) {
+      return [&, to_hear](std::size_t lane) { return act(*lanes_[lane].connection, to_hear); };
+    };
+    return std::ranges::any_of(lanes, of(true)) || std::ranges::any_of(saying_on, of(false));
   };
-  const auto sleep = [&] { look(static_cast<int>(std::ceil(left * 1e3))); };
-  // Where there is much to send, more of it goes at once after a while.
-  if (sends) {
-    sleep();
-  } else {
-    spin_.wait([&] { return look(0); }, sleep);
-  }
+  // Whether it is ready already.
+  const auto ask = [&](Connection& connection, bool to_hear) {
+    const auto events = connection.events(to_hear, connection.sending());
+    if (events) waiting_.push_back({connection.socket(), *events, 0});
+    return !events;
+  };
+  const auto sleep = [&] {
+    waiting_.clear();
+    if (!any(ask)) poll(waiting_.data(), waiting_.size(), static_cast<int>(std::ceil(left * 1e3)));
+  };
+  // Where there is much to send over a socket, more of it goes at once after a while.
+  if (any([](Connection& c, bool) { return !c.shared() && c.sending(); })) return sleep();
+  // The system is asked for what comes over sockets; what comes through memory is looked for there.
+  waiting_.clear();
+  if (any([&](Connection& c, bool to_hear) { return !c.shared() && ask(c, to_hear); })) return;
+  const auto ready = [&] {
+    return any([](Connection& c, bool to_hear) { return c.in_memory(to_hear); }) ||
+           (!waiting_.empty() && poll(waiting_.data(), waiting_.size(), 0) > 0);
+  };
+  spin_.wait(ready, sleep);
 }
 
 void Conversation::count() {

@@ -62,7 +62,12 @@ class Conversation {
   // Until there is something to hear on one of these lanes, or to go on saying; or for a moment, so
   // that what has come is heard before the time is looked at. Where that is over already it throws
   // `late` or `cancelled`.
-  void wait(std::span<const std::size_t> lanes, const Deadline& deadline);
+  void wait(std::span<const std::size_t> lanes, const Deadline& deadline) {
+    wait(lanes, {}, deadline);
+  }
+  // The same; on `saying_on` only to go on saying.
+  void wait(std::span<const std::size_t> lanes, std::span<const std::size_t> saying_on,
+            const Deadline& deadline);
   // Counts what has gone over all lanes.
   void count();
 

@@ -10,7 +10,7 @@
 
 #include "leashed/base/aligned.h"
 #include "leashed/base/archive.h"
-#include "leashed/update/kernels.h"
+#include "leashed/server/weighted_mean.h"
 
 namespace leashed {
 
@@ -40,23 +40,18 @@ class Aggregator {
   // Where Σ weight · slot / divisor will be, until the next: what add() has been called of.
   const float* begin(std::span<const Part> parts, double divisor);
   // Other weights for what add() is called of from here on, one a part.
-  void weigh(std::span<const double> weights) {
-    weights_.assign(weights.begin(), weights.end());
-    plain_ = false;
-  }
+  void weigh(std::span<const double> weights) { mean_.weigh(weights); }
   // Finds the sums [begin, end). Any threads, each others.
-  void add(std::size_t begin, std::size_t end);
+  void add(std::size_t begin, std::size_t end) { mean_.add(sum_.data(), vectors_, begin, end); }
   const float* operator[](std::uint32_t slot) const { return slots_[slot].data(); }
 
  private:
-  const UpdateKernels& kernels_ = update_kernels();
   const std::size_t dimension_;
   std::vector<AlignedArray<float>> slots_;
   // What is summed.
   std::vector<const float*> vectors_;
-  std::vector<float> weights_;
-  bool plain_ = false;
-  float share_ = 1;
+  std::vector<double> weights_;
+  WeightedMean mean_;
   AlignedArray<float> sum_;
 };
 
