@@ -42,6 +42,7 @@ PoolChoice::Poolings poolings_of(const std::vector<std::optional<std::string>>& 
 }  // namespace
 
 void bind_remote_rows(py::module_& m) {
+  m.attr("MOST_AHEAD") = kMostAhead;
   py::class_<RemoteRows, std::shared_ptr<RemoteRows>> rows(
       m, "RemoteRows",
       "Rows that embedding servers hold, for a training's workers and evaluations.");

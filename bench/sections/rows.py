@@ -10,6 +10,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from bench.section import Goal
 PLACE, TITLE = 175, "Rows at embedding servers"
 
 _BATCHES = (128, 512)
+_WAITED = (64, 512)  # batches of whose waits for rows there is a goal
 _TURNS = 3
 _SECONDS = 8.0  # of a turn
 _EPOCHS = 32  # so that what each run has once, first snapshots among it, is as in a run that lasts
@@ -37,6 +39,11 @@ _TRAININGS = {
         for transport in ("tcp", "shm")
     },
 }
+_AHEAD = (0, 1, 2)
+_WAITING = {
+    f"{ahead} ahead": (*_TRAININGS["tcp"], "--threads", "1", "--look-ahead", str(ahead))
+    for ahead in _AHEAD
+}
 
 
 def measure(bench: Bench) -> list[Record]:
@@ -44,14 +51,32 @@ def measure(bench: Bench) -> list[Record]:
     found = []
     for batch in _BATCHES:
         found += _served(bench, batch)
-        turns = [
-            {name: _trained(name, batch, bench.times(_EPOCHS)) for name in _TRAININGS}
-            for _ in range(bench.times(_TURNS))
-        ]
         found += [
-            {"figure": "training", "batch": batch, "work": name, "eps": [t[name] for t in turns]}
-            for name in _TRAININGS
+            {"figure": "training", "batch": batch, "work": name, "eps": [one[0] for one in turns]}
+            for name, turns in _trainings(bench, batch, _TRAININGS).items()
         ]
+    for batch in _WAITED:
+        found += [
+            {
+                "figure": "waits",
+                "batch": batch,
+                "work": name,
+                "eps": [one[0] for one in turns],
+                "waits": [one[1] for one in turns],
+            }
+            for name, turns in _trainings(bench, batch, _WAITING).items()
+        ]
+    return found
+
+
+def _trainings(
+    bench: Bench, batch: int, works: Mapping[str, Sequence[str]]
+) -> dict[str, list[tuple[float, float]]]:
+    """Of each, in turns, what _trained returns."""
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in works}
+    for _ in range(bench.times(_TURNS)):
+        for name, words in works.items():
+            found[name].append(_trained(words, batch, bench.times(_EPOCHS)))
     return found
 
 
@@ -83,25 +108,27 @@ def _rpc(batch: int, seconds: float) -> Record:
     return said
 
 
-def _trained(name: str, batch: int, epochs: int) -> float:
-    """Examples per second of a training, evaluated at its two ends alone."""
+def _trained(kind: Sequence[str], batch: int, epochs: int) -> tuple[float, float]:
+    """Examples per second of a training, evaluated at its two ends alone; and for what share of their time
+    the trainers, of one thread each, have waited for rows, and for pushes to be applied.
+    """
     words = ["--model", "dlrm", "--data", "clicks", "--batch-size", str(batch)]
     words += ["--epochs", str(epochs), "--evaluate-every", "3600", "--seed", "1"]
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "run", "run.json")
-        where = ["--output", str(report)] if name == _PROCESS else ["--run", str(report.parent)]
-        report.parent.mkdir(exist_ok=name == _PROCESS)
-        command = [sys.executable, "-m", "leashed", *_TRAININGS[name], *words, *where]
+        alone = kind[0] == "train"
+        where = ["--output", str(report)] if alone else ["--run", str(report.parent)]
+        report.parent.mkdir(exist_ok=alone)
+        command = [sys.executable, "-m", "leashed", *kind, *words, *where]
         subprocess.run(command, check=True, capture_output=True)
         said = json.loads(report.read_text())
-    if name == _PROCESS:
-        return float(said["examples"] / said["elapsed"])
-    return float(
-        sum(
-            each["examples"] / each["seconds"]
-            for member, each in said["summaries"].items()
-            if member.startswith("trainer")
-        )
+    if alone:
+        return float(said["examples"] / said["elapsed"]), 0.0
+    trainers = [each for member, each in said["summaries"].items() if member.startswith("trainer")]
+    return (
+        float(sum(each["examples"] / each["seconds"] for each in trainers)),
+        float(sum(each["row_seconds"] + each["row_settling"] for each in trainers))
+        / float(sum(each["seconds"] for each in trainers)),
     )
 
 
@@ -149,6 +176,15 @@ def words(results: Results) -> str:
         ]
         for record in figures.records(results, "rows", figure="training")
     ]
+    waits = [
+        [
+            f"{record['batch']}",
+            record["work"],
+            thousands(statistics.median(record["eps"])),
+            f"{statistics.median(record['waits']):.1%}",
+        ]
+        for record in figures.records(results, "rows", figure="waits")
+    ]
     return paragraphs(
         "Rows of DLRM's 26 tables, looked up, pushed and updated by Adagrad, by one trainer's thread "
         "and one server's, of batches that nobody computes: beside the time that the same bytes over "
@@ -169,7 +205,16 @@ def words(results: Results) -> str:
         "beside one process with two threads: all on this machine's processors. Servers write snapshots as "
         "by default, and one process writes none.",
         table(["batch", "", "examples/s", "of one process"], trainings),
+        *(_of_waits(waits) if waits else ()),
     )
+
+
+def _of_waits(lines: list[list[str]]) -> tuple[str, str]:
+    told = (
+        "The share of their time for which two trainers, with two embedding servers over TCP, wait for rows and "
+        "for their pushes, by how many batches ahead they ask for rows."
+    )
+    return told, table(["batch", "rows are asked for", "examples/s", "waits"], lines)
 
 
 def served(work: str, batch: int, results: Results) -> float | None:
@@ -204,6 +249,12 @@ def of_one_process(transport: str, batch: int, results: Results) -> float | None
     return statistics.median(found) if found else None
 
 
+def waiting(batch: int, results: Results) -> float | None:
+    """Of trainers' time, what they wait for rows and pushes with a look-ahead of 1."""
+    found = figures.records(results, "rows", figure="waits", batch=batch, work="1 ahead")
+    return statistics.median(found[0]["waits"]) if found else None
+
+
 GOALS = (
     *(
         Goal(
@@ -236,5 +287,14 @@ GOALS = (
             ("tcp", "TCP", 128, 0.65),
             ("shm", "shared memory", 512, 0.85),
         )
+    ),
+    *(
+        Goal(
+            f"DLRM, 2 trainers and 2 embedding servers, waits for rows, batch {batch}, of trainers' time",
+            0.10,
+            partial(waiting, batch),
+            least=False,
+        )
+        for batch in _WAITED
     ),
 )

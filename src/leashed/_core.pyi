@@ -1938,4 +1938,5 @@ def train_mode(
     """
 
 FRAGMENT: int = 16320
+MOST_AHEAD: int = 5
 __version__: str = "0.1.0"

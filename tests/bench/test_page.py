@@ -118,6 +118,10 @@ def test_rows_at_servers_are_judged_turn_by_turn(results: figures.Results, tmp_p
     def training(work: str, *eps: float) -> dict[str, object]:
         return {"figure": "training", "batch": 512, "work": work, "eps": list(eps)}
 
+    def waits(batch: int, work: str, *share: float) -> dict[str, object]:
+        told = {"eps": [100.0] * len(share), "waits": list(share)}
+        return {"figure": "waits", "batch": batch, "work": work, **told}
+
     results["sections"]["rows"] = {
         "scale": 1.0,
         "seconds": 1.0,
@@ -129,15 +133,22 @@ def test_rows_at_servers_are_judged_turn_by_turn(results: figures.Results, tmp_p
             training("one process", 100.0, 50.0),
             training("tcp", 80.0, 40.0),
             training("shm", 80.0, 40.0),
+            waits(512, "1 ahead", 0.03, 0.05),
+            waits(512, "2 ahead", 0.21, 0.23),
+            waits(64, "1 ahead", 0.06, 0.08),
         ],
     }
     text = page.page(results, tmp_path)
-    lines = [line for line in _goal_lines(text) if "server" in line and "rows" in line]
-    lines += [line for line in _goal_lines(text) if "embedding servers" in line]
-    told = {line.split(" | ")[0]: line for line in lines}
-    assert len(told) == len(lines) == 7
+    lines = [
+        line
+        for line in _goal_lines(text)
+        if "rows at a server" in line or "embedding servers" in line
+    ]
+    assert len(lines) == 9
     assert sum("not measured" in line for line in lines) == 2  # of batch 128
-    assert sum("| met |" in line for line in lines) == 4
+    assert sum("| met |" in line for line in lines) == 6
+    assert "2 ahead" in text
+    assert "22.0%" in text
     (missed,) = [line for line in lines if "missed" in line]
     assert "shared memory" in missed
     assert "0.800" in missed

@@ -260,7 +260,7 @@ def test_what_does_not_go_together_is_refused_by_name(tmp_path: Path) -> None:
         ({"tables": {"evict": "first"}}, "evict must be None"),
         ({"tables": {"share": 2}}, "share must be at most 1"),
         ({"tables": {"share": 0.5, **GROWING}}, "tables has share and max_bytes"),
-        ({"look_ahead": 2}, "look_ahead must be at most 1"),
+        ({"look_ahead": 6}, "look_ahead must be at most 5"),
         ({"patience": 0}, "patience must be"),
     ]
     for given, told in bad:

@@ -51,7 +51,7 @@ def drawn(draw):
         sync_ps=st.integers(1, 8),
         embedding_loops=st.none() | st.integers(1, 256),
         embedding_mib=st.none() | st.floats(1.0, 1e6),
-        look_ahead=st.integers(0, 1),
+        look_ahead=st.integers(0, 5),
         pooling=st.sampled_from(["auto", "rows", "servers"]),
         run=paths,
         key=st.none() | paths,
@@ -277,7 +277,7 @@ def test_data_and_network(digits):
         ("[cluster]\nembedding_ps = -1", "cluster.embedding_ps must be at least 0"),
         ("[cluster]\nembedding_loops = 0", "cluster.embedding_loops must be at least 1"),
         ("[cluster]\nembedding_mib = 0", "cluster.embedding_mib must be greater than 0"),
-        ("[cluster]\nlook_ahead = 2", "cluster.look_ahead must be at most 1"),
+        ("[cluster]\nlook_ahead = 6", "cluster.look_ahead must be at most 5"),
         ('[cluster]\npooling = "nowhere"', "cluster.pooling must be "),
         (
             f"{_DLRM}threads = 'auto'",

@@ -21,6 +21,7 @@ import pytest
 import leashed as lsh
 from leashed import _core, datasets
 from leashed.models import Graph, tables
+from leashed.simulation import EmbeddingServers
 from leashed.staleness import none
 from leashed.training.sets import Clicks, head_of, source_of, training_of
 
@@ -322,11 +323,16 @@ def test_with_several_loops_too(name: str) -> None:
     same_bits(example, servers, outcome, 40)
 
 
-@pytest.mark.parametrize(("workers", "loops"), [(1, 1), (2, 1), (4, 3)])
-def test_all_pushes_with_a_look_ahead_are_in_the_rows(workers: int, loops: int) -> None:
+@pytest.mark.parametrize(
+    ("workers", "loops", "look_ahead"),
+    [(1, 1, 1), (2, 1, 1), (4, 3, 1), (1, 1, 2), (3, 1, 2), (2, 1, _core.MOST_AHEAD)],
+)
+def test_all_pushes_with_a_look_ahead_are_in_the_rows(
+    workers: int, loops: int, look_ahead: int
+) -> None:
     example = EXAMPLES["dlrm"]()
     servers = Servers(example, 2, loops=loops)
-    outcome, counted = servers.train(workers, look_ahead=1, updates=200)
+    outcome, counted = servers.train(workers, look_ahead=look_ahead, updates=200)
     assert outcome["updates"] == counted["pushes"] == 200
     assert counted["settled"] == 400
     told = [native.counters() for native in servers.natives]
@@ -334,8 +340,21 @@ def test_all_pushes_with_a_look_ahead_are_in_the_rows(workers: int, loops: int) 
     # Each row of a push is one update, whose staleness its server tells.
     assert outcome["rows"]["applied"] == sum(each["pushed"] for each in told)
     assert outcome["rows"]["staleness"] > 0
-    assert counted["lookups"] <= 200 + workers
+    assert counted["lookups"] <= 200 + (0 if workers == 1 else workers * look_ahead)
     assert counted["rows"] >= outcome["rows"]["applied"]
+    assert sum(each["expired"] for each in told) == 0
+
+
+def test_one_worker_reads_rows_as_many_batches_old_as_it_looks_ahead() -> None:
+    """Batches of the same ids, so that each row of one is in all of them."""
+    graph = lsh.models.dlrm([1] * 26)
+    data = datasets.synthetic_clicks(2000, seed=1, test=10, cardinalities=1).train
+    for look_ahead in range(_core.MOST_AHEAD + 1):
+        outcome, _ = Servers(Example(graph, data), 2).train(look_ahead=look_ahead)
+        rows = outcome["rows"]
+        assert rows["stalest"] == look_ahead
+        assert rows["applied"] == 40 * 26
+        assert rows["staleness"] == 26 * (40 * look_ahead - look_ahead * (look_ahead + 1) // 2)
 
 
 def test_batches_of_thousands_go_ahead() -> None:
@@ -343,6 +362,30 @@ def test_batches_of_thousands_go_ahead() -> None:
     outcome, counted = servers.train(look_ahead=1, updates=6, batch_size=1500)
     assert outcome["updates"] == 6
     assert counted["bytes_out"] + counted["bytes_in"] < 1.2 * counted["least_bytes"]
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "whole"),
+    [("dlrm", 1, True), ("dlrm", 2, True), ("dlrm", 30, False), ("shared", 5, False)],
+)
+def test_bytes_are_those_that_virtual_time_counts(name: str, count: int, whole: bool) -> None:
+    example = EXAMPLES[name]()
+    _, counted = Servers(example, count, whole=whole).train(pooling="rows")
+    crew = lsh.simulation.constant(1, 0.01)
+    played = lsh.simulate(
+        example.model,
+        example.data,
+        cluster=crew.trainers(1, rows=EmbeddingServers(count, look_ahead=0)),
+        batch_size=32,
+        seed=SEED,
+        discipline=lsh.Hogwild(),
+        rule=example.rule,
+        until=lsh.until(updates=40),
+    ).trainers
+    assert played is not None
+    greeting = count * (41 + 40 + 24)  # a probe, and what either side is, with headers of frames
+    assert counted["bytes_out"] == played.row_bytes_out + greeting
+    assert counted["bytes_in"] == played.row_bytes_in + greeting
 
 
 def test_losses_are_those_of_one_process() -> None:
@@ -398,8 +441,8 @@ def test_rows_of_other_tables_and_disciplines_in_lockstep_are_refused() -> None:
     few = Servers(example, 1).rows(1, 0)
     with pytest.raises(ValueError, match="of 2 workers"):
         _core.train(example.training(2, []), watch(1), rows=few)
-    with pytest.raises(_core.Error, match="look_ahead must be 0 or 1"):
-        Servers(example, 1).rows(1, 2)
+    with pytest.raises(_core.Error, match="look_ahead must be at most 5 batches, got 6"):
+        Servers(example, 1).rows(1, 6)
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -31,7 +31,10 @@ RemoteRows::RemoteRows(RemotePlan plan)
     throw Error("the placement is of " + std::to_string(plan_.placement.tables()) +
                 " tables, and there are " + std::to_string(plan_.tables.size()));
   }
-  if (plan_.look_ahead > 1) throw Error("look_ahead must be 0 or 1");
+  if (plan_.look_ahead > kMostAhead) {
+    throw Error("look_ahead must be at most " + std::to_string(kMostAhead) + " batches, got " +
+                std::to_string(plan_.look_ahead));
+  }
   if (plan_.workers == 0 || plan_.readers == 0 || plan_.servers == 0) {
     throw Error("workers, readers and servers must be 1 at least");
   }

@@ -3,9 +3,9 @@
 // the ids of its batch, asks each server for those that it has, all at once, and sends each the
 // gradients of its rows from where they were added up.
 //
-// With a look-ahead of 1 a batch's rows are asked for when it is prefetched, so that they come
-// while the one before it is computed; they are then without that one's updates. With 0 they are
-// asked for when it is pulled, and one worker has the bits of rows in its own process.
+// With a look-ahead a batch's rows are asked for when it is prefetched, so that they come while the
+// one before it is computed, or so many before it; they are then without the updates of these. With
+// 0 they are asked for when it is pulled, and one worker has the bits of rows in its own process.
 //
 // Where a feature's ids are many an example, and few servers have them, pools of their rows are
 // fewer bytes than the rows (cluster/pool_choice.h): those servers make, and the model reads them
@@ -17,6 +17,7 @@
 // lost, and counted; rows in hand are looked up once more, so that their push finds them.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <deque>
@@ -45,7 +46,7 @@ struct RemotePlan {
   std::uint64_t life;    // of this process, larger than those of processes before it
   double timeout;        // seconds of a server's silence after which its connection is given up
   double patience;       // seconds for which a server is waited for in all
-  std::size_t look_ahead = 1;  // 0 or 1
+  std::size_t look_ahead = 1;  // batches: at most kMostAhead
   // Called in place of waiting, by whoever has nothing to do but that; null: it waits.
   std::function<void()> idle = nullptr;
   PoolChoice::Poolings poolings = {};  // of features that may be pooled; empty: of none
@@ -71,6 +72,7 @@ class RemoteRows final : public RowStore {
   bool missing(std::size_t slot, std::size_t server) const;
 
   std::unique_ptr<BatchRows> make_batch() const override;
+  std::size_t ahead() const override { return std::max<std::size_t>(plan_.look_ahead, 1); }
   void follow(const std::atomic<bool>& stopped) override;
   bool waits() const override { return true; }
   void prefetch(std::size_t worker, const BatchView& batch, BatchRows& rows) override;

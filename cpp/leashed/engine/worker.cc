@@ -24,10 +24,11 @@ Worker::Worker(Training& training, std::size_t id)
       gradient_(training.source.dimension() * (!training.sparse_runs                 ? 1
                                                : training.observers.need_gradients() ? 2
                                                                                      : 0)),
+      ahead_(training.rows ? training.rows->ahead() : 1),
       telemetry_(training.counting.of(id)) {
   if (!training_.rows) return;
   current_.rows = training_.rows->make_batch();
-  next_.rows = training_.rows->make_batch();
+  for (Claimed& each : ahead_) each.rows = training_.rows->make_batch();
 }
 
 bool Worker::train(double until) {
@@ -35,7 +36,7 @@ bool Worker::train(double until) {
   bool more = false;
   try {
     const auto attached = training_.source.attach();
-    if (!begun_) look_ahead();
+    for (std::size_t i = 0; !begun_ && i < ahead_.size(); ++i) look_ahead(ahead_[i]);
     begun_ = true;
     while (!more && training_.discipline.proceed(id_, wants_another())) {
       training_.sparse_runs ? step_in_place() : step();
@@ -89,17 +90,17 @@ bool Worker::wants_another() {
     return have_batch(pause && steps_ > 0 && pause->due(update));
   }
   const std::uint64_t most = training_.until.updates;
-  if (!exist(next_.place, next_.count)) {
+  if (!exist(next().place, next().count)) {
     if (training_.stop.stopped()) return false;
     // Then no update is claimed that another worker has a batch for.
     const bool updates = training_.sparse_runs
-                             ? training_.end < training_.until.batches && next_.k >= training_.end
+                             ? training_.end < training_.until.batches && next().k >= training_.end
                              : !may_publish_ && training_.next_update.load(kRelaxed) >= most;
     return training_.stop.finish(updates ? StopReason::updates : StopReason::epochs), false;
   }
   if (training_.sparse_runs) {
-    return have_batch(pause && next_.place > training_.from.batches &&
-                      pause->due(next_.place, training_.claim));
+    return have_batch(pause && next().place > training_.from.batches &&
+                      pause->due(next().place, training_.claim));
   }
   if (may_publish_) return have_batch(false);
   const std::uint64_t update = training_.next_update.fetch_add(1, kRelaxed);
@@ -113,8 +114,8 @@ bool Worker::have_batch(bool due) {
     if (due) pause->ask();
     telemetry_.waiting_seconds += pause->pass(training_.stop);
   }
-  if (next_.waiting &&
-      wait([this](double seconds) { return learn(seconds); }) == Feed::Given::none) {
+  if (next().waiting &&
+      wait([this](double seconds) { return learn(next(), seconds); }) == Feed::Given::none) {
     return training_.stop.finish(StopReason::epochs), false;
   }
   if (training_.pause && training_.pause->judges() && !training_.stop.stopped()) {
@@ -129,28 +130,39 @@ std::uint64_t Worker::next_pass() const {
   const std::uint64_t begun = training_.from.batches;
   const bool together = training_.discipline.lockstep();
   const std::uint64_t pass =
-      training_.batches->pass(together ? begun + steps_ * training_.workers : next_.k);
+      training_.batches->pass(together ? begun + steps_ * training_.workers : next().k);
   return pass == 0 ? 0 : pass - training_.batches->pass(begun);
 }
 
-void Worker::look_ahead() {
-  fault_point("sample");
-  next_.place = training_.feed->place(id_, claims_++);
-  learn(0);
+Worker::Claimed& Worker::go_on() {
+  Claimed& last = next();
+  std::swap(current_, last);
+  first_ = (first_ + 1) % ahead_.size();
+  return last;
 }
 
-Feed::Given Worker::learn(double seconds) {
+void Worker::look_ahead(Claimed& last) {
+  fault_point("sample");
+  last.place = training_.feed->place(id_, claims_++);
+  last.waiting = true;
+  for (std::size_t i = 0; i < ahead_.size(); ++i) {  // in their order
+    Claimed& each = ahead_[(first_ + i) % ahead_.size()];
+    if (each.waiting) learn(each, 0);
+  }
+}
+
+Feed::Given Worker::learn(Claimed& claim, double seconds) {
   const double start = now();
-  const Feed::Given given = training_.feed->fill(next_, seconds);
-  next_.waiting = given == Feed::Given::waiting;
-  next_.located = false;
+  const Feed::Given given = training_.feed->fill(claim, seconds);
+  claim.waiting = given == Feed::Given::waiting;
+  claim.located = false;
   // An id that no batch trains on is not to get a row, nor to be counted.
   const bool filled = given == Feed::Given::given;
-  const bool reads_rows = filled && training_.rows && next_.batch.view.size > 0;
-  if (reads_rows && !beyond_end(next_.place)) locate(next_);
+  const bool reads_rows = filled && training_.rows && claim.batch.view.size > 0;
+  if (reads_rows && !beyond_end(claim)) locate(claim);
   looked_ahead_ = now();
   // What is waited for has been counted as that.
-  if (filled) training_.observers.claimed(begun(next_, seconds > 0 ? 0 : looked_ahead_ - start));
+  if (filled) training_.observers.claimed(begun(claim, seconds > 0 ? 0 : looked_ahead_ - start));
   return given;
 }
 
@@ -159,14 +171,18 @@ void Worker::locate(Claimed& claim) {
   claim.located = true;
 }
 
-bool Worker::beyond_end(std::uint64_t place) const {
+bool Worker::beyond_end(const Claimed& claim) const {
   const Position& from = training_.from;
+  const std::uint64_t place = claim.place;
   if (training_.discipline.lockstep()) {  // whole steps
     const std::uint64_t steps = (place - from.batches) / training_.workers;
     return from.updates + steps >= training_.until.updates ||
            from.batches + steps * training_.workers >= training_.end;
   }
-  return place >= training_.end || training_.next_update.load(kRelaxed) >= training_.until.updates;
+  const auto number = static_cast<std::size_t>(&claim - ahead_.data());
+  const std::uint64_t before = (number + ahead_.size() - first_) % ahead_.size();
+  const std::uint64_t claimed = training_.next_update.load(kRelaxed);
+  return place >= training_.end || before >= Training::left(training_.until.updates, claimed);
 }
 
 WorkerStep Worker::begun(Claimed& claim, double seconds) const {
@@ -177,9 +193,9 @@ WorkerStep Worker::begun(Claimed& claim, double seconds) const {
 }
 
 void Worker::step() {
-  std::swap(current_, next_);
+  Claimed& last = go_on();
   if (training_.rows && !current_.located) locate(current_);
-  look_ahead();
+  look_ahead(last);
   WorkerStep step = begun(current_, 0);
   step.view = training_.discipline.read(id_);
   if (!compute(step)) {
@@ -203,8 +219,8 @@ bool Worker::compute(WorkerStep& step) {
   const auto rows = [&] {
     if (training_.rows) training_.rows->pull(id_, batch, *current_.rows);
     // As many as this batch has are fetched, which not every batch after it has.
-    const bool follow = !next_.waiting && next_.batch.view.size >= batch.size;
-    batch.next_rows = follow ? next_.batch.view.rows : nullptr;
+    const bool follow = !next().waiting && next().batch.view.size >= batch.size;
+    batch.next_rows = follow ? next().batch.view.rows : nullptr;
     read = now();
     step.seconds = read - looked_ahead_;
     training_.observers.read(step);
@@ -232,8 +248,7 @@ void Worker::push_rows(const Publication& publication, std::uint64_t read) {
 }
 
 void Worker::step_in_place() {
-  std::swap(current_, next_);
-  look_ahead();
+  look_ahead(go_on());
   const InPlaceView view = training_.sparse_runs->open(id_, current_.count);
   const double opened = now();
   WorkerStep step = begun(current_, opened - looked_ahead_ - view.waiting_seconds);

@@ -4,6 +4,7 @@
 
 #include <limits>
 #include <memory>
+#include <vector>
 
 #include "leashed/engine/training.h"
 
@@ -29,21 +30,25 @@ class Worker {
   Feed::Given wait(const Ask& ask);
   // Whether there are so many batches from that place on; waits until that is known.
   bool exist(std::uint64_t place, std::uint64_t count);
-  // Fills the next batch, where what it is is known in so many seconds.
-  Feed::Given learn(double seconds);
+  // Fills a batch, where what it is is known in so many seconds.
+  Feed::Given learn(Claimed& claim, double seconds);
   bool wants_another();
   // Waits for the next batch, and where all workers are to, between two steps; `due`: from here.
   // False where the run is stopped.
   bool have_batch(bool due);
   std::uint64_t next_pass() const;
-  // Claims the next batch and fills it, so that its rows can come into the cache while the batch
-  // before it is worked on.
-  void look_ahead();
+  Claimed& next() { return ahead_[first_]; }
+  const Claimed& next() const { return ahead_[first_]; }
+  // Makes the next batch the current one; what that was is the last of those ahead.
+  Claimed& go_on();
+  // Claims a batch behind those ahead and fills it, so that its rows can come while those before it
+  // are worked on.
+  void look_ahead(Claimed& last);
   // Has the rows of tables brought near.
   void locate(Claimed& claim);
-  // Whether the run ends before the batch at that place, as far as can be told now: not where a
-  // gradient under way turns out to be dropped.
-  bool beyond_end(std::uint64_t place) const;
+  // Whether the run ends before that batch, as far as can be told now: not where a gradient under
+  // way turns out to be dropped.
+  bool beyond_end(const Claimed& claim) const;
   // Of the claim.
   WorkerStep begun(Claimed& claim, double seconds) const;
   void step();
@@ -64,7 +69,9 @@ class Worker {
   double looked_ahead_ = 0;   // when it last had, on the monotonic clock
   std::unique_ptr<Workspace> workspace_;
   AlignedArray<float> gradient_;  // in runs in place, where one is looked at: behind theta
-  Claimed current_, next_;
+  Claimed current_;
+  std::vector<Claimed> ahead_;  // as many as rows are wanted for, of which this is the next one:
+  std::size_t first_ = 0;
   WorkerTelemetry& telemetry_;
 };
 

@@ -2,7 +2,8 @@
 // evaluates: what a discipline is for the parameter vector. Gradient sources never see a table;
 // they get the rows that were read, and add to their gradients (data/id_columns.h).
 //
-// A worker's calls, with the two batches it has in hand, each with a BatchRows that stays with it:
+// A worker's calls, with the batches it has in hand, the current one and those ahead, each with a
+// BatchRows that stays with it (two of them, where ahead() is 1):
 //
 //   look_ahead   batches.fill(k, next);  store.prefetch(worker, next.view, next_rows)
 //   step         swap(current, next); look_ahead
@@ -60,6 +61,8 @@ class RowStore {
   virtual ~RowStore() = default;
 
   virtual std::unique_ptr<BatchRows> make_batch() const = 0;
+  // How many batches behind the current one a worker is to prefetch, in their order.
+  virtual std::size_t ahead() const { return 1; }
 
   // Before any worker: where workers wait for others, they no more do once that is set; what they
   // pull then is of no use.

@@ -233,8 +233,8 @@ def _add_up(actions: Commands) -> None:
         "--look-ahead",
         type=int,
         default=1,
-        choices=(0, 1),
-        help="batches whose rows are asked for while another is computed; default: %(default)s",
+        metavar="N",
+        help="batches whose rows are asked for while one before them is computed, 0 to 5; default: %(default)s",
     )
     here.add_argument(
         "--pooling",

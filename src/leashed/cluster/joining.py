@@ -25,6 +25,7 @@ from operator import methodcaller  # NumPy's numbers as Python's
 from pathlib import Path
 from typing import Any, Literal
 
+from leashed import _core
 from leashed.base import checks, leftovers
 from leashed.base.warning import warn
 from leashed.cluster import bringing, collectives, placing, row_files, served_output, sources
@@ -104,9 +105,9 @@ def join(
             and seed: ``init``, ``admit_after``, ``evict``, ``max_bytes`` or ``share``, and
             ``weight_decay``; ``max_bytes`` of each table on all servers together, ``share`` of each
             machine's memory.
-        look_ahead: 1: rows of the next batch are asked for while one is computed. 0: when they are
-            needed, so that, with pooling ``"rows"``, one trainer with one thread has the bits of one
-            process.
+        look_ahead: 1: rows of the next batch are asked for while one is computed; up to 5: of so many
+            batches, where a network takes longer. 0: when they are needed, so that, with pooling
+            ``"rows"``, one trainer with one thread has the bits of one process.
         pooling: where rows that the model reads pooled (sums, means, maxima) are: ``"servers"``:
             embedding servers do that, and send pools; ``"rows"``: trainers do; ``"auto"``: of each
             feature the one that takes fewer bytes, found from the first batches.
@@ -167,7 +168,7 @@ def join(
     folder = None if folder is None else Path(folder).absolute()
     key = None if key is None else Path(key).absolute()
     checks.whole("servers", servers, 0)
-    checks.whole("look_ahead", look_ahead, 0, 1)
+    checks.whole("look_ahead", look_ahead, 0, _core.MOST_AHEAD)
     if pooling not in POOLINGS:
         raise ValueError(f"pooling must be one of {', '.join(POOLINGS)}, got {pooling!r}")
     checks.flag("collect", collect)

@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from leashed import sync
+from leashed import _core, sync
 from leashed.base import checks
 from leashed.base.options import option
 from leashed.base.warning import warn
@@ -107,8 +107,8 @@ class Cluster:
             so that they fit. None: as much as they need.
         readers: how many processes read the files of ``train.data`` and send trainers their rows, in the
             order of the files. 0: each trainer has all of the data in memory.
-        look_ahead: whether rows of the next batch are asked for while one is computed (1), without that
-            one's updates, or not (0).
+        look_ahead: how many batches ahead rows are asked for while one is computed, without that one's
+            updates and those of the batches between: 1, 0, or up to 5, for networks that take longer.
         pooling: where rows are pooled that the model reads so (sums, means, maxima): ``"servers"``:
             embedding servers do, and send pools; ``"rows"``: trainers do; ``"auto"``: of each feature
             the one that takes fewer bytes, found from the first batches.
@@ -194,7 +194,7 @@ class Cluster:
             checks.whole("cluster.embedding_loops", self.embedding_loops, 1, _MOST_LOOPS)
         if self.embedding_mib is not None:
             checks.real("cluster.embedding_mib", self.embedding_mib, 0.0)
-        checks.whole("cluster.look_ahead", self.look_ahead, 0, 1)
+        checks.whole("cluster.look_ahead", self.look_ahead, 0, _core.MOST_AHEAD)
         _choice("cluster.pooling", self.pooling, POOLINGS)
         _choice("cluster.transport", self.transport, _TRANSPORTS)
         collectives.check_launcher("cluster.backend", self.backend)

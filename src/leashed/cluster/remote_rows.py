@@ -36,7 +36,7 @@ def remote_rows(
         servers: how many embedding servers there are.
         timeout: seconds of a server's silence after which its connection is given up.
         patience: seconds for which a server is waited for.
-        look_ahead: batches whose rows are asked for while another is computed, 0 or 1.
+        look_ahead: batches whose rows are asked for while one before them is computed.
         pooling: where rows that the model reads pooled are: ``"servers"``, ``"rows"`` (where they are
             read), or ``"auto"``, of each feature where it is fewer bytes.
     """

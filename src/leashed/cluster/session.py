@@ -147,7 +147,7 @@ class Cluster:
             run must have alike, the rows that it reads of embedding servers (or None), the checkpoint that
             it goes on from (or None), and the stream that readers read (or None).
         embedding_servers: how many hold the rows of the model's tables.
-        look_ahead: whether rows of the next batch are asked for while one is computed: 1, or 0.
+        look_ahead: of how many batches rows are asked for while one before them is computed.
         pooling: where rows that the model reads pooled are: ``"auto"``, ``"servers"`` or ``"rows"``.
         readers: how many send the rows that are trained on.
         patience: seconds for which an embedding server is waited for, and a reader.

@@ -152,7 +152,7 @@ class RowWorld {
     std::size_t number = 0;
     std::uint64_t life = 0;
     std::unique_ptr<RemoteRows> rows;
-    Batch batches[2];
+    std::vector<Batch> batches;
     std::size_t done = 0, filled = 0;
     bool pulled = false, busy = false, left = false;
     std::shared_ptr<std::uint64_t> ledger;
@@ -229,6 +229,7 @@ class RowWorld {
                    [this] { idle(); },
                    {Pooling::sum},
                    settings_.pooled ? PooledAt::servers : PooledAt::rows});
+    client.batches = std::vector<Batch>(client.rows->ahead() + 1);
     for (Batch& batch : client.batches) batch.rows = client.rows->make_batch();
     client.done = client.filled = 0;
     client.pulled = false;
@@ -243,7 +244,7 @@ class RowWorld {
   }
 
   void fill(Client& client) {
-    Batch& batch = client.batches[client.filled++ % 2];
+    Batch& batch = client.batches[client.filled++ % client.batches.size()];
     batch.push = {
         std::vector<std::vector<std::uint64_t>>(servers_.size()), {}, false, client.ledger};
     batch.ids.clear();
@@ -285,9 +286,9 @@ class RowWorld {
       happened.lost += client.counters.lost;
       happened.expired += client.counters.expired;
       client.left = true;
-    } else if (more && client.filled < client.done + 2) {
+    } else if (more && client.filled < client.done + client.batches.size()) {
       fill(client);
-    } else if (Batch& batch = client.batches[client.done % 2]; !client.pulled) {
+    } else if (Batch& batch = client.batches[client.done % client.batches.size()]; !client.pulled) {
       client.rows->pull(0, batch.view, *batch.rows);
       client.pulled = true;
     } else if (chance(0.05)) {

@@ -165,40 +165,41 @@ class Run {
   std::jthread tending_;
 };
 
-// What a worker thread does of two batches in hand; every gradient is −1.
+// What a worker thread does of the batches in hand; every gradient is −1.
 class Worker {
  public:
-  Worker(Run& run, std::size_t id) : run_(run), id_(id) {
-    for (auto& each : rows_) each = run.rows.make_batch();
+  Worker(Run& run, std::size_t id) : run_(run), id_(id), hands_(run.rows.ahead() + 1) {
+    for (Hand& each : hands_) each.rows = run.rows.make_batch();
   }
 
   void train(std::size_t batches, std::size_t size, std::uint64_t rows, std::uint64_t seed) {
     std::mt19937_64 random(seed);
-    const auto fill = [&](std::size_t which) {
-      ids_[which].resize(size);
-      for (std::uint64_t& id : ids_[which]) id = random() % rows;
-      ids_[which][0] = 0;
-      ids_[which][1] = 1;
-      columns_[which] = {ids_[which].data()};
-      batches_[which] = {nullptr, {}, size};
-      batches_[which].columns = {&columns_[which], 1};
-      run_.rows.prefetch(id_, batches_[which], *rows_[which]);
+    const auto fill = [&](Hand& hand) {
+      hand.ids.resize(size);
+      for (std::uint64_t& id : hand.ids) id = random() % rows;
+      hand.ids[0] = 0;
+      hand.ids[1] = 1;
+      hand.column = {hand.ids.data()};
+      hand.batch = {nullptr, {}, size};
+      hand.batch.columns = {&hand.column, 1};
+      run_.rows.prefetch(id_, hand.batch, *hand.rows);
     };
-    fill(0);
+    const std::size_t ahead = hands_.size() - 1;
+    for (std::size_t n = 0; n < std::min(ahead, batches); ++n) fill(hands_[n]);
     for (std::size_t n = 0; n < batches; ++n) {
-      const std::size_t now = n % 2;
-      if (n + 1 < batches) fill(1 - now);
-      run_.rows.pull(id_, batches_[now], *rows_[now]);
-      const TableRows& table = batches_[now].tables[0];
+      Hand& hand = hands_[n % hands_.size()];
+      if (n + ahead < batches) fill(hands_[(n + ahead) % hands_.size()]);
+      run_.rows.pull(id_, hand.batch, *hand.rows);
+      const TableRows& table = hand.batch.tables[0];
       for (std::size_t i = 0; i < table.count * table.stride; ++i) table.gradient[i] = -1;
       std::map<std::uint64_t, bool> once;
       for (std::size_t i = 0; i < size; ++i) {
-        const float value = table.values[batches_[now].places[0][i]][0];
+        const float value = table.values[hand.batch.places[0][i]][0];
         fits = fits && value >= 0 && value == static_cast<float>(static_cast<int>(value));
-        once[ids_[now][i]] = true;
+        once[hand.ids[i]] = true;
       }
       for (const auto& [id, _] : once) ++updates[id];
-      staleness.add(run_.rows.push(id_, *rows_[now], {}));
+      staleness.add(run_.rows.push(id_, *hand.rows, {}));
     }
     staleness.add(run_.rows.leave(id_));
   }
@@ -208,12 +209,15 @@ class Worker {
   bool fits = true;  // values that were read are those of counts
 
  private:
+  struct Hand {
+    std::unique_ptr<BatchRows> rows;
+    std::vector<std::uint64_t> ids;
+    IdColumn column;
+    BatchView batch{};
+  };
   Run& run_;
   const std::size_t id_;
-  std::unique_ptr<BatchRows> rows_[2];
-  std::vector<std::uint64_t> ids_[2];
-  IdColumn columns_[2];
-  BatchView batches_[2]{};
+  std::vector<Hand> hands_;
 };
 
 void expect_once(const Run& run, const std::vector<std::unique_ptr<Worker>>& workers) {
@@ -231,7 +235,7 @@ void expect_once(const Run& run, const std::vector<std::unique_ptr<Worker>>& wor
 }  // namespace
 
 TEST_CASE("workers whose connections are cut have each push in the rows once") {
-  for (const std::size_t look_ahead : {0, 1}) {
+  for (const std::size_t look_ahead : {std::size_t{0}, std::size_t{1}, kMostAhead}) {
     for (const bool tight : {false, true}) {
       constexpr std::size_t kWorkers = 2, kBatches = 400;
       Run run({.workers = kWorkers, .look_ahead = look_ahead, .tight = tight});
@@ -266,9 +270,12 @@ TEST_CASE("workers whose connections are cut have each push in the rows once") {
 }
 
 TEST_CASE("with the least buffers and large batches ahead nobody waits for ever") {
-  for (const Transport transport : {Transport::tcp, Transport::shm}) {
+  for (const auto& [transport, look_ahead] : {std::pair<Transport, std::size_t>{Transport::tcp, 1},
+                                              {Transport::tcp, 2},
+                                              {Transport::shm, 1},
+                                              {Transport::shm, 2}}) {
     constexpr std::uint64_t kRows = 100'000;
-    Run run({.rows = kRows, .tight = true, .transport = transport});
+    Run run({.look_ahead = look_ahead, .rows = kRows, .tight = true, .transport = transport});
     run.tend();
     std::vector<std::unique_ptr<Worker>> workers;
     workers.push_back(std::make_unique<Worker>(run, 0));
@@ -279,6 +286,22 @@ TEST_CASE("with the least buffers and large batches ahead nobody waits for ever"
     for (const auto& [_, n] : workers[0]->updates) updated += n;
     CHECK(workers[0]->staleness.applied == updated);
   }
+}
+
+TEST_CASE("no more batches are looked up ahead than servers have tickets for") {
+  CHECK_THROWS_WITH_AS(Run({.look_ahead = kMostAhead + 1}),
+                       "look_ahead must be at most 5 batches, got 6", Error);
+  constexpr std::size_t kBatches = 50;
+  Run run({.look_ahead = kMostAhead});
+  run.tend();
+  std::vector<std::unique_ptr<Worker>> workers;
+  workers.push_back(std::make_unique<Worker>(run, 0));
+  workers[0]->train(kBatches, 20, 300, 9);
+  expect_once(run, workers);
+  for (std::size_t s = 0; s < 2; ++s) CHECK(run.server(s).counters().expired == 0);
+  const RemoteRows::Counters counters = run.rows.counters();
+  CHECK(counters.lookups == kBatches);
+  CHECK(counters.settled == 2 * kBatches);
 }
 
 TEST_CASE("what a server that was started again has lost is counted exactly") {

@@ -72,10 +72,12 @@ class OneServer {
 
 struct Turns {
   std::unique_ptr<RemoteRows> rows;
-  std::unique_ptr<BatchRows> of[2];
-  std::vector<std::uint64_t> ids[2];
-  IdColumn columns[2];
-  BatchView batches[2]{};
+  explicit Turns(std::size_t at_once)
+      : of(at_once), ids(at_once), columns(at_once), batches(at_once, {nullptr, {}, kSize}) {}
+  std::vector<std::unique_ptr<BatchRows>> of;
+  std::vector<std::vector<std::uint64_t>> ids;
+  std::vector<IdColumn> columns;
+  std::vector<BatchView> batches;
   std::size_t filled = 0, pulled = 0;
 };
 
@@ -91,17 +93,28 @@ TEST_CASE("rows are as stale as the batches under way, and how often a row is in
     squares += there * there;
     all += there;
   }
-  for (const auto& [workers, look_ahead] :
-       {std::pair<std::size_t, std::size_t>{1, 0}, {1, 1}, {4, 0}, {4, 1}, {8, 1}}) {
+  for (const auto& [workers, look_ahead] : {std::pair<std::size_t, std::size_t>{1, 0},
+                                            {1, 1},
+                                            {1, 2},
+                                            {1, kMostAhead},
+                                            {2, 0},
+                                            {2, 1},
+                                            {2, 2},
+                                            {4, 0},
+                                            {4, 1},
+                                            {4, 2},
+                                            {8, 1}}) {
     CAPTURE(workers);
     CAPTURE(look_ahead);
     std::mt19937_64 random(workers + look_ahead);
     std::discrete_distribution<std::uint64_t> zipf(weights.begin(), weights.end());
     OneServer server;
-    std::vector<Turns> turns(workers);
+    const std::size_t at_once = std::max<std::size_t>(look_ahead, 1) + 1;
+    std::vector<Turns> turns;
+    for (std::size_t w = 0; w < workers; ++w) turns.emplace_back(at_once);
     RowPublication told;
     const auto fill = [&](Turns& one) {
-      const std::size_t which = one.filled++ % 2;
+      const std::size_t which = one.filled++ % at_once;
       one.ids[which].resize(kSize);
       for (std::uint64_t& id : one.ids[which]) id = zipf(random);
       one.columns[which] = {one.ids[which].data()};
@@ -111,7 +124,7 @@ TEST_CASE("rows are as stale as the batches under way, and how often a row is in
       server.serve();
     };
     const auto pull = [&](Turns& one) {
-      one.rows->pull(0, one.batches[one.pulled % 2], *one.of[one.pulled % 2]);
+      one.rows->pull(0, one.batches[one.pulled % at_once], *one.of[one.pulled % at_once]);
     };
     for (std::size_t w = 0; w < workers; ++w) {
       Turns& one = turns[w];
@@ -134,7 +147,7 @@ TEST_CASE("rows are as stale as the batches under way, and how often a row is in
     }
     for (std::size_t n = 0; n < kBatches; ++n) {
       Turns& one = turns[n % workers];
-      told.add(one.rows->push(0, *one.of[one.pulled % 2], {}));
+      told.add(one.rows->push(0, *one.of[one.pulled % at_once], {}));
       ++one.pulled;
       server.serve();
       fill(one);
