@@ -40,6 +40,7 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
   bind_cluster(m);
   bind_row_server(m);
   bind_remote_rows(m);
+  bind_mode_servers(m);
   bind_engine(m);
   bind_rules(m);
   bind_shared_vector(m);

@@ -56,6 +56,8 @@ void bind_network(py::module_& m) {
             return std::vector<std::size_t>(found.begin(), found.end());
           },
           "Of each feature of ids the table that it reads, by its place among the source's.")
+      .def_property_readonly("block_ends", &GradientSource::block_ends,
+                             "Where the parameters' variables end.")
       .def_property_readonly("statistics", &GradientSource::statistics);
 
   py::class_<Network, GradientSource>(m, "Network")

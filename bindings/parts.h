@@ -13,6 +13,7 @@ void bind_row_server(pybind11::module_& m);
 void bind_engine(pybind11::module_& m);
 void bind_external(pybind11::module_& m);
 void bind_graph(pybind11::module_& m);
+void bind_mode_servers(pybind11::module_& m);
 void bind_modes(pybind11::module_& m);
 void bind_network(pybind11::module_& m);
 void bind_parameter_vector(pybind11::module_& m);

@@ -1,4 +1,5 @@
 // Training by a mode on threads.
+#include "leashed/cluster/mode_trainer.h"
 #include "mode_counts.h"
 #include "parts.h"
 #include "training.h"
@@ -8,7 +9,8 @@ namespace {
 
 py::dict train_by_mode(PyTraining& training, const PyWatch& watch,
                        std::vector<std::pair<double, std::uint32_t>> commands,
-                       const std::optional<Checkpoint>& resume) {
+                       const std::optional<Checkpoint>& resume,
+                       const std::optional<std::shared_ptr<ModeTrainer>>& elsewhere) {
   Assembly& parts = training.parts;
   std::optional<ProgressMetrics> metrics;
   keep_metrics(metrics, training.metrics, training.workers, parts);
@@ -18,6 +20,7 @@ py::dict train_by_mode(PyTraining& training, const PyWatch& watch,
   options.checkpoint_every = watch.checkpoint_every;
   options.pause_every = watch.checkpoint_updates;
   options.judges = watch.judge.has_value();
+  options.elsewhere = elsewhere ? elsewhere->get() : nullptr;
   bool interrupted_in_callback = false;
   const TrainCallbacks callbacks = callbacks_of(watch, interrupted_in_callback);
   ModeTrainResult result = without_gil(
@@ -31,8 +34,9 @@ py::dict train_by_mode(PyTraining& training, const PyWatch& watch,
 
 void bind_train_mode(py::module_& m) {
   m.def("train_mode", train_by_mode, py::arg("training"), py::arg("watch"), py::arg("commands"),
-        py::arg("resume") = py::none(),
-        "Trains by a mode on threads and returns what train does, and what the mode decided.");
+        py::arg("resume") = py::none(), py::arg("elsewhere") = py::none(),
+        "Trains by a mode on threads and returns what train does, and what the mode decided. "
+        "elsewhere: whose server is not in this process.");
 }
 
 }  // namespace leashed

@@ -24,11 +24,13 @@ __all__: list[str] = [
     "Graph",
     "HistoryGenerator",
     "Leases",
+    "ModeTrainer",
     "Network",
     "NoRows",
     "ParameterBlock",
     "ParameterVector",
     "PolicyMachine",
+    "PolicyServer",
     "Pulse",
     "PythonSource",
     "Read",
@@ -64,6 +66,7 @@ __all__: list[str] = [
     "default_isa",
     "losses",
     "mean_loss",
+    "mode_terms",
     "number_moments",
     "observers",
     "open_arrow",
@@ -144,6 +147,11 @@ class StatisticBlock:
     def size(self) -> int: ...
 
 class GradientSource:
+    @property
+    def block_ends(self) -> list[int]:
+        """
+        Where the parameters' variables end.
+        """
     @property
     def dimension(self) -> int: ...
     @property
@@ -1011,6 +1019,114 @@ class RemoteRows:
         Threads that need a connection with each server.
         """
 
+class PolicyServer:
+    """
+    Leads a mode; a thread serves its workers.
+    """
+    def __init__(
+        self,
+        *,
+        theta: numpy.typing.NDArray[numpy.float32],
+        block_ends: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+        mode: tuple[str, dict],
+        rule: tuple[str, dict],
+        staleness: tuple[str, dict],
+        workers: typing.SupportsInt | typing.SupportsIndex,
+        run: typing.SupportsInt | typing.SupportsIndex,
+        terms: typing.SupportsInt | typing.SupportsIndex,
+        boot: typing.SupportsInt | typing.SupportsIndex,
+    ) -> None:
+        """
+        theta: to begin with, float32 [d]; block_ends: where its variables end. workers: lanes that may come. run, terms: as trainers have them; boot: a number that no other server's process ever has.
+        """
+    def adopt(
+        self,
+        socket: typing.SupportsInt | typing.SupportsIndex,
+        checked: bool,
+        transport: str = "tcp",
+    ) -> None:
+        """
+        transport: tcp, shm or auto; with another than tcp it waits for the other side.
+        """
+    def command(self, argument: typing.SupportsInt | typing.SupportsIndex) -> None:
+        """
+        Tells the mode, as its commands say.
+        """
+    def counters(self) -> dict:
+        """
+        What was counted; kernel_in and kernel_out, where all went over TCP.
+        """
+    def let_go(
+        self,
+        first: typing.SupportsInt | typing.SupportsIndex,
+        clients: typing.SupportsInt | typing.SupportsIndex,
+    ) -> None:
+        """
+        Of a process that is gone or hangs, by its lanes' numbers: others have its leases.
+        """
+    def standing(self) -> dict:
+        """
+        Updates, examples of leases that are done, what the mode has decided, and why it serves nobody any more (empty: it does), all of one moment.
+        """
+    @property
+    def parameters(self) -> numpy.typing.NDArray[numpy.float32]:
+        """
+        A copy, float32 [d].
+        """
+
+class ModeTrainer:
+    """
+    A trainer of a mode that a policy server leads.
+    """
+    def __init__(
+        self,
+        *,
+        dimension: typing.SupportsInt | typing.SupportsIndex,
+        lanes: typing.SupportsInt | typing.SupportsIndex,
+        run: typing.SupportsInt | typing.SupportsIndex,
+        terms: typing.SupportsInt | typing.SupportsIndex,
+        client: typing.SupportsInt | typing.SupportsIndex,
+        life: typing.SupportsInt | typing.SupportsIndex,
+        patience: typing.SupportsFloat | typing.SupportsIndex,
+    ) -> None:
+        """
+        lanes: worker threads. client: the first one's number, behind which are as many others' as there are slots; life: a number that no other process ever has, and none before it a larger one. patience: seconds for which the server is waited for.
+        """
+    def adopt(
+        self,
+        slot: typing.SupportsInt | typing.SupportsIndex,
+        server: typing.SupportsInt | typing.SupportsIndex,
+        socket: typing.SupportsInt | typing.SupportsIndex,
+        checked: bool,
+        transport: str = "tcp",
+        patience: typing.SupportsFloat | typing.SupportsIndex = 0.0,
+    ) -> bool:
+        """
+        With patience, in seconds: False where the server does not answer within it.
+        """
+    def counters(self) -> dict:
+        """
+        What was counted; kernel_in and kernel_out, where all went over TCP.
+        """
+    def end(self) -> None:
+        """
+        The run is over for this trainer: what waits for the server waits no more.
+        """
+    def missing(self, servers: typing.SupportsInt | typing.SupportsIndex) -> list[tuple[int, int]]:
+        """
+        (slot, server) of the connections to be made.
+        """
+    @property
+    def ended(self) -> bool:
+        """
+        Whether the server has said that all is trained.
+        """
+    @property
+    def slots(self) -> int:
+        """
+        Threads that need a connection with each server.
+        """
+
 class Engine:
     def __init__(
         self,
@@ -1705,6 +1821,17 @@ def mean_loss(
     The mean loss over all rows.
     """
 
+def mode_terms(
+    model: typing.SupportsInt | typing.SupportsIndex,
+    dimension: typing.SupportsInt | typing.SupportsIndex,
+    mode: tuple[str, dict],
+    rule: tuple[str, dict],
+    staleness: tuple[str, dict],
+) -> int:
+    """
+    A digest of what a policy server and its trainers must have alike.
+    """
+
 def number_moments(
     x: numpy.typing.NDArray[numpy.float32],
     begun: tuple[
@@ -1932,9 +2059,10 @@ def train_mode(
         ]
     ],
     resume: Resumption | None = None,
+    elsewhere: ModeTrainer | None = None,
 ) -> dict:
     """
-    Trains by a mode on threads and returns what train does, and what the mode decided.
+    Trains by a mode on threads and returns what train does, and what the mode decided. elsewhere: whose server is not in this process.
     """
 
 FRAGMENT: int = 16320

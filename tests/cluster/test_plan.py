@@ -266,7 +266,20 @@ def test_data_and_network(digits):
         ("[other]\na = 1", "other is unknown; a plan has the tables"),
         ("sync = 1", "sync must be a table"),
         ("[cluster]\ntrainer = 2", "cluster.trainer is unknown; it may have master, trainers"),
-        ("[train]\nmode = 'gba'", "cluster is not for runs with a mode, since"),
+        (
+            "[cluster]\npolicy_ps = 0\n[train]\nmode = 'gba'",
+            "cluster without a policy server is not for runs with a mode, since",
+        ),
+        ("[cluster]\npolicy_ps = 2\n[train]\nmode = 'gba'", "cluster.policy_ps must be at most 1"),
+        ("[cluster]\npolicy_ps = 1", "a run with policy servers is for runs with a mode"),
+        ("[sync]\nkind = 'ma'\n[train]\nmode = 'gba'", "sync is not for runs with a mode"),
+        ("[train]\nmode = 'swarm:h=1'", "a mode without a server is not for runs with policy"),
+        (
+            "[train]\nmode = 'gba'\nmodel = 'dlrm'\ndata = 'clicks'",
+            "a model that reads tables is not",
+        ),
+        ("[train]\nmode = 'gba'\nupdates = 5", "until.updates is not for runs with policy servers"),
+        ("[cluster]\ncheckpoint_every = 1\n[train]\nmode = 'gba'", "checkpoint is not for runs"),
         ("[train]\nstream = true", "cluster is not for streams, since"),
         ("[train]\ndays = ['a']", "train.days must be a list of files, of models of clicks"),
         (

@@ -28,11 +28,11 @@ terms = Terms(total=None, batch_size=1, trainers=1, sync_ps=2)
 state = State.of(terms.check())
 state.apply(Joined(1, "scorer", 1, "a:1", 0.0))
 state.apply(Joined(2, "sync-ps", 0, "b:1", 0.0))
-assert state.membership.servers().addresses == {"scorer": {1: "a:1"}, "sync-ps": {0: "b:1"}, "embedding-ps": {}, "reader": {}}
+assert state.membership.servers().addresses == {"scorer": {1: "a:1"}, "sync-ps": {0: "b:1"}, "embedding-ps": {}, "policy-ps": {}, "reader": {}}
 assert state.membership.servers_number == 2
 assert state.membership.ring() == []
 
-assert plan.ROLES == ("master", "scorer", "sync-ps", "embedding-ps", "reader", "trainer")
+assert plan.ROLES == ("master", "scorer", "sync-ps", "embedding-ps", "policy-ps", "reader", "trainer")
 cluster = plan.Cluster(trainers=2, sync_ps=2, ports=4000)
 names = [name for name, _ in cluster.processes()]
 assert names == ["master", "scorer", "scorer", "sync-ps", "sync-ps", "trainer", "trainer"]

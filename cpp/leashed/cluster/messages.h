@@ -42,6 +42,8 @@ enum Kind : std::uint16_t {
   kModeLeave,
   kModeCommand,
   kModeEnd,
+  kModeLook,
+  kModeLooked,
   kKinds,
 };
 

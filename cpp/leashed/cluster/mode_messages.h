@@ -11,11 +11,13 @@
 //   kModePushPull  the same, and a pull        as to a pull
 //   kModeLeave     (nothing)                   (nothing)
 //   kModeCommand   ModeCommand                 (nothing)
+//   kModeLook      ModeHello                   kModeLooked   ModeLooked, then the parameters, float
 //   kProbe         as sync servers have it
 //
 // A push's correlation is the ticket of its grant; all else that it stands for the server knows.
 // A pull is answered when its mode says so, also before a push that came in between is of use.
-// Behind the end nothing comes but what answers a hello or a probe.
+// Behind the end nothing comes but what answers a hello, a look or a probe. Who looks on is no
+// node, and says no hello before.
 //
 // A connection is one lane of a worker, and for as long as it is there one node of the mode. Who
 // has gone, or said that he leaves, has no lease any more: another gets it, and what was pushed
@@ -65,8 +67,17 @@ struct ModeEnd {
   std::uint64_t updates;
 };
 
+// How far the mode is: counts as of ModeCounts, of the moment of the parameters.
+struct ModeLooked {
+  std::uint64_t boot;  // as of ModeWelcome
+  std::uint64_t updates;
+  std::uint64_t applied, late, stale, straggler;
+  std::uint64_t lost, departures, exchanges;
+  std::uint64_t dimension;
+};
+
 static_assert(sizeof(ModeHello) == 32 && sizeof(ModeWelcome) == 32 && sizeof(GrantHead) == 64 &&
-              sizeof(ModeCommand) == 8 && sizeof(ModeEnd) == 8 &&
+              sizeof(ModeCommand) == 8 && sizeof(ModeEnd) == 8 && sizeof(ModeLooked) == 80 &&
               std::is_trivially_copyable_v<GrantHead>);
 
 // Parameters of a model, at most: a frame has no room for more.
@@ -82,6 +93,8 @@ inline constexpr auto kModeLimits =
              {kModeLeave, 0},
              {kModeCommand, sizeof(ModeCommand)},
              {kModeEnd, sizeof(ModeEnd)},
+             {kModeLook, sizeof(ModeHello)},
+             {kModeLooked, sizeof(ModeLooked) + kMostParameters * sizeof(float)},
              {kShare, kShareFrame},
              {kProbe, 1}});
 

@@ -81,6 +81,7 @@ void PolicyService::frame(Peer peer, const FrameHeader& header, Outbox&) {
     return post_->send(peer, {.kind = kProbe}, {link.small.data(), header.length}, {}, nullptr);
   }
   if (header.kind == kModeHello) return hello(peer, link, header.length);
+  if (header.kind == kModeLook) return look(peer, link, header.length);
   if (!link.node) throw Error("a frame before a hello");
   switch (header.kind) {
     case kModePull:
@@ -104,14 +105,37 @@ void PolicyService::frame(Peer peer, const FrameHeader& header, Outbox&) {
   }
 }
 
-void PolicyService::hello(Peer peer, Link& link, std::size_t length) {
+ModeHello PolicyService::said_by(const Link& link, std::size_t length) const {
   ModeHello said;
-  if (length != sizeof said || link.node) throw Error("a hello that is none");
+  if (length != sizeof said) throw Error("a hello that is none");
   std::memcpy(&said, link.small.data(), sizeof said);
   if (said.run != run_.run) throw Error("a worker of another run");
   if (said.terms != run_.terms) {
     throw Error("a worker of another model, rule or mode than this server has");
   }
+  return said;
+}
+
+// A copy: who does not read it must not keep a version from going.
+void PolicyService::look(Peer peer, const Link& link, std::size_t length) {
+  said_by(link, length);
+  looks_.fetch_add(1, kRelaxed);
+  const ModeCounts& counts = server_.counts();
+  const std::size_t dimension = server_.holder().dimension();
+  const ParameterVector::Pin latest = server_.holder().pull();
+  const auto copy =
+      std::make_shared<const std::vector<float>>(latest.data(), latest.data() + dimension);
+  const ModeLooked looked{
+      run_.boot,        latest.t(),       counts.applied,       counts.late,
+      counts.stale,     counts.straggler, lost_.load(kRelaxed), departures_.load(kRelaxed),
+      counts.exchanges, dimension};
+  const auto theta = std::as_bytes(std::span(*copy));
+  post_->send(peer, {.kind = kModeLooked}, std::as_bytes(std::span(&looked, 1)), {&theta, 1}, copy);
+}
+
+void PolicyService::hello(Peer peer, Link& link, std::size_t length) {
+  if (link.node) throw Error("a hello that is none");
+  const ModeHello said = said_by(link, length);
   const auto found = lanes_.find(said.client);
   if (found == lanes_.end()) {
     if (lanes_.size() == most_lanes_) throw Error("more lanes than this server has room for");
@@ -203,6 +227,13 @@ void PolicyService::command(std::uint32_t argument) {
   tell({.kind = modes::Event::Kind::command, .argument = argument});
 }
 
+void PolicyService::let_go(std::uint64_t first_client, std::uint64_t clients) {
+  for (const auto& [client, lane] : lanes_) {
+    const bool among = client >= first_client && client - first_client < clients;
+    if (among && peers_[lane.node] != 0) post_->refuse(peers_[lane.node]);
+  }
+}
+
 void PolicyService::finish() {
   if (std::exchange(finished_, true)) return;
   due_.clear();
@@ -256,6 +287,12 @@ void PolicyService::wake(Time at) {
   if (due_.insert(ns).second && *due_.begin() == ns) post_->wake(start_ + ns);
 }
 
+void PolicyService::settled(Node, const Publication& publication) {
+  if (!publication.published) return;
+  published_.fetch_add(1, kRelaxed);
+  staleness_.fetch_add(publication.staleness_compute + publication.staleness_schedule, kRelaxed);
+}
+
 void PolicyService::end(Node node) { end_of(peers_[node]); }
 
 void PolicyService::end_of(Peer peer) {
@@ -270,7 +307,8 @@ PolicyService::Counters PolicyService::counters() const {
   return {pulls_.load(kRelaxed),       grants_.load(kRelaxed),  pushes_.load(kRelaxed),
           not_finite_.load(kRelaxed),  strange_.load(kRelaxed), replaced_.load(kRelaxed),
           departures_.load(kRelaxed),  lost_.load(kRelaxed),    unused_.load(kRelaxed),
-          lanes_count_.load(kRelaxed), bytes_.load(kRelaxed)};
+          lanes_count_.load(kRelaxed), looks_.load(kRelaxed),   published_.load(kRelaxed),
+          staleness_.load(kRelaxed),   bytes_.load(kRelaxed)};
 }
 
 }  // namespace leashed

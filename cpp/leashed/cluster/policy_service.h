@@ -57,6 +57,9 @@ class PolicyService final : public Service, private Sink {
 
   // Throws Error where the mode knows no such command, and does nothing then.
   void command(std::uint32_t argument);
+  // Of lanes with these clients, whose process is gone or hangs as others know: their connections
+  // are refused, and so their leases are others'. They may come back.
+  void let_go(std::uint64_t first_client, std::uint64_t clients);
   // Nothing is granted any more: whoever pulls is told the end.
   void finish();
   const ParameterServer& server() const { return server_; }
@@ -74,6 +77,9 @@ class PolicyService final : public Service, private Sink {
     std::uint64_t lost = 0;           // examples of leases that they had then
     std::uint64_t unused = 0;         // examples of pushes behind the run's end
     std::uint64_t lanes = 0;          // that have come
+    std::uint64_t looks = 0;          // at the parameters
+    std::uint64_t published = 0;      // gradients in updates
+    std::uint64_t staleness = 0;      // of these, in all
     std::uint64_t payload_bytes = 0;  // of memory for what is pushed
   };
   Counters counters() const;
@@ -96,6 +102,9 @@ class PolicyService final : public Service, private Sink {
   };
 
   void hello(Peer peer, Link& link, std::size_t length);
+  void look(Peer peer, const Link& link, std::size_t length);
+  // What somebody has said of himself, if he is of this run.
+  ModeHello said_by(const Link& link, std::size_t length) const;
   void pull(Peer peer, Link& link);
   void push(Link& link);
   void leave(Link& link);
@@ -110,7 +119,7 @@ class PolicyService final : public Service, private Sink {
   void wake(Time at) override;
   void meet(std::span<const modes::Node>, modes::Node) override {}  // of peers alone
   void end(modes::Node node) override;
-  void settled(modes::Node, const Publication&) override {}
+  void settled(modes::Node node, const Publication& publication) override;
 
   const Run run_;
   const Heard heard_;
@@ -126,7 +135,8 @@ class PolicyService final : public Service, private Sink {
   std::string failure_;
   // Relaxed: counts for whoever looks on; they hand nothing over.
   std::atomic<std::uint64_t> pulls_{0}, grants_{0}, pushes_{0}, not_finite_{0}, strange_{0},
-      replaced_{0}, departures_{0}, lost_{0}, unused_{0}, lanes_count_{0}, bytes_{0};
+      replaced_{0}, departures_{0}, lost_{0}, unused_{0}, lanes_count_{0}, bytes_{0}, looks_{0},
+      published_{0}, staleness_{0};
 };
 
 }  // namespace leashed

@@ -55,13 +55,10 @@ bool RemoteServer::missing(std::size_t lane) const {
 }
 
 RemoteServer::Counters RemoteServer::counters() const {
-  Counters all{grants_.load(kRelaxed),
-               pushes_.load(kRelaxed),
-               cut_.load(kRelaxed),
-               hung_.load(kRelaxed),
-               strange_.load(kRelaxed),
-               left_out_.load(kRelaxed),
-               Traffic{},
+  Counters all{grants_.load(kRelaxed),   pushes_.load(kRelaxed),
+               cut_.load(kRelaxed),      hung_.load(kRelaxed),
+               strange_.load(kRelaxed),  left_out_.load(kRelaxed),
+               examples_.load(kRelaxed), Traffic{},
                std::optional(Traffic{})};
   const auto add = [](Traffic& sum, const Traffic& one) {
     sum.in += one.in;
@@ -168,6 +165,7 @@ bool RemoteServer::say(Seat& seat) {
   bool something = false;
   while (seat.talk.free(kServer)) {
     if (std::exchange(seat.pushing, false)) {
+      if (seat.leased) examples_.fetch_add(seat.leased->count, kRelaxed);
       seat.leased.reset();
       pushes_.fetch_add(1, kRelaxed);
       something = true;

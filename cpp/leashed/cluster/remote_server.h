@@ -61,6 +61,7 @@ class RemoteServer final : public ModeServer {
     std::uint64_t hung = 0;      // of these, because the server said nothing for so long
     std::uint64_t strange = 0;   // of these, because it said what was not asked
     std::uint64_t left_out = 0;  // examples of gradients that were not sent whole
+    std::uint64_t examples = 0;  // of those that were
     Traffic traffic;
     std::optional<Traffic> kernel;  // as WireCount has it
   };
@@ -124,7 +125,8 @@ class RemoteServer final : public ModeServer {
   const double patience_;
   std::vector<Seat> seats_;
   // Relaxed: counts for whoever looks on; they hand nothing over.
-  std::atomic<std::uint64_t> grants_{0}, pushes_{0}, cut_{0}, hung_{0}, strange_{0}, left_out_{0};
+  std::atomic<std::uint64_t> grants_{0}, pushes_{0}, cut_{0}, hung_{0}, strange_{0}, left_out_{0},
+      examples_{0};
 };
 
 }  // namespace leashed

@@ -46,6 +46,7 @@ class ModeListener {
 };
 
 class ProgressMetrics;
+class RemoteMode;
 class StepObserver;
 class Table;
 
@@ -72,11 +73,23 @@ struct ModeTrainOptions {
   bool judges = false;  // as of TrainOptions
   // To go on from; where it is of no mode, this one begins with its parameters.
   const Checkpoint* from = nullptr;
+  RemoteMode* elsewhere = nullptr;  // trains in place of threads with a server of their own
 };
 
 struct ModeTrainResult {
   TrainResult training;
   ModeCounts counts;
+};
+
+// Whose server lies elsewhere (cluster/mode_trainer.h). Takes no tables, streams or checkpoints.
+class RemoteMode {
+ public:
+  virtual ~RemoteMode() = default;
+  // As train_mode, with the workers' rule of the server's mode.
+  virtual ModeTrainResult train(const GradientSource& source, const DatasetView& data,
+                                const DatasetView* validation, const modes::WorkerRule& rule,
+                                const DisciplineContext& context, const ModeTrainOptions& options,
+                                const TrainCallbacks& callbacks) = 0;
 };
 
 // `context.workers` are as many as the options', with a reader at least. Throws Error where the

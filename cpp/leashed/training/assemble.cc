@@ -200,9 +200,14 @@ ModeTrainResult train_mode(const Assembly& given, ModeTrainOptions options,
       trace.emplace(recording->path, recording->header, recording->start, 1, 0);
       options.listener = &recorder.emplace(*trace);
     }
-    ModeTrainResult result = train_mode(
-        parts.source, parts.data, parts.validation ? &*parts.validation : nullptr, machine,
-        begin.context, options, in_model_order(callbacks, order, begin.context.dimension));
+    const DatasetView* const validation = parts.validation ? &*parts.validation : nullptr;
+    const TrainCallbacks in_order = in_model_order(callbacks, order, begin.context.dimension);
+    ModeTrainResult result =
+        options.elsewhere
+            ? options.elsewhere->train(parts.source, parts.data, validation, machine.rule(),
+                                       begin.context, options, in_order)
+            : train_mode(parts.source, parts.data, validation, machine, begin.context, options,
+                         in_order);
     if (trace) finish(*trace, result.training, parts.tables, callbacks);
     order.to_model(result.training.parameters);
     return result;

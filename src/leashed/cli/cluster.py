@@ -245,10 +245,16 @@ def _add_up(actions: Commands) -> None:
         "default: %(default)s",
     )
     here.add_argument(
+        "--policy-servers",
+        type=int,
+        metavar="N",
+        help="servers that lead the mode of --mode (default: one, where there is a mode; more than one there "
+        "cannot be)",
+    )
+    here.add_argument(
         "--sync",
-        default="easgd",
         metavar="NAME[:...]",
-        help="synchroniser and its settings, such as easgd:alpha=0.5, or none; default: %(default)s",
+        help="synchroniser and its settings, such as easgd:alpha=0.5, or none (default: easgd; with --mode none)",
     )
     here.add_argument(
         "--when",
@@ -493,6 +499,7 @@ def _in_options(options: argparse.Namespace) -> Generator[None, None, None]:
 
 _OPTIONS = {
     "cluster.embedding_ps": "--embedding-servers",
+    "cluster.policy_ps": "--policy-servers",
     "sync.kind": "--sync",
     "sync.when": "--when",
     "sync.compression": "--compression",
@@ -625,8 +632,10 @@ def _supervised(
 
 def _plan(options: argparse.Namespace) -> Plan:
     """The plan that the arguments describe."""
-    words = Sync(options.sync, options.when, options.compression)
     train = given(options, Train)
+    mode = train.get("mode")
+    kind = plans.sync_beside(mode) if options.sync is None else {"kind": options.sync}
+    words = Sync(**kind, when=options.when, compression=options.compression)
     if (days := train.get("days")) is not None:
         if "data" in train:
             raise ValueError("--data does not go with --days: --days names the files")
@@ -642,6 +651,9 @@ def _plan(options: argparse.Namespace) -> Plan:
             trainers=options.trainers,
             sync_ps=plans.servers_of(words) if options.sync_ps is None else options.sync_ps,
             embedding_ps=options.embedding_servers,
+            policy_ps=plans.leaders_of(mode)
+            if options.policy_servers is None
+            else options.policy_servers,
             embedding_loops=options.embedding_loops,
             embedding_mib=options.embedding_mib,
             readers=options.readers,

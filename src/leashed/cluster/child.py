@@ -11,7 +11,9 @@ import signal
 import sys
 from pathlib import Path
 
-from leashed.cluster import embedding_server, master, reader, server, sources
+import numpy as np
+
+from leashed.cluster import embedding_server, master, policy_server, reader, server, sources
 from leashed.cluster.children import saved
 from leashed.cluster.ending import LINE, logged, status_of
 from leashed.cluster.limits import raise_descriptors
@@ -25,6 +27,7 @@ from leashed.cluster.row_index import kept_in
 from leashed.cluster.serving import Place
 from leashed.cluster.supervisor import OVER, name_of, tie
 from leashed.cluster.table_terms import TableTerms
+from leashed.training.led_mode import LedMode
 
 __all__: list[str] = []
 
@@ -50,6 +53,7 @@ def _main(role: str, folder: Path, index: int) -> int:
                 trainers=terms["trainers"],
                 sync_ps=terms["servers"],
                 embedding_ps=terms["embedding_servers"],
+                policy_ps=terms["policy_servers"],
                 readers=terms["readers"],
                 rows=terms["tables"] and RowTerms.of(TableTerms.of_json(terms["tables"]).read),
                 parameters=terms["dimension"],
@@ -75,8 +79,9 @@ def _main(role: str, folder: Path, index: int) -> int:
         )
         return 0 if standing["state"] == "ended" else OVER
     ports = terms["ports"]
-    before = {"embedding-ps": "servers", "reader": "servers embedding_servers"}.get(role, "")
-    at = index + sum(terms[name] for name in before.split())
+    counts = "servers", "embedding_servers", "policy_servers"  # of those that have ports before it
+    before = counts[: ("sync-ps", "embedding-ps", "policy-ps", "reader").index(role)]
+    at = index + sum(terms[name] for name in before)
     place = Place(
         master=terms["master"] or master_address(Path(terms["home"])),
         key=key,
@@ -112,6 +117,10 @@ def _main(role: str, folder: Path, index: int) -> int:
             told=terms["fingerprint"],
         )
         saved(folder_of(folder, index)).touch()
+        return 0
+    if role == "policy-ps":
+        theta = np.load(folder / "theta.npy", allow_pickle=False)
+        policy_server.serve(LedMode.of_json(terms["mode"], theta), index, place, {})
         return 0
     server.serve(terms["dimension"], terms["servers"], index, place)
     return 0

@@ -503,6 +503,8 @@ class Coordinator:
             return
         if member.role == "trainer":
             self._trainer(connection, member, report, now)
+        elif ROLES[member.role].leads:
+            self._leader(connection, member, report)
         self._cut(connection, member, report)
 
     @property
@@ -612,6 +614,13 @@ class Coordinator:
         if report.batches and not member.left:
             self._want(connection, member, report.want, report.batches)
 
+    def _leader(self, connection: int, member: Member, report: Report) -> None:
+        epoch = self.state.membership.epoch
+        if report.epoch < epoch.number:  # of whom it leads who is gone
+            self._send(connection, epoch)
+        if report.batches:
+            self._want(connection, member, report.want, report.batches)
+
     def _use(self, member: Member, ticket: int, used: int) -> bool:
         """Whether the member is to forget the lease."""
         ledger = self.state.ledger
@@ -652,6 +661,9 @@ class Coordinator:
         """What follows from what has happened: leases, news, the next epoch, the end."""
         ledger, membership = self.state.ledger, self.state.membership
         lost = self._lost()
+        if (leader := self._leader_gone()) is not None:
+            self.stop(f"{leader}, and with it all that was trained{self._left()}", now, "failed")
+            return
         self._advance_cut(now)
         for member, (want, asked) in list(self._waiting.items()):
             # Nobody begins before the others are there, or have had the time to come.
@@ -659,8 +671,10 @@ class Coordinator:
             if ledger.free == 0 or membership.epoch.number == 0 or wait:
                 break
             del self._waiting[member]
-            batches = asked
-            if ledger.free is not None:  # towards the end less, so that all end together
+            batches, leads = asked, ROLES[membership.members[member].role].leads
+            if (
+                ledger.free is not None and not leads
+            ):  # towards the end less, so that all end together
                 batches = min(asked, -(-ledger.free // (2 * self.terms.trainers)))
             self._record(Granted(ledger.tickets + 1, member, batches, want))
             self._lease(self._of[member], ledger.tickets)
@@ -689,6 +703,13 @@ class Coordinator:
         if ledger.complete == ledger.resumed or not self.state.membership.orphaned:
             return False
         return not self._complete()
+
+    def _leader_gone(self) -> str | None:
+        """Why there is no run any more without whom it had to lead it; None: there is."""
+        for past in self.state.membership.past if self.over is None else ():
+            if ROLES[past.role].leads and not past.finished:
+                return f"{ROLES[past.role].words} {past.index} is lost ({past.why})"
+        return None
 
     def _complete(self) -> bool:
         """Whether all batches are complete, and somebody who was there then has handed in parameters."""

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leashed import _core
+from leashed.base.choice import to_json
 from leashed.cluster.roles import ROLES
 from leashed.datasets import Bags, ClickDataset
 from leashed.files import model_file
@@ -23,6 +24,7 @@ from leashed.models.external import External
 from leashed.rules import Rule
 from leashed.staleness import Policy
 from leashed.sync import Synchroniser, When
+from leashed.training.led_mode import LedMode
 
 __all__ = [
     "Trained",
@@ -32,6 +34,7 @@ __all__ = [
     "of_checkpoint",
     "of_data",
     "of_job",
+    "of_mode",
     "of_model",
     "of_rows",
     "of_server",
@@ -84,6 +87,12 @@ def of_rows(rule: Rule, staleness: Policy, seed: int) -> Fingerprint:
 def of_tables(settings: Mapping[str, Any]) -> Fingerprint:
     """Of an embedding server: what else is said of tables, JSON's own types."""
     return {"settings of tables": _short(json.dumps(settings, sort_keys=True))}
+
+
+def of_mode(led: LedMode) -> Fingerprint:
+    """Of who leads a mode, or trains by it."""
+    by = [to_json(choice) for choice in (led.rule, led.staleness)]
+    return {"mode": _short(json.dumps(to_json(led.mode))), "rule": _short(json.dumps(by))}
 
 
 def of_server(dimension: int) -> Fingerprint:

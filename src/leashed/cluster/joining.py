@@ -25,6 +25,8 @@ from operator import methodcaller  # NumPy's numbers as Python's
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from leashed import _core
 from leashed.base import checks, leftovers
 from leashed.base.warning import warn
@@ -43,6 +45,7 @@ from leashed.cluster.session import TRANSPORTS, Address, Cluster, Met, Output, R
 from leashed.cluster.supervisor import OVER, read_report
 from leashed.cluster.table_terms import TableTerms, check_settings
 from leashed.sync import Position, Synchroniser, check_synchroniser
+from leashed.training.led_mode import LedMode
 from leashed.training.rows_read import POOLINGS, RowsRead
 
 __all__ = ["join"]
@@ -67,6 +70,7 @@ def join(
     pooling: str = "auto",
     collect: bool = False,
     readers: int | Literal["nodes"] = 0,
+    policy_servers: int = 0,
     rank: int | None = None,
     size: int | None = None,
     rendezvous: str | None = None,
@@ -117,6 +121,8 @@ def join(
             rows of their batches: so many on rank 0's machine, or "nodes": one on each node, as with
             embedding servers. 1 also for a stream of objects, such as tables, of which rank 0's process
             sends its own. Default 0: each trainer has all data in memory.
+        policy_servers: 1 for ``train(mode=...)``: a process of rank 0's leads the mode, whose workers are
+            the threads of all trainers (docs/modes.md); then there are no sync servers.
         rank: of this trainer, from 0; with ``size``. Default: from the environment.
         size: how many trainers there are.
         rendezvous: where rank 0 can be reached, ``HOST`` or ``HOST:PORT``. Default: this machine,
@@ -132,7 +138,7 @@ def join(
             run does, or ``leashed cluster clean``. (It is found by who has started the processes: two
             runs at once from one shell need a folder each.)
         ports: the first of the ports on which servers and trainers listen: sync servers in their order,
-            then embedding servers, readers, ranks: rank k on ``ports`` + all of these + k. Default: each on any that is free.
+            then embedding servers, policy servers, readers, ranks: rank k on ``ports`` + all of these + k. Default: each on any that is free.
             Over several machines the master has rendezvous's port, and in each further training of
             this process the next.
         transport: between processes of one machine ``"shm"`` (shared memory), ``"tcp"``, or
@@ -147,7 +153,7 @@ def join(
             first, and goes on; with fewer it fails. Rank 0's holds.
         require_sync: whether the run fails where a trainer is not synchronised for a minute in
             which two rounds of its pace were due, or was not at all at its end. Rank 0's holds.
-        patience: seconds for which an embedding server that is away is waited for, and readers; one that
+        patience: seconds for which an embedding server that is away is waited for, a policy server, and readers; one of the first and the last that
             dies is started again, an embedding server from its last snapshot. Also how long rank 0 may take,
             before it begins, to read the checkpoint that a run goes on from, or to count rows for readers.
         checkpoint_every: seconds between two checkpoints of the whole run, of one moment each, in
@@ -168,6 +174,8 @@ def join(
     folder = None if folder is None else Path(folder).absolute()
     key = None if key is None else Path(key).absolute()
     checks.whole("servers", servers, 0)
+    if checks.whole("policy_servers", policy_servers, 0, 1):
+        servers = 0
     checks.whole("look_ahead", look_ahead, 0, _core.MOST_AHEAD)
     if pooling not in POOLINGS:
         raise ValueError(f"pooling must be one of {', '.join(POOLINGS)}, got {pooling!r}")
@@ -203,7 +211,9 @@ def join(
     def clear(master: int) -> None:
         if ports is not None:
             others = {} if local else {"rank 0's master": master}
-            check_ports("ports", ports, servers + served + read_by + place.size, others)
+            check_ports(
+                "ports", ports, servers + served + policy_servers + read_by + place.size, others
+            )
 
     clear(place.port)
     if not local and key is None:
@@ -240,6 +250,7 @@ def join(
         rows: RowsRead | None,
         begins: Checkpoint | None,
         sent: SentSparse | SentStream | None = None,
+        led: LedMode | None = None,
     ) -> Met:
         if sent is not None and sent.index.once and (checkpoint_every or begins or resumed):
             raise ValueError(
@@ -281,6 +292,8 @@ def join(
             "trainers": place.size,
             "servers": servers,
             "embedding_servers": served,
+            "policy_servers": policy_servers,
+            "mode": None if led is None else led.to_json(),
             "readers": read_by,
             "reading": sources.to_json(sent) if sent is not None and of_files else None,
             "tables": None
@@ -311,7 +324,10 @@ def join(
         )
         if sent is not None:
             sent.index.keep(home)
+        if led is not None:
+            np.save(home / "theta.npy", led.theta, allow_pickle=False)
         once = [("master", 0), *(("sync-ps", k) for k in range(servers))]
+        once += [("policy-ps", k) for k in range(policy_servers)]
         children = Children(home, _command(home), once if place.rank == 0 else [], mine)
         reading = None
         if place.rank == 0 and isinstance(sent, SentStream) and not of_files:
@@ -325,7 +341,7 @@ def join(
                     folder=home,
                     grace=grace,
                     transport=transport,
-                    port=0 if ports is None else ports + servers + served,
+                    port=0 if ports is None else ports + servers + served + policy_servers,
                     advertise=advertise,
                     job=job,
                 ),
@@ -362,8 +378,8 @@ def join(
                     brought = ending.enter_context(
                         bringing.Bringing(host, port, secret, reached.run, unseen, timeout)
                     )
-                # (Other trainers may still evaluate, by rows of these servers, or train on what is read.)
-                used = rows is not None or sent is not None
+                # (Other trainers may still evaluate, by what these servers have, or train on what is read.)
+                used = rows is not None or sent is not None or led is not None
                 children.end(grace, "master" if used and reached is not None else None)
                 if reading is not None:
                     reading.close()
@@ -391,7 +407,9 @@ def join(
         master="",
         key=secret,
         host=host,
-        port=0 if ports is None else ports + servers + served + read_by + place.rank,
+        port=0
+        if ports is None
+        else ports + servers + served + policy_servers + read_by + place.rank,
         transport=transport,
         backend=backend,
         timeout=timeout,
@@ -401,6 +419,7 @@ def join(
         advertise=advertise,
         meet=meet,
         embedding_servers=served,
+        policy_servers=policy_servers,
         look_ahead=look_ahead,
         readers=read_by,
         rows_in=_counted_in(base, place, folder) if read_by else None,

@@ -241,6 +241,8 @@ def _ended(
         "given_up": dict(given_up),
         "traffic": traffic.figures(report),
     }
+    if train.mode is not None:
+        whole["mode"] = train.mode
     if lost := sorted(given_up.keys() - report.get("given_up", {}).keys()):
         said = f"{report['reason']}; " if report["reason"] else ""
         whole["reason"] = f"{said}given up: {', '.join(lost)}"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from leashed.base.table import Table
-from leashed.cluster import history, outcome, row_table, table, traffic
+from leashed.cluster import history, mode_table, outcome, row_table, table, traffic
 from leashed.cluster.measures import Pulse
 from leashed.cluster.supervisor import REPORT
 from leashed.report import html_page
@@ -43,20 +43,17 @@ def render(report: Mapping[str, Any], rows: Sequence[Row]) -> str:
     servers = table.servers(report)
     if servers.rows:
         body += ["<h2>Sync servers</h2>", html_page.table(servers)]
-    of_rows = row_table.servers(report)
-    if of_rows.rows:
-        body += [
-            "<h2>Embedding servers</h2>",
-            html_page.table(of_rows),
-            f'<p class="note">{html.escape(row_table.NOTE)}</p>',
-        ]
-    moved = traffic.table(report)
-    if moved.rows:
-        body += [
-            "<h2>Bytes</h2>",
-            html_page.table(moved),
-            f'<p class="note">{html.escape(traffic.NOTE)}</p>',
-        ]
+    for title, told, note in (
+        ("Embedding servers", row_table.servers(report), row_table.NOTE),
+        ("Policy servers", mode_table.servers(report), mode_table.NOTE),
+        ("Bytes", traffic.table(report), traffic.NOTE),
+    ):
+        if told.rows:
+            body += [
+                f"<h2>{title}</h2>",
+                html_page.table(told),
+                f'<p class="note">{html.escape(note)}</p>',
+            ]
     body.append("<h2>Over time</h2>")
     if len(rows) > 1:
         with style():

@@ -100,6 +100,8 @@ class Cluster:
         trainers: how many.
         sync_ps: how many sync servers. In the file: as many as are needed, where it is not given.
         embedding_ps: how many embedding servers, for models that read tables.
+        policy_ps: how many policy servers, 0 or 1, for ``train.mode``. In the file: as many as are needed,
+            where it is not given.
         embedding_loops: threads with which an embedding server serves, each those of some trainers'
             threads. None: a fourth of its machine's processors, which all servers there share, and 1 at
             least.
@@ -156,6 +158,7 @@ class Cluster:
     trainers: int = 2
     sync_ps: int = 1
     embedding_ps: int = 0
+    policy_ps: int = 0
     embedding_loops: int | None = None
     embedding_mib: float | None = None
     readers: int = 0
@@ -189,7 +192,8 @@ class Cluster:
             )
         for role in roles.ROLES.values():
             count = getattr(self, role.count)
-            checks.whole(f"cluster.{role.count}", count, role.least, _MOST_PROCESSES)
+            most = 1 if role.leads else _MOST_PROCESSES
+            checks.whole(f"cluster.{role.count}", count, role.least, most)
         if self.embedding_loops is not None:
             checks.whole("cluster.embedding_loops", self.embedding_loops, 1, _MOST_LOOPS)
         if self.embedding_mib is not None:
@@ -434,7 +438,6 @@ class Train(Job):
         abilities.check(
             {
                 "cluster": True,
-                "mode": self.mode,
                 "stream here": self.stream,
             }
         )
@@ -530,7 +533,7 @@ _CHECKS: Mapping[str, Callable[[str, Any], object]] = {
 PATHS = ("data", "test", "schema")
 """Fields of :class:`Train` that are paths."""
 
-ALONE = (*("stream", "mode", "patience", "metric"),)
+ALONE = (*("stream", "patience", "metric"),)
 """Fields of :class:`Train` that a cluster has no use for."""
 
 
@@ -555,7 +558,7 @@ class Plan:
             raise ValueError("cluster.require_sync needs a synchroniser, and sync.kind is none")
         if self.cluster.readers:
             self._check_readers()
-        if self.train.of_clicks and self.cluster.embedding_ps == 0:
+        if self.train.of_clicks and self.cluster.embedding_ps == 0 and self.train.mode is None:
             raise ValueError(
                 f"cluster.embedding_ps must be at least 1 with train.model {self.train.model}, whose tables "
                 "embedding servers hold; or train on one machine"
@@ -564,12 +567,22 @@ class Plan:
             raise ValueError(
                 f"cluster.embedding_ps must be 0 with train.model {self.train.model}, which reads no tables"
             )
+        chosen = self.train.choices("train.")
         abilities.check(
             {
                 "embedding servers": self.cluster.embedding_ps > 0,
+                "policy servers": self.cluster.policy_ps > 0,
+                "cluster without a policy server": self.cluster.policy_ps == 0,
+                "sync": self.sync.synchroniser(),
                 "tables": self.train.of_clicks,
+                "sparse rows": self.train.model in sparse.MODELS,
+                "stream": self.cluster.readers > 0,
+                "checkpoint": self.cluster.checkpoint_every,
+                "resume": self.cluster.resume,
                 'threads="auto"': self.train.threads == "auto",
-                **abilities.of_discipline(self.train.choices("train.")["discipline"], None),
+                **abilities.of_mode(chosen["mode"], chosen["staleness"].choice()[0]),
+                **abilities.of_discipline(chosen["discipline"], chosen["mode"]),
+                **abilities.of_end(self.train),
             }
         )
         if servers_of(self.sync) > self.cluster.sync_ps:
@@ -658,6 +671,16 @@ def servers_of(words: Sync) -> int:
     return 0 if made is None else int(made.SERVERS)
 
 
+def sync_beside(mode: object) -> dict[str, str]:
+    """Of ``[sync]`` what a mode has it say where nobody does."""
+    return {} if mode is None else {"kind": "none"}
+
+
+def leaders_of(mode: object) -> int:
+    """How many policy servers there are where nobody says: one, with a mode."""
+    return int(mode is not None)
+
+
 def parse(text: str, folder: Path) -> Plan:
     """The plan that TOML describes; its paths are relative to ``folder``.
 
@@ -673,8 +696,14 @@ def parse(text: str, folder: Path) -> Plan:
             raise ValueError(f"{name} is unknown; a plan has the tables cluster, sync and train")
         if not isinstance(table, dict):
             raise TypeError(f"{name} must be a table, got {table!r}")
-    words = _filled(Sync, "sync", {"sync": _renewed_sync(tables.get("sync", {}))})
-    given = {"sync_ps": servers_of(words), **tables.get("cluster", {})}
+    mode = tables.get("train", {}).get("mode")
+    renewed = _renewed_sync(tables.get("sync", {}))
+    words = _filled(Sync, "sync", {"sync": {**sync_beside(mode), **renewed}})
+    given = {
+        "sync_ps": servers_of(words),
+        "policy_ps": leaders_of(mode),
+        **tables.get("cluster", {}),
+    }
     cluster = _filled(Cluster, "cluster", {"cluster": given})
     spelled.renew(tables.setdefault("train", {}), warn, "train.")
     train = _filled(Train, "train", tables)

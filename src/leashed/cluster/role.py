@@ -180,6 +180,7 @@ def _master(plan: Plan, *, comes_back: bool) -> dict[str, Any]:
         trainers=cluster.trainers,
         sync_ps=cluster.sync_ps,
         embedding_ps=cluster.embedding_ps,
+        policy_ps=cluster.policy_ps,
         rows=row_terms(plan, problem) if cluster.embedding_ps else None,
         readers=cluster.readers,
         parameters=problem.model.dimension,

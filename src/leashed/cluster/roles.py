@@ -28,6 +28,8 @@ class Role:
             no ring.
         results: it hands in parameters at its end.
         saves: it has something that checkpoints of the run hold.
+        leads: it leases all batches, and says which of them its mode is done with; without it there is no
+            run.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Role:
     serves: bool = False
     results: bool = False
     saves: bool = True
+    leads: bool = False
 
 
 ROLES = {
@@ -52,6 +55,16 @@ ROLES = {
             "embedding_ps",
             "embedding_server",
             serves=True,
+        ),
+        Role(
+            "policy-ps",
+            "policy server",
+            "policy_server",
+            "policy_ps",
+            "policy_server",
+            serves=True,
+            saves=False,
+            leads=True,
         ),
         Role("reader", "reader", "reader", "readers", "reader", serves=True, saves=False),
         Role("trainer", "trainer", "trainer", "trainers", "trainer", least=1, results=True),

@@ -13,13 +13,15 @@ from leashed.cluster.addressing import is_local
 from leashed.cluster.connecting import Connecting
 from leashed.cluster.roles import ROLES
 
-__all__ = ["BATCHES", "EXCHANGE", "ROWS", "Served", "ServerTending"]
+__all__ = ["BATCHES", "EXCHANGE", "POLICY", "ROWS", "Served", "ServerTending"]
 
 EXCHANGE = "exchange"
 """What a connection to a sync server is for."""
 ROWS = "rows"
 """What one to an embedding server is for."""
 
+POLICY = "policy"
+"""What one to a policy server is for."""
 BATCHES = "batches"
 """What one to a reader is for."""
 

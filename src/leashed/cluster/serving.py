@@ -162,9 +162,10 @@ def over(
     member: Member,
     run: str,
     cut: Callable[[Cut], None] | None = None,
+    other: Callable[[object], None] | None = None,
 ) -> bool:
     """Whether the run has ended; waits for news until it is time to report. ``cut`` is called with what
-    the master says of cuts, where there is something to be saved.
+    the master says of cuts, where there is something to be saved, ``other`` with all that it says.
 
     Raises:
         ConnectionError: the master is lost, or of another run.
@@ -179,6 +180,8 @@ def over(
             return True
         if isinstance(event, Cut) and cut is not None:
             cut(event)
+        if other is not None:
+            other(event)
         if isinstance(event, Welcome) and event.run != run:
             raise ConnectionError(f"its master's place is taken by that of run {event.run}")
         if isinstance(event, Lost):

@@ -36,6 +36,7 @@ from leashed.cluster.cut_tending import TrainerCuts
 from leashed.cluster.lease_tending import LeaseTending
 from leashed.cluster.member import JOIN, Lost, Member
 from leashed.cluster.messages import FINISHED, Bye, Cut, End, Epoch, Lease, Rows, Servers, Welcome
+from leashed.cluster.mode_trainer import mode_trainer
 from leashed.cluster.native import check_servers, native
 from leashed.cluster.opening import Key, Listener
 from leashed.cluster.remote_batches import BatchTending, SentSparse, SentStream, sent
@@ -43,13 +44,14 @@ from leashed.cluster.remote_rows import remote_rows
 from leashed.cluster.results import Result
 from leashed.cluster.ring_tending import Callers, RingTending
 from leashed.cluster.row_index import comes_once, index_of
-from leashed.cluster.server_tending import EXCHANGE, ROWS, ServerTending
+from leashed.cluster.server_tending import EXCHANGE, POLICY, ROWS, ServerTending
 from leashed.cluster.troubles import TRAINERS, Troubles
 from leashed.files.resuming import AtCut, Resume
 from leashed.models._running import Running
 from leashed.models.tables import Table
 from leashed.stream import SparseStream, Stream
 from leashed.sync import Position, Synchroniser, When
+from leashed.training.led_mode import LedMode
 from leashed.training.rows_read import RowsRead
 
 __all__ = [
@@ -145,12 +147,13 @@ class Cluster:
         meet: in place of ``master``, called with the length of the parameters, the batches of the
             whole run (or None), the batch size, where the run goes on (or None), and what all of the
             run must have alike, the rows that it reads of embedding servers (or None), the checkpoint that
-            it goes on from (or None), and the stream that readers read (or None).
+            it goes on from (or None), the stream that readers read (or None), and the mode that policy servers lead (or None).
         embedding_servers: how many hold the rows of the model's tables.
         look_ahead: of how many batches rows are asked for while one before them is computed.
         pooling: where rows that the model reads pooled are: ``"auto"``, ``"servers"`` or ``"rows"``.
         readers: how many send the rows that are trained on.
-        patience: seconds for which an embedding server is waited for, and a reader.
+        policy_servers: how many lead the mode by which is trained.
+        patience: seconds for which an embedding server is waited for, a reader, and a policy server.
         sync: how the parameters are kept in sync with those of the others, from ``leashed.sync``; None:
             not at all.
         rows_in: where the rows of streams are counted that readers send; None: nowhere.
@@ -184,6 +187,7 @@ class Cluster:
                 RowsRead | None,
                 Checkpoint | None,
                 SentSparse | SentStream | None,
+                LedMode | None,
             ],
             Met,
         ]
@@ -193,6 +197,7 @@ class Cluster:
     look_ahead: int = 1
     pooling: str = "auto"
     readers: int = 0
+    policy_servers: int = 0
     patience: float = 300.0
     sync: Synchroniser | None = None
     rows_in: Path | None = None
@@ -251,11 +256,12 @@ class Cluster:
         trained: fingerprint.Trained | None = None,
         rows: RowsRead | None = None,
         sent: SentSparse | SentStream | None = None,
+        led: LedMode | None = None,
     ) -> Session:
         """Takes part, from here to the session's end. ``left``: where a process before this one has
         left what this one would begin with (``Session.goes_on``). ``trained``: what is, where that
         is known. ``rows``: of tables that embedding servers hold; None: it reads none.
-        ``sent``: what readers read; None: there are none.
+        ``sent``: what readers read; None: there are none. ``led``: the mode that is trained by; None: none.
 
         Raises:
             ImportError: what ``backend`` names is not installed.
@@ -273,17 +279,28 @@ class Cluster:
                 "cluster has embedding servers, which are for leashed.train of a model that reads tables; "
                 "join without embedding_servers"
             )
+        if self.policy_servers and led is None:
+            raise ValueError(
+                "cluster has a policy server, which is for leashed.train with a mode; join without "
+                "policy_servers"
+            )
         told = {
             **fingerprint.of_trainer(dimension, synchroniser, self.backend, trained),
             **fingerprint.of_batches(total, batch_size),
             **fingerprint.of_begin(resumed is not None or self.begins is not None),
             **fingerprint.of_servers(
-                {"sync-ps": self.servers, "embedding-ps": self.embedding_servers}
+                {
+                    "sync-ps": self.servers,
+                    "embedding-ps": self.embedding_servers,
+                    "policy-ps": self.policy_servers,
+                }
             ),
             **fingerprint.of_job(self.job),
         }
         if rows is not None:
             told |= fingerprint.of_rows(rows.rule, rows.staleness, rows.seed)
+        if led is not None:
+            told |= fingerprint.of_mode(led)
         begins = None if self.begins is None else Checkpoint(self.begins)
         if begins is not None:
             told |= fingerprint.of_checkpoint(begins.told["run"], begins.number)
@@ -291,7 +308,7 @@ class Cluster:
         if self.meet is not None:
             if begins is not None:
                 begins.require(told, same_data=True)
-            met = self.meet(dimension, total, batch_size, resumed, told, rows, begins, sent)
+            met = self.meet(dimension, total, batch_size, resumed, told, rows, begins, sent, led)
             ended = met.ended
             cluster = replace(self, master=met.master, cuts=met.cuts, meet=None)
         try:
@@ -310,6 +327,7 @@ class Cluster:
                 rows,
                 None if trained is None else trained[0],
                 sent,
+                led,
             )
         except BaseException:
             if ended is not None:
@@ -336,6 +354,7 @@ class Session(Closing):
         rows: RowsRead | None = None,
         model: Any = None,
         sent: SentSparse | SentStream | None = None,
+        led: LedMode | None = None,
     ) -> None:
         if synchroniser is not None:
             check_servers(synchroniser, cluster.servers)
@@ -345,6 +364,7 @@ class Session(Closing):
         self.output: Output | None = None  # once it is closed
         self.native: _core.TrainerSync | None = None
         self.rows: _core.RemoteRows | None = None
+        self.mode: _core.ModeTrainer | None = None
         self._batches: BatchTending | None = None
         self._cluster = cluster
         self._name = f"trainer-{cluster.index}"
@@ -397,6 +417,10 @@ class Session(Closing):
                         cluster.look_ahead,
                         cluster.pooling,
                     )
+                if led is not None:
+                    self.mode = mode_trainer(
+                        led, welcome.run, cluster.index, welcome.id, workers, cluster.patience
+                    )
                 self.goes_on = left is not None and left.run == welcome.run
                 connecting = Connecting(
                     self._name, welcome.run, cluster.key, cluster.timeout, self._closing
@@ -410,6 +434,9 @@ class Session(Closing):
                     connecting,
                     cluster.embedding_servers,
                     cluster.transport,
+                )
+                self._policy_servers = ServerTending(
+                    "policy-ps", POLICY, connecting, cluster.policy_servers, cluster.transport
                 )
                 if sent is not None:
                     self._batches = BatchTending(
@@ -503,13 +530,22 @@ class Session(Closing):
                 self._leave()  # before an evaluation that may take long
         if self.rows is not None:  # also for evaluations behind the end
             self._row_servers.tend(self.rows)
-        if not self._left:
+        if self.mode is not None:
+            self._follow(self.mode)
+        elif not self._left:
             self._leases.fetch(pauses=self._cuts.under_way or self._more_come)
             self._cuts.tend(native, self.rows)
             if native is not None:
                 self._tend(native)
         if time.monotonic() >= self._reported + _REPORT:
             self.report()
+
+    def _follow(self, mode: _core.ModeTrainer) -> None:
+        """Sees to the connections to who leads the mode, once all have come, or have had the time to."""
+        if self._member.epoch is not None:
+            self._policy_servers.tend(mode)
+        if not self._left:
+            self._troubles.look(self._policy_servers.amiss())
 
     def _tend(self, native: _core.TrainerSync) -> None:
         """Sees to the connections to others."""
@@ -567,6 +603,7 @@ class Session(Closing):
                 elif isinstance(event, Servers):
                     self._servers.told(event.addresses["sync-ps"])
                     self._row_servers.told(event.addresses["embedding-ps"])
+                    self._policy_servers.told(event.addresses["policy-ps"])
                     if self._batches is not None:
                         self._batches.told(event.addresses["reader"])
                 elif isinstance(event, Epoch):
@@ -605,6 +642,8 @@ class Session(Closing):
 
     def _end_short(self, reason: str) -> None:
         self._cut_short = reason
+        if self.mode is not None:
+            self.mode.end()
         self._no_more()
 
     def _no_more(self) -> None:
@@ -644,6 +683,11 @@ class Session(Closing):
             found |= {f"row_pooled_{feature}": float(at) for feature, at in pooled}
         if self._batches is not None:
             found |= self._batches.counters()
+        if self.mode is not None:
+            of_mode = self.mode.counters()
+            found |= {name: of_mode[name] for name in ("examples", *_MOVED) if name in of_mode}
+            found["batches_used"] = of_mode["pushes"]
+            found |= {f"mode_{name}": of_mode[name] for name in ("cut", "hung", "left_out")}
         if self.native is not None:
             counted = self.native.counters()
             found |= {
@@ -691,6 +735,8 @@ class Session(Closing):
         Returns:
             All that was counted, by name.
         """
+        if self.mode is not None and self.mode.ended:
+            self._await_end()
         self._stop()
         if not self._left:
             self._leave()
@@ -745,6 +791,12 @@ class Session(Closing):
                 "in turn (parts=) are for slow links"
             )
         return summary
+
+    def _await_end(self) -> None:
+        """Who leads the mode has ended it, and the master is to hear of that before it does of this end."""
+        end = time.monotonic() + self._cluster.grace
+        while not (self._told_end or self._cut_short or self._failure) and time.monotonic() < end:
+            time.sleep(_TICK)
 
     def _hand_in(self, result: Result | None, summary: dict[str, float]) -> None:
         if result is not None and self._cluster.results:

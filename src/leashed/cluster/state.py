@@ -58,6 +58,7 @@ class Terms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         trainers: how many are expected.
         sync_ps: how many sync servers share the parameters. Default 0.
         embedding_ps: how many embedding servers hold the rows of tables. Default 0.
+        policy_ps: how many policy servers lead a mode. Default 0.
         readers: how many read what is trained on. Default 0.
         begun: what is used when the run begins, which goes on from a checkpoint. None: nothing.
         rows: of which tables; None: of none, or the master is to make nothing of it.
@@ -90,6 +91,7 @@ class Terms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     trainers: int
     sync_ps: int = 0
     embedding_ps: int = 0
+    policy_ps: int = 0
     readers: int = 0
     rows: RowTerms | None = None
     parameters: int | None = None

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from leashed.base.table import MISSING, Table, duration, mebibytes, number, pairs
-from leashed.cluster import row_table, traffic
+from leashed.cluster import mode_table, row_table, traffic
 from leashed.cluster.measures import Counters, Life, counted, lives, measure, total
 from leashed.cluster.packing import BY_LENGTH
 from leashed.cluster.roles import ROLES
@@ -68,7 +68,13 @@ def render(report: Mapping[str, Any]) -> str:
     Args:
         report: as in run.json, with what ``outcome.conclude`` adds. What it lacks is left out.
     """
-    tables = (trainers(report), servers(report), row_table.servers(report), traffic.table(report))
+    tables = (
+        trainers(report),
+        servers(report),
+        row_table.servers(report),
+        mode_table.servers(report),
+        traffic.table(report),
+    )
     processes = [str(table) for table in tables if table.rows]
     return "\n\n".join([*processes, pairs(facts(report)), str(members(report))])
 
@@ -188,7 +194,8 @@ def facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     ledger = report["ledger"]
     known = []
     if "sync" in report:
-        known.append(("trained", f"{report['model']} on {report['data']}, sync {report['sync']}"))
+        by = f"mode {report['mode']}" if "mode" in report else f"sync {report['sync']}"
+        known.append(("trained", f"{report['model']} on {report['data']}, {by}"))
     known += [
         ("run", f"{report['state']} ({report['reason']}) after {duration(report['seconds'])}"),
         ("ledger", ", ".join(f"{name} {_plain(value)}" for name, value in ledger.items())),
@@ -228,6 +235,7 @@ def facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     if "packing" in report:
         known.append(("packing", _packing(report["packing"])))
     known += row_table.facts(report)
+    known += mode_table.facts(report)
     if "elp" in report:
         known.append(("ELP", f"{report['elp']:,} examples worked on at one time"))
     if "output" in report:

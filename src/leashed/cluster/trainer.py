@@ -33,7 +33,8 @@ def run(plan: Plan, index: int) -> str | None:
     """
     cluster, words = plan.cluster, plan.train
     kept = cluster.run / f"trainer-{index}.kept"
-    keeps = math.isfinite(cluster.keep)
+    led = cluster.policy_ps > 0  # by whom has what is trained
+    keeps = math.isfinite(cluster.keep) and not led
     problem = plan.problem()
     rows, data = plan.index(problem), problem.train
     if rows is not None:
@@ -49,12 +50,13 @@ def run(plan: Plan, index: int) -> str | None:
         **words.how(problem, rows),
         observe=Observe(**words.evaluations()),
         checkpoint=Checkpoint(kept, every=cluster.keep) if keeps else None,
-        resume=begins or resuming.Left(kept),
+        resume=begins or (None if led else resuming.Left(kept)),
         cluster=Cluster(
             index=index,
             trainers=cluster.trainers,
             servers=cluster.sync_ps,
             embedding_servers=cluster.embedding_ps,
+            policy_servers=cluster.policy_ps,
             readers=cluster.readers,
             look_ahead=cluster.look_ahead,
             pooling=cluster.pooling,

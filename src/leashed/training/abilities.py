@@ -14,7 +14,18 @@ from leashed.disciplines import Sequential, Synchronous
 from leashed.models.external import External
 from leashed.models.graphs import Graph
 from leashed.models.tables import Table
-from leashed.modes import SHAT, Ensemble, Mode, SHATRoot
+from leashed.modes import (
+    ADPSGD,
+    DPSGD,
+    SHAT,
+    AllReduce,
+    Ensemble,
+    GoSGD,
+    Mode,
+    Prague,
+    SHATRoot,
+    Swarm,
+)
 
 __all__ = ["NEEDS", "REFUSED", "check", "of_discipline", "of_end", "of_mode", "of_model"]
 
@@ -57,6 +68,7 @@ TOLD = {
     "resume": "that go on from a checkpoint",
     "sync": "runs with sync",
     "cluster": "runs with cluster",
+    "policy servers": "runs with policy servers",
     "checkpoint.every": "checkpoints by seconds",
     "checkpoint.updates": "checkpoints by updates",
     "virtual time": "virtual time",
@@ -75,9 +87,14 @@ NAMED = {
     "tables": "a model that reads tables",
     "embedding servers": "a run with embedding servers",
     "readers": "a run with readers",
+    "policy servers": "a run with policy servers",
+    "modes without a server": "a mode without a server",
+    "sparse rows": "a model of sparse rows",
+    "stream": "a stream",
 }
 _ALONE = "train alone, or leave it out"
 _HERE = "train on one machine, or leave it out"
+_SERVERLESS = (AllReduce, Swarm, GoSGD, ADPSGD, DPSGD, Prague, Ensemble)
 _GONE = "their rows are gone when they have been used"
 _END = "give epochs, updates or seconds, or stream.read() into memory"
 
@@ -88,7 +105,61 @@ REFUSED = (
     Refused(
         "sync", ("mode",), "its server, or its meetings, are what keeps workers in sync", _ALONE
     ),
-    Refused("cluster", ("mode",), "its workers are threads of one process", _HERE),
+    Refused(
+        "cluster without a policy server",
+        ("mode",),
+        "nobody leads the workers of its processes",
+        "start a policy server (lsh.cluster.join(policy_servers=1), leashed cluster up --policy-servers 1), or "
+        "train on one machine",
+    ),
+    Refused(
+        "modes without a server",
+        ("policy servers",),
+        "workers meet each other there, or sum among themselves, and no server has what comes of it",
+        "take sync, or local_sgd, or train on one machine",
+    ),
+    Refused(
+        "tables",
+        ("policy servers",),
+        "these hold no rows",
+        "train on one machine, or take embedding servers and a synchroniser",
+    ),
+    Refused(
+        "sparse rows",
+        ("policy servers",),
+        "each process orders their columns by itself",
+        "train on one machine, or take a synchroniser",
+    ),
+    Refused(
+        "stream",
+        ("policy servers",),
+        "a batch may go from one process to another, which has not its rows",
+        "read it into memory (stream.read()), or train on one machine",
+    ),
+    Refused(
+        "embedding servers",
+        ("policy servers",),
+        "rows that are served take updates of all trainers at once, whatever a mode says",
+        "take a synchroniser in place of the mode",
+    ),
+    Refused(
+        "until.updates",
+        ("policy servers",),
+        "no trainer makes them",
+        "give epochs, or seconds",
+    ),
+    Refused(
+        "resume",
+        ("policy servers",),
+        "what a trainer has kept is not what its server holds",
+        "begin with init=result.parameters",
+    ),
+    Refused(
+        "checkpoint",
+        ("policy servers",),
+        "the server holds what would be saved, and saves nothing yet",
+        "leave it out: lsh.save keeps the result",
+    ),
     Refused(
         'threads="auto"',
         ("mode",),
@@ -257,6 +328,11 @@ NEEDS = (
         "of others there are no rows that they could hold: leave embedding_servers out",
     ),
     Needs(
+        "policy servers",
+        "mode",
+        "others synchronise: give mode as well, or leave policy_servers out",
+    ),
+    Needs(
         "readers",
         "stream",
         "other data each trainer has: give the path of files or leashed.stream.csv(...), or leave readers out",
@@ -286,6 +362,7 @@ def of_mode(mode: Mode | None, policy: str = "none") -> dict[str, object]:
         "mode": mode,
         "models": mode is not None and not mode.PUSHES_GRADIENTS,
         "mixing": isinstance(mode, (SHAT, SHATRoot, Ensemble)),
+        "modes without a server": isinstance(mode, _SERVERLESS),
         "staleness by stages": policy.startswith("stage_aware"),
     }
 
@@ -303,16 +380,19 @@ def of_discipline(discipline: object, mode: Mode | None) -> dict[str, object]:
 def of_cluster(cluster: object) -> dict[str, object]:
     """What there is with a cluster, or None."""
     servers = getattr(cluster, "embedding_servers", 0)
+    policy = getattr(cluster, "policy_servers", 0)
     return {
         "embedding servers": servers > 0,
         "cluster without embedding servers": cluster is not None and not servers,
+        "policy servers": policy > 0,
+        "cluster without a policy server": cluster is not None and not policy,
         "readers": getattr(cluster, "readers", 0) > 0,
     }
 
 
 def of_end(until: object) -> dict[str, object]:
     """What there is with stop rules; with none of these, where it is something else."""
-    rules = ("loss", "loss_fraction", "divergence", "patience")
+    rules = ("loss", "loss_fraction", "divergence", "patience", "updates")
     return {f"until.{rule}": getattr(until, rule, None) for rule in rules}
 
 

@@ -38,6 +38,7 @@ from leashed.stream import SparseStream, Stream
 from leashed.training import abilities, best, defaults
 from leashed.training.defaults import MAX_SEED, MAX_THREADS
 from leashed.training.doubts import warn_of_more
+from leashed.training.led_mode import LedMode
 from leashed.training.options import Checkpoint, Init, Observe, options
 from leashed.training.outcome import progress_of
 from leashed.training.progress import watched
@@ -132,13 +133,23 @@ class Request:
 
     def _machine(self, mode: Mode) -> tuple[str, dict[str, Any]]:
         """With as many examples as ``until`` has it train on; 0: until something else ends it."""
-        leased = self.until.rules(len(self.train_set), self.batch_size).get("batches", 0.0)
-        if self.streamed is not None:
-            leased = 0.0  # where it ends is seen when it does
-        name, settings = mode.machine(self.workers, self.batch_size, leased * self.batch_size)
+        leased = 0.0 if self.batches is None else self.batches
+        name, settings = mode.machine(self.all_workers, self.batch_size, leased * self.batch_size)
         if mode.term is not None:
             settings = {**settings, "term_ns": max(1, round(1e9 * mode.term))}
         return name, settings
+
+    @property
+    def all_workers(self) -> int:
+        """Of a mode."""
+        return self.workers
+
+    @property
+    def batches(self) -> float | None:
+        """That a mode leases; None: until something else ends it, as where a stream ends is seen then."""
+        if self.streamed is not None:
+            return None
+        return self.until.rules(len(self.train_set), self.batch_size).get("batches")
 
     @property
     def rules(self) -> dict[str, float]:
@@ -312,6 +323,7 @@ def asked(
             **abilities.of_discipline(discipline, mode),
             **abilities.of_end(until),
             "stream": streamed,
+            "sparse rows": is_sparse(train_set),
             "stream here": streamed and not getattr(data, "digest", None),
             "init.tables": init.tables is not None,
             "record": observe.record,
@@ -425,6 +437,28 @@ class ThreadRequest(Request):
     counting: tuple[NDArray[np.uint64] | None, int] | None
     says_bad: bool
 
+    @property
+    def all_workers(self) -> int:
+        """Of a mode: those of all trainers."""
+        return self.workers * getattr(self.cluster, "trainers", 1)
+
+    def led(self, source: _core.GradientSource) -> LedMode:
+        """The mode, for the policy server of a cluster."""
+        assert self.mode is not None
+        mode, rule, staleness = self.choices
+        return LedMode(
+            mode,
+            rule,
+            staleness,
+            self.theta,
+            source.block_ends,
+            self.all_workers,
+            self.all_workers // self.workers,
+            self.batch_size,
+            None if self.batches is None else int(self.batches),
+            self.mode.commands(),
+        )
+
 
 def of(
     model: AnyModel,
@@ -474,6 +508,7 @@ def of(
             **abilities.of_cluster(cluster),
             'threads="auto"': auto,
             "resume": None if isinstance(resume, (resuming.Left, resuming.AtCut)) else resume,
+            "checkpoint": checkpoint,
             "checkpoint.every": checkpoint and checkpoint.every,
             "checkpoint.updates": checkpoint and checkpoint.updates,
             "checkpoint.incremental": checkpoint and checkpoint.incremental,

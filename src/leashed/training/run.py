@@ -75,7 +75,8 @@ def run(asked: ThreadRequest) -> TrainResult:
         rules = asked.rules
         session: Session | None = None
         if asked.cluster is not None:
-            session = _session(asked, stack, rules.pop("batches", None), workers, source)
+            total = asked.batches if asked.mode is not None else rules.pop("batches", None)
+            session = _session(asked, stack, total, workers, source)
             if asked.left is not None and not session.goes_on:
                 resumption = None
                 told.pop("resumed_at", None)
@@ -117,7 +118,7 @@ def run(asked: ThreadRequest) -> TrainResult:
             evaluate_every=asked.observe.every or 0.0,
             progress=_interrupt if interrupted else stack.enter_context(asked.report(refusals)),
             checkpoint=cutting or checkpointer,
-            wanted=None if session is None else lambda: session.wants,
+            wanted=None if session is None or asked.mode is not None else lambda: session.wants,
             checkpoint_every=math.inf if every is None else every,
             checkpoint_updates=(kept and kept.updates) or 0,
             saving=cutting.look if cutting else getattr(checkpointer, "look", None),
@@ -125,7 +126,9 @@ def run(asked: ThreadRequest) -> TrainResult:
             keep=None if keeper is None else keeper.keep,
         )
         if asked.mode is not None:
-            outcome = _core.train_mode(training, watch, asked.mode.commands(), resumption)
+            led = getattr(session, "mode", None)
+            commands = asked.mode.commands() if led is None else []  # which are its server's
+            outcome = _core.train_mode(training, watch, commands, resumption, led)
         else:
             outcome = _core.train(
                 training,
@@ -252,6 +255,8 @@ def _session(
     sent: dict[str, Any] = {}
     if asked.streamed is not None:
         sent["sent"] = asked.streamed.sent
+    if asked.mode is not None:
+        sent["led"] = asked.led(source)
     if getattr(asked.cluster, "embedding_servers", 0):
         tables = getattr(asked.model, "tables", ())
         rows = RowsRead(

@@ -1,0 +1,81 @@
+// A trainer of a mode whose policy server lies elsewhere: its workers are threads, each a lane of a
+// RemoteServer, and whoever evaluates looks at the server's parameters over a connection more.
+//
+// It is there before its training begins and after that has ended, so that whoever makes
+// connections need not know when that is.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "leashed/base/aligned.h"
+#include "leashed/cluster/remote_server.h"
+#include "leashed/discipline/observed.h"
+#include "leashed/modes/policy_threads.h"
+
+namespace leashed {
+
+class ModeTrainer final : public RemoteMode, private Observed {
+ public:
+  struct Settings {
+    // As RemoteServer has them; of the lane behind the last it is who looks on.
+    std::uint64_t run, terms, client, life;
+    double patience = 300;  // seconds
+  };
+  ModeTrainer(std::size_t dimension, std::size_t lanes, const Settings& settings);
+  ~ModeTrainer() override;
+
+  // For whoever makes connections, from any thread: one server, and of slots those of the lanes and
+  // of who looks on, which wants one first.
+  std::size_t slots() const { return lanes_ + 1; }
+  bool missing(std::size_t slot, std::size_t server) const;
+  // As RemoteServer::adopt; true, since a server that does not answer is found later.
+  bool adopt(std::size_t slot, std::size_t server, int socket, bool checked, Transport wish,
+             double patience);
+  // From any thread: the run is over for this trainer, whatever the server says or does not say. A
+  // training is interrupted, and ends with the parameters that were looked at last.
+  void end();
+  // From any thread: whether the server has said that all is trained.
+  bool ended() const { return ended_.load(std::memory_order_relaxed); }
+
+  // Once. What is trained on is what the server leases; counts are the server's, as far as they
+  // were looked at.
+  ModeTrainResult train(const GradientSource& source, const DatasetView& data,
+                        const DatasetView* validation, const modes::WorkerRule& rule,
+                        const DisciplineContext& context, const ModeTrainOptions& options,
+                        const TrainCallbacks& callbacks) override;
+
+  using Counters = RemoteServer::Counters;
+  Counters counters() const;
+
+ private:
+  struct Training;
+
+  void with_snapshot(const std::function<void(const float* theta, std::uint64_t t)>& f) override;
+  std::size_t live_vectors() const override { return lanes_ + 2; }
+  // Whether the server's parameters have come.
+  bool look();
+  bool take_look();
+
+  const std::size_t dimension_, lanes_;
+  const Settings settings_;
+
+  // Of the one that looks on; what it has looked at last is not what comes in.
+  Conversation talk_{1};
+  const ModeHello hello_;
+  AlignedArray<float> looked_, coming_;  // ModeLooked, then the parameters
+  ModeLooked last_{};
+  bool asked_ = false;
+
+  mutable std::mutex mutex_;
+  std::shared_ptr<RemoteServer> remote_;  // under the lock; null: nothing has been trained
+  StopFlag* stop_ = nullptr;              // under the lock; of what is trained now
+  // Relaxed, both: they hand nothing over.
+  std::atomic<bool> over_{false}, ended_{false};
+};
+
+}  // namespace leashed

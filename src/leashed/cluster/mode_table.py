@@ -1,0 +1,96 @@
+"""What a run's policy servers have done, in tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from leashed.base.table import MISSING, Table, duration, mebibytes, number
+from leashed.cluster.measures import Counters, Life, counted, lives
+
+__all__ = ["NOTE", "facts", "servers"]
+
+NOTE = (
+    "grants: leases of a batch with the parameters. updates: of the parameters. staleness: of a gradient, in "
+    "updates between its grant and its own. serving: processor time."
+)
+_HEADER = (
+    "policy server",
+    "workers",
+    "grants",
+    "pushes",
+    "updates",
+    "staleness",
+    "serving",
+    "in",
+    "out",
+    "lives",
+)
+_LOST = {
+    "mode_stale": "dropped as too stale",
+    "mode_straggler": "dropped behind their round",
+    "mode_late": "dropped, being another's by then",
+    "mode_missing": "that were not finite",
+    "unused": "behind the end",
+}
+"""Examples that are in no update, by the counter of a policy server."""
+
+
+def servers(report: Mapping[str, Any]) -> Table:
+    """A row per policy server; none in a run without.
+
+    Args:
+        report: as in run.json.
+    """
+    processes = lives(report, "policy-ps")
+    rows = [
+        _server(index, each, processes[index])
+        for index, each in counted(report, "policy-ps").items()
+    ]
+    return Table(list(_HEADER), rows)
+
+
+def facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What became of examples in a run by a mode, by name; nothing of one without."""
+    known = []
+    for here in counted(report, "policy-ps").values():
+        told = f"{here.get('mode_applied', 0.0):,.0f} in updates"
+        if moved := here.get("mode_exchanges", 0.0):
+            told = f"{moved:,.0f} exchanges of models"
+        for name, what in _LOST.items():
+            if count := here.get(name, 0.0):
+                told += f", {count:,.0f} {what}"
+        known.append(("examples", told))
+        if gone := here.get("departures", 0.0):
+            lost = f"{gone:,.0f} that left or died, and {here.get('lost', 0.0):,.0f} examples of their leases"
+            known.append(("workers", f"{lost}, which others, or they again, were given"))
+        if gradients := here.get("mode_data_gradients", 0.0):
+            steps = here.get("mode_data_staleness", 0.0) / gradients
+            known.append(
+                ("staleness of data", f"{number(steps)} steps behind the token, in the mean")
+            )
+    return known
+
+
+def _server(index: int, counters: Counters, several: list[Life]) -> list[str]:
+    def of(name: str) -> str:
+        return f"{counters[name]:,.0f}" if name in counters else MISSING
+
+    def bytes_of(name: str) -> str:
+        return mebibytes(counters[name]) if name in counters else MISSING
+
+    published = counters.get("published", 0.0)
+    stale = counters.get("staleness", math.nan) / published if published else math.nan
+    return [
+        str(index),
+        of("lanes"),
+        of("grants"),
+        of("pushes"),
+        of("mode_updates"),
+        number(stale),
+        duration(counters.get("serving_seconds", math.nan)),
+        bytes_of("bytes_in"),
+        bytes_of("bytes_out"),
+        str(len(several)),
+    ]

@@ -1,0 +1,205 @@
+"""Training by a mode whose policy server is another process: of one worker the bits of one process, of
+several every example once, or counted.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cluster.led import led
+from cluster.test_up import PATIENCE, pids
+
+import leashed as lsh
+from leashed import cli
+from leashed.cluster import policy_server
+from leashed.cluster.measures import counted
+from leashed.cluster.supervisor import read_report
+
+DATA = lsh.datasets.synthetic_digits(seed=0).train
+MODEL = lsh.models.mlp(784, [8], 10)
+MODES = [
+    lsh.modes.Sync(),
+    lsh.modes.BSP(b2=3),
+    lsh.modes.ASP(),
+    lsh.modes.SSP(s=2),
+    lsh.modes.DSSP(lower=1, upper=3),
+    lsh.modes.HopBS(m=2),
+    lsh.modes.HopBW(b3=0),
+    lsh.modes.EASGD(alpha=0.5, gap=2),
+    lsh.modes.LocalSGD(h=2),
+    lsh.modes.GBA(m=4, iota=4),
+    lsh.modes.Switching(m=4),
+    lsh.modes.Automatic(m=4),
+    lsh.modes.SHAT(),
+    lsh.modes.SHATRoot(),
+]
+
+
+def given(**more: Any) -> dict[str, Any]:
+    """How it is trained."""
+    return {"until": lsh.until(epochs=0.5), "batch_size": 32, "threads": 1, **more}
+
+
+@pytest.mark.parametrize("mode", MODES, ids=lambda mode: type(mode).__name__)
+def test_one_worker_has_the_bits_of_one_process(mode, tmp_path):
+    how = given(mode=mode, rule=lsh.rules.Momentum(0.05))
+    alone = lsh.train(MODEL, DATA, **how)
+    with led(tmp_path, MODEL, DATA, **how) as run:
+        found = lsh.train(MODEL, DATA, **how, cluster=run.cluster())
+        report = run.report()
+    assert run.error is None
+    assert found.reason == alone.reason == "epochs"
+    np.testing.assert_array_equal(found.parameters, alone.parameters)
+    assert report["state"] == "ended"
+    ledger = report["ledger"]
+    assert ledger["complete"] == ledger["total"] == 157
+    assert found.mode.applied == alone.mode.applied
+    assert found.mode.exchanges == alone.mode.exchanges
+
+
+def together(run: Any, how: dict[str, Any], trainers: int) -> list[lsh.TrainResult]:
+    """What each trainer has come to."""
+    with concurrent.futures.ThreadPoolExecutor(trainers) as pool:
+        each = [
+            pool.submit(lsh.train, MODEL, DATA, **how, cluster=run.cluster(k))
+            for k in range(trainers)
+        ]
+        return [one.result() for one in each]
+
+
+@pytest.mark.parametrize("mode", ["sync", "gba:iota=2", "local_sgd:h=2"])
+def test_several_trainers_have_what_the_server_holds(mode, tmp_path):
+    how = given(mode=mode, until=lsh.until(epochs=4), threads=2)
+    with led(tmp_path, MODEL, DATA, trainers=2, **how) as run:
+        results = together(run, how, 2)
+        report = run.report()
+    assert run.error is None
+    first, second = results
+    np.testing.assert_array_equal(first.parameters, second.parameters)
+    assert first.final_loss < first.loss[0] / 2
+    assert report["state"] == "ended"
+    assert report["ledger"]["complete"] == report["ledger"]["total"]
+    (server,) = counted(report, "policy-ps").values()
+    examples = report["ledger"]["total"] * 32
+    told = [server[f"mode_{name}"] for name in ("applied", "stale", "late", "straggler")]
+    assert sum(told) == examples or server["mode_exchanges"] > 0
+    assert server["lanes"] == 4
+    trainers = counted(report, "trainer").values()
+    assert sum(each["examples"] for each in trainers) == examples
+    assert sum(each["batches_used"] for each in trainers) == server["pushes"]
+
+
+def test_what_a_policy_server_does_not_lead_is_refused(tmp_path):
+    def refused(match: str, **more: Any) -> None:
+        place = policy_server.Trainers(1)
+        with pytest.raises(ValueError, match=match):
+            lsh.train(MODEL, DATA, **{**given(mode="gba"), **more}, cluster=place)
+
+    refused("take sync, or local_sgd", mode=lsh.modes.Swarm(h=1))
+    refused("take sync, or local_sgd", mode=lsh.modes.Ensemble())
+    refused("give epochs, or seconds", until=lsh.until(updates=5))
+    refused("lsh.save keeps the result", checkpoint=str(tmp_path / "there"))
+    refused("give mode as well", mode=None)
+    assert not (tmp_path / "there").exists()
+
+
+def test_a_cluster_without_a_policy_server_trains_by_no_mode():
+    place = policy_server.Trainers(1)
+    place.policy_servers = 0
+    with pytest.raises(ValueError, match="start a policy server"):
+        lsh.train(MODEL, DATA, **given(mode="gba"), cluster=place)
+
+
+def command() -> list[str]:
+    """The page's, without its first two words."""
+    page = (Path(__file__).parents[2] / "docs" / "modes.md").read_text(encoding="utf-8")
+    (found,) = re.findall(r"^\$ leashed (cluster up .*)$", page, re.MULTILINE)
+    return shlex.split(found)
+
+
+@pytest.mark.process
+def test_the_pages_command(tmp_path, capsys):
+    folder = tmp_path / "run"
+    assert cli.main([*command(), "--run", str(folder)]) == 0
+    report = json.loads((folder / "run.json").read_text())
+    assert report["state"] == "ended"
+    assert report["ledger"]["complete"] == report["ledger"]["total"]
+    assert sum(report["restarts"].values()) == 0
+    assert report["test_accuracy"] > 0.8
+    found = lsh.load(folder / "output.safetensors").evaluate(lsh.datasets.synthetic_digits().test)
+    assert found.accuracy == pytest.approx(report["test_accuracy"])
+    told = capsys.readouterr().out
+    assert "policy server" in told
+    assert "mode gba:iota=4" in told
+    (server,) = counted(report, "policy-ps").values()
+    assert server["mode_applied"] + server["mode_stale"] == report["ledger"]["total"] * 64
+
+
+def begun(folder: Path, least: int, process: subprocess.Popen[str]) -> None:
+    """Waits until so many batches are done."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        assert process.poll() is None
+        report = read_report(folder) if folder.exists() else None
+        if report is not None and report["ledger"]["complete"] >= least:
+            return
+        time.sleep(0.05)
+    raise AssertionError("nothing is trained")
+
+
+def up(folder: Path, *more: str) -> subprocess.Popen[str]:
+    words = ["cluster", "up", "--trainers", "3", "--mode", "gba:m=3", "--epochs", "30", *more]
+    return subprocess.Popen(
+        [sys.executable, "-m", "leashed", *words, "--run", str(folder)],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
+def test_leases_of_a_trainer_that_dies_or_hangs_are_others(blow, tmp_path):
+    folder = tmp_path / "run"
+    process = up(folder)
+    try:
+        begun(folder, 200, process)
+        os.kill(pids(folder)["trainer-1"], blow)
+        told, _ = process.communicate(timeout=PATIENCE)
+    finally:
+        process.kill()
+    assert process.returncode == 0, told
+    report = json.loads((folder / "run.json").read_text())
+    assert report["state"] == "ended"
+    ledger = report["ledger"]
+    assert ledger["complete"] == ledger["total"]
+    (server,) = counted(report, "policy-ps").values()
+    fates = ("mode_applied", "mode_stale", "mode_late", "mode_straggler")
+    assert sum(server[name] for name in fates) == ledger["total"] * 64 + server["mode_late"]
+    assert server["departures"] >= 1
+    assert report["test_accuracy"] > 0.9
+
+
+@pytest.mark.process
+def test_a_run_without_its_policy_server_says_so(tmp_path):
+    folder = tmp_path / "run"
+    process = up(folder, "--epochs", "1000")
+    try:
+        begun(folder, 100, process)
+        os.kill(pids(folder)["policy-ps-0"], signal.SIGKILL)
+        told, _ = process.communicate(timeout=PATIENCE)
+    finally:
+        process.kill()
+    assert process.returncode == 1
+    assert "policy server 0 is lost" in told
+    assert pids(folder) == {}

@@ -1,0 +1,154 @@
+// A trainer whose mode's server lies elsewhere: it trains what that leases, to the bits of threads
+// with a server of their own, looks at the server's parameters, and ends when it is told to.
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <limits>
+#include <list>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "cluster/policy_job.h"
+#include "cluster/wires.h"
+#include "leashed/cluster/mode_trainer.h"
+#include "leashed/cluster/policy_server.h"
+#include "leashed/update/registry.h"
+
+using namespace leashed;
+
+namespace {
+
+constexpr ModeTrainer::Settings kAlike{1, 2, 100, 1, kLong};
+
+// What a server and its trainers are made from.
+struct LedJob {
+  explicit LedJob(const Choice& mode, double workers)
+      : machine(modes::make_server_policy(with_job(mode, workers, kExamples))),
+        rule(make_rule(kMomentum)) {}
+  DisciplineContext context(std::size_t workers) const {
+    return {initial.data(), kFeatures, workers, 1, *rule};
+  }
+
+  const modes::ServerPolicy machine;
+  const std::vector<float> initial = std::vector<float>(kFeatures, 0.25f);
+  const std::unique_ptr<const Rule> rule;
+  const Drawn data;
+};
+
+// Connects whoever has no connection, until it is told to end.
+class Tending {
+ public:
+  Tending(PolicyServer& server, ModeTrainer& trainer)
+      : thread_([&](const std::stop_token& ends) {
+          while (!ends.stop_requested()) {
+            for (std::size_t slot = 0; slot < trainer.slots(); ++slot) {
+              if (trainer.missing(slot, 0)) connect(server, trainer, slot);
+            }
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          }
+        }) {}
+
+ private:
+  static void connect(PolicyServer& server, ModeTrainer& trainer, std::size_t slot) {
+    const auto [one, other] = pair_of_sockets();
+    server.adopt(one, true);
+    trainer.adopt(slot, 0, other, true, Transport::tcp, kLong);
+  }
+
+  std::jthread thread_;
+};
+
+ModeTrainOptions options_of(std::size_t workers) {
+  ModeTrainOptions options{workers, kBatch, kSeed, {}};
+  options.evaluate_every = std::numeric_limits<double>::infinity();
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("a trainer of one worker has the bits of one thread, and the server's counts") {
+  for (const Choice& mode : all_modes()) {
+    if (!has_server(mode) || mode.name == "ensemble") continue;
+    CAPTURE(mode.name);
+    const LedJob job(mode, 1);
+    const Squares source;
+    const ModeTrainResult threads = train_mode(source, job.data.view(), nullptr, job.machine,
+                                               job.context(1), options_of(1), {});
+    PolicyServer server(job.machine, job.context(1), {kAlike.run, kAlike.terms, 3});
+    ModeTrainer trainer(kFeatures, 1, kAlike);
+    const Tending tending(server, trainer);
+    const ModeTrainResult found = trainer.train(
+        source, job.data.view(), nullptr, job.machine.rule(), job.context(1), options_of(1), {});
+    CHECK(trainer.ended());
+    CHECK(found.training.reason == StopReason::epochs);
+    CHECK(found.training.updates == threads.training.updates);
+    CHECK(found.counts.applied == threads.counts.applied);
+    CHECK(found.counts.exchanges == threads.counts.exchanges);
+    REQUIRE(found.training.parameters.size() == kFeatures);
+    CHECK(std::memcmp(found.training.parameters.data(), threads.training.parameters.data(),
+                      kFeatures * sizeof(float)) == 0);
+    CHECK(server.counters().looks > 0);
+    CHECK(trainer.counters().examples == kExamples);
+  }
+}
+
+TEST_CASE("a trainer that is told that the run is over waits for nobody") {
+  const LedJob job({"sync"}, 2);
+  const Squares source;
+  ModeTrainer trainer(kFeatures, 2, kAlike);
+  std::jthread tells([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    trainer.end();
+  });
+  const ModeTrainResult found = trainer.train(source, job.data.view(), nullptr, job.machine.rule(),
+                                              job.context(2), options_of(2), {});
+  CHECK_FALSE(trainer.ended());
+  CHECK(found.training.reason == StopReason::interrupted);
+  CHECK(found.training.parameters == job.initial);  // nothing was looked at
+  for (std::size_t slot = 0; slot < trainer.slots(); ++slot) CHECK_FALSE(trainer.missing(slot, 0));
+}
+
+TEST_CASE("whoever is let go has no lease, and comes back") {
+  const LedJob job({"asp"}, 2);
+  Squares source;
+  std::atomic<int> gradients{0};
+  std::atomic<bool> goes_on{false};
+  source.before = [&](const std::atomic<bool>& cancel) {
+    if (++gradients > 1) return;
+    while (!goes_on && !cancel) std::this_thread::yield();
+  };
+  PolicyServer server(job.machine, job.context(2), {kAlike.run, kAlike.terms, 3});
+  ModeTrainer trainer(kFeatures, 2, kAlike);
+  const Tending tending(server, trainer);
+  std::jthread lets_go([&] {
+    CHECK(comes_true([&] { return server.counters().pushes > 0; }));
+    server.quiet([](PolicyService& service) { service.let_go(500, 10); });
+    CHECK(server.counters().departures == 0);
+    server.quiet([](PolicyService& service) { service.let_go(kAlike.client, 2); });
+    CHECK(comes_true([&] { return server.counters().lanes == 2; }));
+    goes_on = true;
+  });
+  const ModeTrainResult found = trainer.train(source, job.data.view(), nullptr, job.machine.rule(),
+                                              job.context(2), options_of(2), {});
+  CHECK(found.training.reason == StopReason::epochs);
+  CHECK(found.counts.applied == kExamples);
+  CHECK(server.counters().lanes == 2);
+}
+
+TEST_CASE("nobody looks at a server of another run") {
+  const LedJob job({"asp"}, 1);
+  PolicyServer server(job.machine, job.context(1), {kAlike.run, 7, 3});
+  ModeTrainer trainer(kFeatures, 1, {kAlike.run, kAlike.terms, 100, 1, 0.2});
+  const Tending tending(server, trainer);
+  const Squares source;
+  CHECK_THROWS_WITH_AS(trainer.train(source, job.data.view(), nullptr, job.machine.rule(),
+                                     job.context(1), options_of(1), {}),
+                       doctest::Contains("has not told its parameters"), Error);
+  CHECK(server.counters().looks == 0);
+}
