@@ -28,8 +28,10 @@ class Place:
         sync: lsh.sync.Synchroniser | None = None,
         embedding_servers: int = 0,
         readers: int = 0,
+        policy_servers: int = 0,
     ) -> None:
         self.sync, self.embedding_servers, self.readers = sync, embedding_servers, readers
+        self.policy_servers = policy_servers
 
     def session(self, *_: Any, **__: Any) -> None: ...
 
@@ -50,6 +52,11 @@ def asked(tmp_path: Path) -> dict[str, dict[str, Any]]:
         "cluster without embedding servers": {"cluster": Place()},
         "embedding servers": {"cluster": Place(embedding_servers=2)},
         "readers": {"cluster": Place(readers=2)},
+        "cluster without a policy server": {"cluster": Place()},
+        "policy servers": {"cluster": Place(policy_servers=1)},
+        "modes without a server": {"mode": modes.Swarm(h=1)},
+        "checkpoint": {"checkpoint": tmp_path / "kept"},
+        "until.updates": {"until": lsh.until(epochs=1, updates=9)},
         "init.tables": {"init": lsh.Init(tables=made())},
         "lockstep": {"discipline": lsh.Synchronous()},
         'threads="auto"': {"threads": "auto"},
@@ -75,7 +82,7 @@ VIRTUAL: dict[str, dict[str, Any]] = {
     "members": {"cluster": simulation.constant(2, 1.0).members([(1.0, 0, "crash")])},
     "shards": {"shards": simulation.memorywise(2)},
 }
-DATA = {"stream": "stream", "stream here": "stream"}
+DATA = {"stream": "stream", "stream here": "stream", "sparse rows": "sparse"}
 DATA |= dict.fromkeys(
     ("tables", "trained rows", "evict", "init.tables", "embedding servers"), "tables"
 )

@@ -137,12 +137,6 @@ REFUSED = (
         "read it into memory (stream.read()), or train on one machine",
     ),
     Refused(
-        "embedding servers",
-        ("policy servers",),
-        "rows that are served take updates of all trainers at once, whatever a mode says",
-        "take a synchroniser in place of the mode",
-    ),
-    Refused(
         "until.updates",
         ("policy servers",),
         "no trainer makes them",

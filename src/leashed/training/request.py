@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from leashed import _core, disciplines
 from leashed import staleness as policies
 from leashed.base import checks
-from leashed.base.choice import Choice
+from leashed.base.choice import Choice, from_json, to_json
 from leashed.base.machine import cores, cpu_model
 from leashed.datasets import ClickDataset, ClickSplit, Split
 from leashed.datasets.columns import UNKNOWN, Columns, arrange
@@ -445,7 +445,8 @@ class ThreadRequest(Request):
     def led(self, source: _core.GradientSource) -> LedMode:
         """The mode, for the policy server of a cluster."""
         assert self.mode is not None
-        mode, rule, staleness = self.choices
+        # (As a process has them that is told by JSON.)
+        mode, rule, staleness = (from_json(to_json(choice)) for choice in self.choices)
         return LedMode(
             mode,
             rule,

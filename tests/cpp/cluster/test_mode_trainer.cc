@@ -149,6 +149,6 @@ TEST_CASE("nobody looks at a server of another run") {
   const Squares source;
   CHECK_THROWS_WITH_AS(trainer.train(source, job.data.view(), nullptr, job.machine.rule(),
                                      job.context(1), options_of(1), {}),
-                       doctest::Contains("has not told its parameters"), Error);
+                       doctest::Contains("or be more patient"), Error);
   CHECK(server.counters().looks == 0);
 }
