@@ -107,7 +107,7 @@ def saved(folder: Path, model: lsh.models.Graph, trained: lsh.TrainResult, serve
 
 def plan_of(servers: int, output: str = "first") -> Any:
     processes = [("embedding-ps", index) for index in range(servers)]
-    train = SimpleNamespace(model="dlrm", threads=1, batch_size=32, output=output)
+    train = SimpleNamespace(model="dlrm", mode=None, threads=1, batch_size=32, output=output)
     cluster = SimpleNamespace(
         timeout=5.0, sync_ps=0, readers=0, resume=None, processes=lambda: processes
     )

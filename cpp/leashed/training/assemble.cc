@@ -201,13 +201,13 @@ ModeTrainResult train_mode(const Assembly& given, ModeTrainOptions options,
       options.listener = &recorder.emplace(*trace);
     }
     const DatasetView* const validation = parts.validation ? &*parts.validation : nullptr;
-    const TrainCallbacks in_order = in_model_order(callbacks, order, begin.context.dimension);
+    const TrainCallbacks ordered = in_model_order(callbacks, order, begin.context.dimension);
     ModeTrainResult result =
         options.elsewhere
             ? options.elsewhere->train(parts.source, parts.data, validation, machine.rule(),
-                                       begin.context, options, in_order)
+                                       begin.context, options, ordered)
             : train_mode(parts.source, parts.data, validation, machine, begin.context, options,
-                         in_order);
+                         ordered);
     if (trace) finish(*trace, result.training, parts.tables, callbacks);
     order.to_model(result.training.parameters);
     return result;
