@@ -24,6 +24,7 @@ __all__: list[str] = [
     "Graph",
     "HistoryGenerator",
     "Leases",
+    "MOST_AHEAD",
     "ModeTrainer",
     "Network",
     "NoRows",
@@ -859,7 +860,7 @@ class TrainerSync:
     @property
     def within(self) -> numpy.typing.NDArray[numpy.float64]:
         """
-        Likewise, of each worker that synchronises by itself: its iterations, those since its last round, seconds since then, whose turn it is of the parts; float64 [workers, 4].
+        Likewise, of each worker that synchronises by itself: its iterations, those since its last round, seconds since then, whose turn it is of the parts; float64 [workers, 4]. In the background with servers the turn alone, float64 [1, 4].
         """
     @property
     def workers_ended(self) -> bool:

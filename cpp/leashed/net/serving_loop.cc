@@ -23,7 +23,7 @@ namespace {
 
 constexpr int kEvents = 64;          // looked at at once
 constexpr std::size_t kFrames = 32;  // of one connection before the next has its turn
-constexpr int kRounds = 64;          // of turns at most before the service is woken late
+constexpr int kMostRounds = 64;      // of turns at most before the service is woken late
 
 std::int64_t nanoseconds(clockid_t clock) {
   timespec time{};
@@ -280,7 +280,7 @@ void ServingLoop::serve() {
     const bool due = wake_at_ != kNever && nanoseconds(CLOCK_MONOTONIC) >= wake_at_;
     if (!look(0) && turns.empty() && !due) wait(look, spin);
     const bool idle = n <= 0 && turns.empty();
-    if (due && (idle || ++rounds > kRounds)) {
+    if (due && (idle || ++rounds > kMostRounds)) {
       rounds = 0;
       wake_at_ = kNever;
       service_.woken();
