@@ -29,12 +29,12 @@ void answer(Outbox& outbox, std::uint16_t kind, std::uint64_t correlation, const
 }
 
 // What pools come to hold while it is there, whether or not that ends well.
-struct Counting {
+struct CountedPools {
   const ServedPools& pools;
   std::atomic<std::uint64_t>& bytes;
   const std::uint64_t before = pools.memory();
 
-  ~Counting() { bytes.fetch_add(pools.memory() - before, kRelaxed); }
+  ~CountedPools() { bytes.fetch_add(pools.memory() - before, kRelaxed); }
 };
 
 }  // namespace
@@ -250,7 +250,7 @@ void RowService::look_up(Link& link, const FrameHeader& header, Outbox& outbox) 
   Client& client = *link.client;
   Ticket* const ticket = head.trains == 1 ? &ticket_for(client, header.correlation) : nullptr;
   ServedPools& pools = ticket ? ticket->pools : read_pools_;
-  const Counting counting{pools, bytes_};
+  const CountedPools counted{pools, bytes_};
   pools.read({link.payload.data() + ids_end, header.length - ids_end}, head.pools, counts, dims_);
   const std::uint64_t bytes = floats * sizeof(float) + pools.bytes();
   if (bytes > kRowLimits[kRows]) throw Error("a lookup of too many pools");
