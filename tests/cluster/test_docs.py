@@ -138,6 +138,8 @@ def test_a_run_that_is_killed_is_resumed(tmp_path: Path) -> None:
 def test_how_many_servers(line: str, tmp_path: Path) -> None:
     printed, shown = run(line, tmp_path), block("text", "servers needed")
     assert re.sub(r"[\d.]+", "0", _words(printed)) == re.sub(r"[\d.]+", "0", _words(shown))
+    moved = r"[\d.]+ and [\d.]+ bytes in, [\d.]+ and [\d.]+ out\."  # the same everywhere
+    assert re.findall(moved, printed) == re.findall(moved, shown) != []
 
 
 def _words(printed: str) -> str:
