@@ -47,12 +47,13 @@ def send(
     who: str = "embedding-ps-1",
     number: int = 3,
     under_way: int = 3,
+    whole: int = 0,
 ) -> None:
     ours, theirs = socket.socketpair()
     with ours:
         ours.settimeout(inside.PATIENCE)
         peer = Peer(who.rpartition("-")[0], who, sent_parts.PURPOSE, "127.0.0.1:1")
-        to.take(theirs, peer, under_way)
+        to.take(theirs, peer, under_way, whole)
         sent_parts.send(ours, run, number, own or ["embedding-ps-1"], lambda: None)
 
 
@@ -100,6 +101,53 @@ def test_a_disk_that_is_full_is_told_to_who_sends(
         pytest.raises(OSError, match=r"does not have its files: .*No space left"),
     ):
         send(parts, there)
+
+
+def test_what_was_given_up_makes_room(tmp_path: Path) -> None:
+    """No member sees it, where each machine has a folder of its own."""
+    there, here = written(tmp_path / "there"), tmp_path / "here"
+    for number in (1, 2):
+        written(here, number=number)
+    with master(here) as parts:
+        send(parts, there, whole=1)
+    assert sorted(path.name for path in (here / checkpoints.FOLDER).iterdir()) == ["1", "3"]
+
+
+def test_what_others_still_send_has_its_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there, here = written(tmp_path / "there"), tmp_path / "here"
+    written(there, {"trainer-0.safetensors": b"x" * 2_000_000})
+    here.mkdir()
+    monkeypatch.setattr(sent_files, "_free", lambda _: 4_000_000)
+    ours, theirs = socket.socketpair()
+    with master(here) as parts, ours:
+        ours.settimeout(inside.PATIENCE)
+        parts.take(theirs, Peer("trainer", "trainer-0", sent_parts.PURPOSE, ""), 3, 0)
+        name, size = "trainer-0.safetensors", 2_000_000
+        told = {"cut": 3, "modified": [], "files": [[name, size]]}
+        sent_files._put(ours, told)
+        assert sent_files._get(ours) == [name]
+        with pytest.raises(OSError, match="No space left"):
+            send(parts, there)
+        ours.sendall(b"x" * size)
+        assert sent_files._get(ours) == ""
+        send(parts, there)
+
+
+def test_who_sends_of_a_cut_that_is_given_up_is_cut_off(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, master(tmp_path) as parts:
+        ours.settimeout(inside.PATIENCE)
+        parts.take(theirs, Peer("trainer", "trainer-0", sent_parts.PURPOSE, ""), 3, 0)
+        sent_files._put(ours, {"cut": 3, "modified": [], "files": [["trainer-0.states", 1 << 30]]})
+        sent_files._get(ours)
+        parts.over()
+        while ours.recv(1 << 16):
+            pass
+        assert not caplog.records
 
 
 def test_of_a_cut_that_is_over_nothing_is_taken(tmp_path: Path) -> None:
@@ -152,6 +200,6 @@ def test_who_sends_is_cut_off_at_the_runs_end(tmp_path: Path) -> None:
     with ours:
         ours.settimeout(inside.PATIENCE)
         with master(tmp_path) as parts:
-            parts.take(theirs, Peer("trainer", "trainer-0", sent_parts.PURPOSE, ""), 3)
+            parts.take(theirs, Peer("trainer", "trainer-0", sent_parts.PURPOSE, ""), 3, 0)
         while ours.recv(1 << 16):
             pass

@@ -167,11 +167,11 @@ class Bringing(Closing):
             with contextlib.suppress(OSError):
                 sent_files.answer(link, why)
 
-    def _comes(self) -> None:
+    def _comes(self, _: int) -> None:
         self._heard = time.monotonic()
 
 
-def _receive(link: socket.socket, folder: Path, comes: Callable[[], None]) -> None:
+def _receive(link: socket.socket, folder: Path, comes: Callable[[int], None]) -> None:
     """Puts into the folder what a sender tells, all of it or nothing; ``comes`` is called with each piece."""
     told, files = sent_files.head(link)
     if not isinstance(told.get("saved"), bool) or any("/" in name for name, _ in files):

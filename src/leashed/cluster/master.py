@@ -165,7 +165,7 @@ class Master:
         self._begun = begun
         self._cuts = cuts or folder
         self._putting: asyncio.Task[None] | None = None  # a checkpoint's manifest
-        self._parts = sent_parts.Parts(self._cuts, terms.timeout)
+        self._parts = sent_parts.Parts(self._cuts, terms.timeout, begun)
         self._watch = watch
         self._connections = 0
         self._writers: dict[int, asyncio.StreamWriter] = {}
@@ -319,7 +319,9 @@ class Master:
         self._results.take(connection, peer)
 
     def _take_part(self, connection: socket.socket, peer: Peer) -> None:
-        self._parts.take(connection, peer, self._coordinator.cut)
+        self._parts.take(
+            connection, peer, self._coordinator.cut, self._coordinator.state.cuts.whole
+        )
 
     def _begin(self, connection: socket.socket, _: Peer) -> None:
         if self._over.is_set():
@@ -366,6 +368,8 @@ class Master:
         changes, actions = self._coordinator.take()
         for change in changes:
             _say(change, self._coordinator.state)
+            if isinstance(change, CutEnded):
+                self._parts.over()
         self._do(self._outbox.put(Output(changes, [*actions, *then])))
         if self._writing is None:
             if self._outbox.due:

@@ -82,9 +82,9 @@ def head(link: socket.socket) -> tuple[Any, list[tuple[str, int]]]:
     return told, files
 
 
-def require_room(folder: Path, files: Sequence[tuple[str, int]]) -> None:
-    """OSError where the disk of a folder has no room for them."""
-    if sum(size for _, size in files) > _free(folder):
+def require_room(folder: Path, files: Sequence[tuple[str, int]], beside: int = 0) -> None:
+    """OSError where the disk of a folder has no room for them, beside so many bytes that others send."""
+    if sum(size for _, size in files) + beside > _free(folder):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
 
 
@@ -92,7 +92,7 @@ def receive(
     link: socket.socket,
     files: Sequence[tuple[str, int]],
     opened: Callable[[str], Any],
-    comes: Callable[[], None] = lambda: None,
+    comes: Callable[[int], None],
 ) -> None:
     """Has these sent, and written.
 
@@ -100,7 +100,7 @@ def receive(
         link: to the sender, behind ``head``.
         files: names and sizes of those that are lacking.
         opened: a context of the file of that name, to write to.
-        comes: called with each piece.
+        comes: called with the bytes of each piece.
 
     Raises:
         OSError: the connection breaks, or a file cannot be written.
@@ -119,10 +119,9 @@ def answer(link: socket.socket, why: str) -> None:
         pass
 
 
-def _copy(link: socket.socket, file: BinaryIO, size: int, comes: Callable[[], None]) -> None:
+def _copy(link: socket.socket, file: BinaryIO, size: int, comes: Callable[[int], None]) -> None:
     for first in range(0, size, _PIECE):
-        file.write(exactly(link, min(_PIECE, size - first)))
-        comes()
+        comes(file.write(exactly(link, min(_PIECE, size - first))))
 
 
 def _put(link: socket.socket, told: Any) -> None:

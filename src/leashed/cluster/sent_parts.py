@@ -8,12 +8,13 @@ import contextlib
 import logging
 import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from leashed.base import atomic
 from leashed.cluster import sent_files
-from leashed.cluster.checkpoints import place
+from leashed.cluster.checkpoints import place, tidy
 from leashed.cluster.opening import Peer
 from leashed.cluster.roles import ROLES
 from leashed.files.folders import MANIFEST
@@ -54,17 +55,22 @@ class Parts:
     Args:
         run: the folder of the run's checkpoints.
         timeout: seconds for which a sender may say nothing.
+        begun: the checkpoint's folder that the run has begun with, which stays.
     """
 
-    def __init__(self, run: Path, timeout: float) -> None:
+    def __init__(self, run: Path, timeout: float, begun: Path | None = None) -> None:
         self._run = run
         self._timeout = timeout
+        self._begun = [] if begun is None else [begun]
         self._open: dict[str, socket.socket] = {}  # by who sends
+        self._coming: dict[socket.socket, int] = {}  # bytes that each is still to send
         self._closed = False
         self._lock = threading.Lock()
 
-    def take(self, connection: socket.socket, peer: Peer, number: int) -> None:
-        """Takes in what lacks of a member's part of that cut, which is under way; 0: none is."""
+    def take(self, connection: socket.socket, peer: Peer, number: int, whole: int) -> None:
+        """Takes in what lacks of a member's part of that cut, which is under way; 0: none is. ``whole``: the
+        cut of the newest checkpoint; what there is of others goes, to make room.
+        """
         role, _, index = peer.name.rpartition("-")
         saves = role in ROLES and ROLES[role].saves and index.isdecimal()
         with self._lock:
@@ -79,26 +85,33 @@ class Parts:
             return
         threading.Thread(
             target=self._take,
-            args=(connection, peer.name, number),
+            args=(connection, peer.name, number, whole),
             name="leashed-part",
             daemon=True,
         ).start()
 
-    def close(self) -> None:
-        """Cuts off those that still send."""
+    def over(self) -> None:
+        """That cut is: who still sends is cut off, and goes on with its work."""
         with self._lock:
-            self._closed = True
             for connection in self._open.values():
                 _cut_off(connection)
+            self._open.clear()
 
-    def _take(self, connection: socket.socket, who: str, number: int) -> None:
+    def close(self) -> None:
+        """The run is over."""
+        with self._lock:
+            self._closed = True
+        self.over()
+
+    def _take(self, connection: socket.socket, who: str, number: int, whole: int) -> None:
         connection.settimeout(self._timeout)
         try:
-            self._receive(connection, who, number)
+            self._receive(connection, who, number, whole)
             why = ""
         except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
             why = f"the master does not have its files: {error}"
-            _log.warning("of %s in cut %d: %s", who, number, why)
+            if self._open.get(who) is connection:  # else it was cut off
+                _log.warning("of %s in cut %d: %s", who, number, why)
         with contextlib.suppress(OSError):
             sent_files.answer(connection, why)
         with self._lock:
@@ -106,12 +119,13 @@ class Parts:
                 del self._open[who]
             connection.close()
 
-    def _receive(self, connection: socket.socket, who: str, number: int) -> None:
+    def _receive(self, connection: socket.socket, who: str, number: int, whole: int) -> None:
         told, files = sent_files.head(connection)
         if told["cut"] != number:
             raise ValueError("that cut is over")
         if not all(name.startswith((f"{who}.", f"{who}/")) for name, _ in files):
             raise ValueError("they are not its own")
+        tidy(self._run, number, [place(self._run, whole), *self._begun])
         folder = place(self._run, number)
         modified = dict(told["modified"])
         lacking = [
@@ -121,8 +135,29 @@ class Parts:
         ]
         for name, _ in lacking:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        sent_files.require_room(self._run, lacking)
-        sent_files.receive(connection, lacking, lambda name: atomic.opened(folder / name))
+        with self._room(connection, lacking):
+            sent_files.receive(
+                connection,
+                lacking,
+                lambda name: atomic.opened(folder / name),
+                partial(self._comes, connection),
+            )
+
+    @contextlib.contextmanager
+    def _room(self, connection: socket.socket, files: Sequence[tuple[str, int]]) -> Iterator[None]:
+        """OSError where there is none for them beside what others send."""
+        with self._lock:
+            sent_files.require_room(self._run, files, sum(self._coming.values()))
+            self._coming[connection] = sum(size for _, size in files)
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._coming[connection]
+
+    def _comes(self, connection: socket.socket, count: int) -> None:
+        with self._lock:
+            self._coming[connection] -= count
 
 
 def _about(path: Path) -> tuple[int, int] | None:
