@@ -191,6 +191,7 @@ def test_a_run_from_beginning_to_end(started: Start, joined: Join) -> None:
         assert trainer.until(Servers).addresses == {
             "sync-ps": {0: "127.0.0.1:7000"},
             "embedding-ps": {},
+            "policy-ps": {},
             "reader": {},
         }
         epoch = trainer.until(Epoch)
@@ -600,15 +601,17 @@ def test_a_restarted_server_is_told_to_the_trainers(started: Start, joined: Join
     assert trainer.until(Servers).addresses == {
         "sync-ps": {3: "127.0.0.1:7003"},
         "embedding-ps": {},
+        "policy-ps": {},
         "reader": {},
     }
     server.member.close()
-    nobody: dict = {"sync-ps": {}, "embedding-ps": {}, "reader": {}}
+    nobody: dict = {"sync-ps": {}, "embedding-ps": {}, "policy-ps": {}, "reader": {}}
     assert trainer.until(Servers).addresses == nobody
     joined(running.address, 3, role="sync-ps")
     assert trainer.until(Servers).addresses == {
         "sync-ps": {3: "127.0.0.1:7003"},
         "embedding-ps": {},
+        "policy-ps": {},
         "reader": {},
     }
     assert trainer.member.servers is not None
@@ -621,7 +624,7 @@ def test_a_restarted_server_is_told_to_the_trainers(started: Start, joined: Join
         (
             {"role": "scorer"},
             ValueError,
-            "role must be one of sync-ps, embedding-ps, reader, trainer, got 'scorer'",
+            "role must be one of sync-ps, embedding-ps, policy-ps, reader, trainer, got 'scorer'",
         ),
         ({"index": -1}, ValueError, "index must be at least 0"),
         ({"address": "nowhere"}, ValueError, "address must be 'host:port'"),

@@ -123,12 +123,14 @@ def test_a_restarted_server_is_news() -> None:
     group.join("sync-ps", 1, "b:1", 0.0)
     group.join("sync-ps", 0, "a:1", 0.0)
     assert group.servers() == Servers(
-        2, {"sync-ps": {0: "a:1", 1: "b:1"}, "embedding-ps": {}, "reader": {}}
+        2, {"sync-ps": {0: "a:1", 1: "b:1"}, "embedding-ps": {}, "policy-ps": {}, "reader": {}}
     )
     group.remove(1, "its connection closed", 1.0, finished=False)
-    assert group.servers() == Servers(3, {"sync-ps": {0: "a:1"}, "embedding-ps": {}, "reader": {}})
+    assert group.servers() == Servers(
+        3, {"sync-ps": {0: "a:1"}, "embedding-ps": {}, "policy-ps": {}, "reader": {}}
+    )
     group.join("sync-ps", 1, "b:2", 2.0)
     assert group.servers() == Servers(
-        4, {"sync-ps": {0: "a:1", 1: "b:2"}, "embedding-ps": {}, "reader": {}}
+        4, {"sync-ps": {0: "a:1", 1: "b:2"}, "embedding-ps": {}, "policy-ps": {}, "reader": {}}
     )
     assert group.changed is None  # rings have nothing to do with it
