@@ -28,6 +28,8 @@ namespace {
 
 constexpr std::size_t kLooks = 0;  // of a conversation: the lane that there is
 constexpr std::size_t kLookedFloats = sizeof(ModeLooked) / sizeof(float);
+constexpr double kAsk = 0.02;      // seconds between two questions whether it is told to end
+constexpr double kLastWait = 2.0;  // seconds without a byte of the server's, once it is
 
 }  // namespace
 
@@ -123,13 +125,25 @@ ModeTrainer::Counters ModeTrainer::counters() const {
 }
 
 void ModeTrainer::with_snapshot(const std::function<void(const float* theta, std::uint64_t t)>& f) {
-  look();
+  // What is told of a training at its end is of one moment, whatever others train meanwhile.
+  if (!settled_) look();
+  settled_ = workers_ended_;
   f(looked_.data() + kLookedFloats, last_.updates);
+}
+
+bool ModeTrainer::told_to_end() {
+  if (!told_ && interrupted_ && interrupted_()) {
+    told_ = heard_ = true;
+    const std::lock_guard lock(mutex_);
+    if (stop_) stop_->stop(StopReason::interrupted);
+  }
+  return told_;
 }
 
 bool ModeTrainer::look() {
   asked_ = false;
-  double since = now();
+  bool ends = false;
+  double since = now(), ask = since + kAsk;
   std::uint64_t bytes = 0;
   while (!over_.load(kRelaxed)) {
     try {
@@ -140,6 +154,11 @@ bool ModeTrainer::look() {
     }
     talk_.count();
     if (std::exchange(bytes, talk_.traffic().own().in) != talk_.traffic().own().in) since = now();
+    if (now() >= ask) {
+      ends = ends || told_to_end();
+      ask = now() + kAsk;
+    }
+    if (ends && now() - since > kLastWait) return false;
     if (now() - since > settings_.patience) {
       throw Error(
           "a policy server has not told its parameters as long as it is waited for; see what "
@@ -200,20 +219,31 @@ ModeTrainResult ModeTrainer::train(const GradientSource& source, const DatasetVi
       if (trainer.over_.load(kRelaxed)) made.run.stop.stop(StopReason::interrupted);
     }
     ~Shown() {
+      trainer.interrupted_ = nullptr;
       const std::lock_guard lock(trainer.mutex_);
       trainer.stop_ = nullptr;
     }
     ModeTrainer& trainer;
   };
   const Shown shown(*this, training);
+  TrainCallbacks heard = callbacks;
+  if (callbacks.interrupted) {
+    interrupted_ = callbacks.interrupted;
+    heard.interrupted = [&] {
+      const bool now_told = std::exchange(heard_, false) || callbacks.interrupted();
+      told_ = told_ || now_told;
+      return now_told;
+    };
+  }
   WatchedRun watched(training.run, validation, nullptr,
                      {options.evaluate_every, std::numeric_limits<double>::infinity()},
-                     std::nan(""), callbacks);
+                     std::nan(""), heard);
   watched.train([&] {
     return std::make_unique<ThreadExecutor>(training.run, [&](std::size_t worker) {
       std::next(training.workers.begin(), static_cast<std::ptrdiff_t>(worker))->work();
     });
   });
+  workers_ended_ = true;
   ended_.store(training.run.stop.reason() == StopReason::epochs, kRelaxed);
   ModeTrainResult result;
   result.training = watched.end([&](std::uint64_t) { return options.until.batches; });
@@ -224,6 +254,7 @@ ModeTrainResult ModeTrainer::train(const GradientSource& source, const DatasetVi
   result.counts.lost = last_.lost;
   result.counts.departures = last_.departures;
   result.counts.exchanges = last_.exchanges;
+  result.counts.worker_examples = training.remote->examples();
   return result;
 }
 

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -42,8 +43,9 @@ class ModeTrainer final : public RemoteMode, private Observed {
   // From any thread: whether the server has said that all is trained.
   bool ended() const { return ended_.load(std::memory_order_relaxed); }
 
-  // Once. What is trained on is what the server leases; counts are the server's, as far as they
-  // were looked at.
+  // Once. What is trained on is what the server leases; counts are the server's, of the moment of
+  // the parameters that come out, which are those that are evaluated last; and by worker this
+  // trainer's own.
   ModeTrainResult train(const GradientSource& source, const DatasetView& data,
                         const DatasetView* validation, const modes::WorkerRule& rule,
                         const DisciplineContext& context, const ModeTrainOptions& options,
@@ -57,8 +59,11 @@ class ModeTrainer final : public RemoteMode, private Observed {
 
   void with_snapshot(const std::function<void(const float* theta, std::uint64_t t)>& f) override;
   std::size_t live_vectors() const override { return lanes_ + 2; }
-  // Whether the server's parameters have come.
+  // Whether the server's parameters have come; false: the run is over, or whoever trains is told to
+  // end, and nothing comes.
   bool look();
+  // Whether whoever trains is told to end, as by Ctrl-C, which is kept for the next who asks.
+  bool told_to_end();
   bool take_look();
 
   const std::size_t dimension_, lanes_;
@@ -70,6 +75,11 @@ class ModeTrainer final : public RemoteMode, private Observed {
   AlignedArray<float> looked_, coming_;  // ModeLooked, then the parameters
   ModeLooked last_{};
   bool asked_ = false;
+  // Of the training: what asks whether it is told to end, on its thread; whether it was, and
+  // whether here, so that nobody else has heard it; whether its workers have ended; whether what
+  // they came to has been looked at.
+  std::function<bool()> interrupted_;
+  bool told_ = false, heard_ = false, workers_ended_ = false, settled_ = false;
 
   mutable std::mutex mutex_;
   std::shared_ptr<RemoteServer> remote_;  // under the lock; null: nothing has been trained

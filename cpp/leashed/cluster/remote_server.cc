@@ -55,22 +55,28 @@ bool RemoteServer::missing(std::size_t lane) const {
 }
 
 RemoteServer::Counters RemoteServer::counters() const {
-  Counters all{grants_.load(kRelaxed),   pushes_.load(kRelaxed),
-               cut_.load(kRelaxed),      hung_.load(kRelaxed),
-               strange_.load(kRelaxed),  left_out_.load(kRelaxed),
-               examples_.load(kRelaxed), Traffic{},
-               std::optional(Traffic{})};
+  Counters all{
+      grants_.load(kRelaxed),  pushes_.load(kRelaxed),   cut_.load(kRelaxed), hung_.load(kRelaxed),
+      strange_.load(kRelaxed), left_out_.load(kRelaxed), std::uint64_t{0},    Traffic{},
+      std::optional(Traffic{})};
   const auto add = [](Traffic& sum, const Traffic& one) {
     sum.in += one.in;
     sum.out += one.out;
   };
   for (const Seat& seat : seats_) {
+    all.examples += seat.examples.load(kRelaxed);
     add(all.traffic, seat.talk.traffic().own());
     const std::optional<Traffic> kernel = seat.talk.traffic().kernel();
     if (!kernel) all.kernel.reset();
     if (all.kernel) add(*all.kernel, *kernel);
   }
   return all;
+}
+
+std::vector<std::uint64_t> RemoteServer::examples() const {
+  std::vector<std::uint64_t> found;
+  for (const Seat& seat : seats_) found.push_back(seat.examples.load(kRelaxed));
+  return found;
 }
 
 void RemoteServer::begin(Lane& lane) {
@@ -165,7 +171,7 @@ bool RemoteServer::say(Seat& seat) {
   bool something = false;
   while (seat.talk.free(kServer)) {
     if (std::exchange(seat.pushing, false)) {
-      if (seat.leased) examples_.fetch_add(seat.leased->count, kRelaxed);
+      if (seat.leased) seat.examples.fetch_add(seat.leased->count, kRelaxed);
       seat.leased.reset();
       pushes_.fetch_add(1, kRelaxed);
       something = true;

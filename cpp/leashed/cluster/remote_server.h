@@ -66,6 +66,8 @@ class RemoteServer final : public ModeServer {
     std::optional<Traffic> kernel;  // as WireCount has it
   };
   Counters counters() const;
+  // By lane, likewise.
+  std::vector<std::uint64_t> examples() const;
 
   void begin(Lane& lane) override;
   bool await(Lane& lane) override;
@@ -99,6 +101,8 @@ class RemoteServer final : public ModeServer {
     double quiet = 0;                   // since when there has been nothing over this one
     // Relaxed: tells whoever makes connections that no other is wanted.
     std::atomic<bool> done{false};
+    // Relaxed: a count for whoever looks on; it hands nothing over.
+    std::atomic<std::uint64_t> examples{0};
   };
 
   // Goes on until that holds; false: the run has been stopped before.
@@ -125,8 +129,7 @@ class RemoteServer final : public ModeServer {
   const double patience_;
   std::vector<Seat> seats_;
   // Relaxed: counts for whoever looks on; they hand nothing over.
-  std::atomic<std::uint64_t> grants_{0}, pushes_{0}, cut_{0}, hung_{0}, strange_{0}, left_out_{0},
-      examples_{0};
+  std::atomic<std::uint64_t> grants_{0}, pushes_{0}, cut_{0}, hung_{0}, strange_{0}, left_out_{0};
 };
 
 }  // namespace leashed

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <cstring>
 #include <limits>
 #include <list>
@@ -95,6 +96,7 @@ TEST_CASE("a trainer of one worker has the bits of one thread, and the server's 
                       kFeatures * sizeof(float)) == 0);
     CHECK(server.counters().looks > 0);
     CHECK(trainer.counters().examples == kExamples);
+    CHECK(found.counts.worker_examples == std::vector<std::uint64_t>{kExamples});
   }
 }
 
@@ -112,6 +114,39 @@ TEST_CASE("a trainer that is told that the run is over waits for nobody") {
   CHECK(found.training.reason == StopReason::interrupted);
   CHECK(found.training.parameters == job.initial);  // nothing was looked at
   for (std::size_t slot = 0; slot < trainer.slots(); ++slot) CHECK_FALSE(trainer.missing(slot, 0));
+}
+
+TEST_CASE("Ctrl-C ends a trainer whose server does not come") {
+  const LedJob job({"sync"}, 1);
+  const Squares source;
+  ModeTrainer trainer(kFeatures, 1, kAlike);
+  int asked = 0;
+  TrainCallbacks callbacks;
+  callbacks.interrupted = [&] { return ++asked == 1; };  // once, as a signal comes
+  ModeTrainOptions options = options_of(1);
+  options.evaluate_every = 0;
+  const ModeTrainResult found = trainer.train(source, job.data.view(), nullptr, job.machine.rule(),
+                                              job.context(1), options, callbacks);
+  CHECK(found.training.reason == StopReason::interrupted);
+  CHECK(found.training.parameters == job.initial);
+}
+
+TEST_CASE("what is told at a trainer's end is of one moment, whoever else trains on") {
+  const LedJob job({"asp"}, 2);
+  const Squares source;
+  PolicyServer server(job.machine, job.context(2), {kAlike.run, kAlike.terms, 3});
+  ModeTrainer trainer(kFeatures, 1, kAlike);
+  const Tending tending(server, trainer);
+  std::uint64_t looks = 0;  // at the evaluation before the end
+  ModeTrainOptions options = options_of(1);
+  options.evaluate_every = 1e9;  // before, and behind the end
+  TrainCallbacks callbacks;
+  callbacks.progress = [&](const Evaluated&, double) { looks = server.counters().looks; };
+  const ModeTrainResult found = trainer.train(source, job.data.view(), nullptr, job.machine.rule(),
+                                              job.context(1), options, callbacks);
+  REQUIRE(found.training.evaluations.size() == 2);
+  CHECK(found.training.evaluations.back().updates == found.training.updates);
+  CHECK(server.counters().looks == looks);
 }
 
 TEST_CASE("whoever is let go has no lease, and comes back") {
