@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,9 @@ from cluster.test_up import PATIENCE, pids
 
 import leashed as lsh
 from leashed import cli
-from leashed.cluster import policy_server
+from leashed.cluster import joining, mode_table, policy_server
 from leashed.cluster.measures import counted
+from leashed.cluster.server_tending import ServerTending
 from leashed.cluster.supervisor import read_report
 
 DATA = lsh.datasets.synthetic_digits(seed=0).train
@@ -89,6 +91,9 @@ def test_several_trainers_have_what_the_server_holds(mode, tmp_path):
     first, second = results
     np.testing.assert_array_equal(first.parameters, second.parameters)
     assert first.final_loss < first.loss[0] / 2
+    pushed = [result.mode.worker_examples for result in results]
+    assert [len(each) for each in pushed] == [2, 2]
+    assert [each.sum() for each in pushed] == [result.examples for result in results]
     assert report["state"] == "ended"
     assert report["ledger"]["complete"] == report["ledger"]["total"]
     (server,) = counted(report, "policy-ps").values()
@@ -98,6 +103,7 @@ def test_several_trainers_have_what_the_server_holds(mode, tmp_path):
     assert server["lanes"] == 4
     trainers = counted(report, "trainer").values()
     assert sum(each["examples"] for each in trainers) == examples
+    assert sum(result.examples for result in results) == examples
     assert sum(each["batches_used"] for each in trainers) == server["pushes"]
 
 
@@ -120,6 +126,77 @@ def test_a_cluster_without_a_policy_server_trains_by_no_mode():
     place.policy_servers = 0
     with pytest.raises(ValueError, match="start a policy server"):
         lsh.train(MODEL, DATA, **given(mode="gba"), cluster=place)
+
+
+@pytest.mark.parametrize("mode", ["asp", "gba:m=7,iota=1"])
+def test_the_account_of_a_run_that_ends_early_is_of_its_end(mode, tmp_path):
+    how = given(mode=mode, until=lsh.until(epochs=1e5, seconds=0.5), threads=2)
+    with led(tmp_path, MODEL, DATA, trainers=2, **how) as run:
+        results = together(run, how, 2)
+        report = run.report()
+    assert report["state"] == "ended"
+    (server,) = counted(report, "policy-ps").values()
+    trained = sum(result.examples for result in results)
+    cut = sum(each["mode_left_out"] for each in counted(report, "trainer").values())
+    assert 0 < server["mode_pushed"] <= trained + cut
+    assert trained <= server["mode_pushed"] + 4 * 32  # pushes that had gone, and nobody read
+    assert report["ledger"]["complete"] == server["mode_pushed"] // 32
+    assert report["ledger"]["twice"] <= 4
+    for result in results:
+        assert result.updates[-1] == result.total_updates
+    told = dict(mode_table.facts(report))["examples"]
+    waited = server["mode_pushed"] - sum(
+        server[f"mode_{name}"] for name in ("applied", "stale", "late", "straggler", "missing")
+    )
+    assert ("waited for others" in told) == (waited > 0)
+
+
+def test_a_session_that_fails_ends_its_training(monkeypatch, tmp_path):
+    """At once, and with that error: nobody tends connections with the server any more."""
+
+    def fails(*_: Any) -> None:
+        raise MemoryError("no room for a connection")
+
+    monkeypatch.setattr(ServerTending, "tend", fails)
+    how = given(mode="gba")
+    with led(tmp_path, MODEL, DATA, **how) as run:
+        with pytest.raises(MemoryError, match="no room for a connection"):
+            lsh.train(MODEL, DATA, **how, cluster=run.cluster(patience=2 * PATIENCE))
+        run.close()
+
+
+def test_more_batches_than_are_asked_for_at_once_are_leased(tmp_path):
+    how = given(mode="gba", until=lsh.until(epochs=1e6, seconds=0.3), batch_size=1)
+    with led(tmp_path, MODEL, DATA, **how) as run:
+        found = lsh.train(MODEL, DATA, **how, cluster=run.cluster())
+        report = run.report()
+    assert run.error is None
+    assert found.reason == "seconds"
+    assert report["ledger"]["total"] > 1 << 32
+    assert report["ledger"]["granted"] >= 2
+
+
+@pytest.mark.process
+def test_where_no_policy_server_comes_the_run_ends_by_its_name(monkeypatch):
+    real = joining._command
+
+    def command(home: Path) -> Callable[[str, int], Sequence[str]]:
+        def of(role: str, index: int) -> Sequence[str]:
+            if role == "policy-ps":
+                return [sys.executable, "-c", "raise SystemExit('no memory')"]
+            return real(home)(role, index)
+
+        return of
+
+    monkeypatch.setattr(joining, "_command", command)
+    cluster = lsh.cluster.join(policy_servers=1, rank=0, size=1)
+    with (
+        pytest.warns(RuntimeWarning, match="the policy server has ended with status 1: no memory"),
+        pytest.warns(RuntimeWarning, match="the run has failed: no trainer has handed in"),
+    ):
+        found = lsh.train(MODEL, DATA, **given(mode="gba"), cluster=cluster)
+    assert found.reason == "interrupted"
+    assert "no memory" in found.config["cluster_ended"]
 
 
 def command() -> list[str]:

@@ -295,6 +295,16 @@ def test_a_run_without_trainers_fails(tmp_path):
         supervise(supervisor, 1.0, lambda: None)
 
 
+def test_a_run_whose_policy_server_does_not_come_fails(tmp_path):
+    each = programs(master=SLEEPS, trainer=SLEEPS, policy_ps="import sys; sys.exit(2)")
+    processes = [("master", 0), ("policy-ps", 0), ("trainer", 0)]
+    with (
+        Supervisor(processes, each, tmp_path) as supervisor,
+        pytest.raises(ChildProcessError, match="the policy server ended with status 2"),
+    ):
+        supervise(supervisor, 0.1, lambda: None)
+
+
 def test_the_others_have_a_moment_to_end_after_the_master(tmp_path):
     wait = "import pathlib, time\nwhile not pathlib.Path('{}').exists(): time.sleep(0.02)\n"
     mark, end = tmp_path / "mark", tmp_path / "end"

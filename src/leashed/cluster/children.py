@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from leashed.cluster.supervisor import Supervisor
+from leashed.cluster.supervisor import Supervisor, name_of
 
 __all__ = ["Children", "saved"]
 
@@ -56,6 +56,16 @@ class Children:
     def why(self, name: str) -> str:
         """As of ``Supervisor``, of one that is not started again."""
         return self._of[0].why(name)
+
+    def gone(self, role: str, words: str) -> str | None:
+        """Why none of this role will come any more, of those that are not started again, in ``words``, such as
+        "policy server"; None: one may, or has done what it was to, or there is to be none.
+        """
+        once = self._of[0]
+        if once.running(role) or not any(once.statuses(role)):
+            return None
+        how = next((d.how for d in once.deaths if d.name.startswith(role)), "as it was told to")
+        return f"the {words} has ended {how}{once.why(name_of(role, 0))}"
 
     @property
     def died(self) -> bool:

@@ -68,6 +68,7 @@ _CRASHED = (
     "all have crashed, with losses or parameters that are not finite, or have trained nothing"
 )
 _COMPLETE = "all batches are complete"
+_BEHIND = 1.0  # seconds, at most, that counters are older than their coming
 _NEVER = "{} never synchronised, and require_sync is set"
 _ONCE = "rows that come once, out of a pipe, cannot be read again; write them into a file for runs that are to outlive it"
 
@@ -711,6 +712,17 @@ class Coordinator:
                 return f"{ROLES[past.role].words} {past.index} is lost ({past.why})"
         return None
 
+    def _leader_behind(self, now: float) -> bool:
+        """Whether who leads may still tell what became of the last batches of trainers that have ended
+        before their run.
+        """
+        return now < self._trained + 3.0 * _BEHIND and any(
+            ROLES[member.role].leads
+            and member.connected
+            and (member.counted or 0.0) < self._trained + _BEHIND
+            for member in self.state.membership.members.values()
+        )
+
     def _complete(self) -> bool:
         """Whether all batches are complete, and somebody who was there then has handed in parameters."""
         state = self.state
@@ -757,6 +769,8 @@ class Coordinator:
         how: How = "failed" if crashed else "ended"
         left = bool(cut) and not self._complete()
         if left and (self.leaving or now - self._trained < self._return):
+            return
+        if not self.state.ledger.done and self._leader_behind(now):
             return
         if finished >= terms.trainers:
             if crashed:

@@ -365,6 +365,14 @@ def join(
                 )
             return master_address(home)() if local else here
 
+        leaderless = False  # which nothing mends
+
+        def gone() -> str | None:
+            nonlocal leaderless
+            why = children.gone("policy-ps", "policy server")
+            leaderless = why is not None
+            return why
+
         def end(reached: Reached | None) -> Output | None:
             folders = rows_on.folders(home, run)
             unseen = {
@@ -380,7 +388,8 @@ def join(
                     )
                 # (Other trainers may still evaluate, by what these servers have, or train on what is read.)
                 used = rows is not None or sent is not None or led is not None
-                children.end(grace, "master" if used and reached is not None else None)
+                waits = used and reached is not None and not leaderless
+                children.end(0.0 if leaderless else grace, "master" if waits else None)
                 if reading is not None:
                     reading.close()
                 if of_files and sent is not None and sent.index.once:
@@ -398,7 +407,7 @@ def join(
                 shutil.rmtree(home, ignore_errors=True)
             return output
 
-        return Met(master, end, saves)
+        return Met(master, end, saves, gone)
 
     return Cluster(
         index=place.rank,

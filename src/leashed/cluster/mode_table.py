@@ -61,6 +61,8 @@ def facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
         for name, what in _LOST.items():
             if count := here.get(name, 0.0):
                 told += f", {count:,.0f} {what}"
+        if others := 0.0 if moved else _others(here):
+            told += f", {others:,.0f} that waited for others at the end, or that the staleness policy left out"
         known.append(("examples", told))
         if gone := here.get("departures", 0.0):
             lost = f"{gone:,.0f} that left or died, and {here.get('lost', 0.0):,.0f} examples of their leases"
@@ -71,6 +73,12 @@ def facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
                 ("staleness of data", f"{number(steps)} steps behind the token, in the mean")
             )
     return known
+
+
+def _others(here: Counters) -> float:
+    """Examples that were pushed, and of which nothing else tells what became of them."""
+    names = ("mode_applied", "mode_stale", "mode_straggler", "mode_late", "mode_missing")
+    return here.get("mode_pushed", 0.0) - sum(here.get(name, 0.0) for name in names)
 
 
 def _server(index: int, counters: Counters, several: list[Life]) -> list[str]:

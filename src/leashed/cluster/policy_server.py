@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["led_by", "run", "serve"]
 
 _LIFE = 62  # bits
-_ENDLESS = 1 << 31  # batches
+_ENDLESS = 1 << 31  # batches, and the most that are asked for at once
 
 _log = logging.getLogger(__name__)
 
@@ -135,6 +135,7 @@ def _told(standing: dict[str, Any], counted: dict[str, float]) -> dict[str, floa
     return {
         **{name: float(value) for name, value in counted.items()},
         **{f"mode_{name}": float(standing[name]) for name in names},
+        "mode_pushed": float(sum(map(int, standing["worker_examples"]))),
         "mode_data_staleness": float(steps),
         "mode_data_gradients": float(sum(int(count) for count in tokens)),
     }
@@ -154,14 +155,14 @@ class Leased:
         self._wanted = _ENDLESS if led.batches is None else led.batches
         self._held: dict[int, int] = {}  # batches of leases that are not complete, by ticket
         self._told = 0  # batches of those that are
-        member.want(self._wanted)
+        member.want(min(self._wanted, _ENDLESS))
 
     def given(self, lease: Lease) -> None:
         """The master has granted it."""
         self._held[lease.ticket] = lease.count
         self._wanted -= lease.count
         if self._wanted > 0:
-            self._member.want(self._wanted)
+            self._member.want(min(self._wanted, _ENDLESS))
 
     def used(self, examples: int) -> list[tuple[int, int]]:
         """Of each lease that was not complete when this was called last, its ticket, and how many of its

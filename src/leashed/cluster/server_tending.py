@@ -84,6 +84,11 @@ class ServerTending:
         self._addresses = dict(addresses)
         self._known.update(addresses)
 
+    @property
+    def came(self) -> bool:
+        """Whether one has been there, which may have left since."""
+        return bool(self._known)
+
     def tend(self, native: Served) -> None:
         """Begins to make those connections that are missing."""
         if native.slots == 0:

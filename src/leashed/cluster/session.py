@@ -103,11 +103,13 @@ class Met(NamedTuple):
         ended: ends it; called with what the training has come to (or None), it tells the output of the run,
             where it makes one.
         cuts: the folder of the run's checkpoints; None: this trainer saves nothing.
+        gone: why who leads the mode will not come any more; None: that is not known.
     """
 
     master: Address
     ended: Callable[[Reached | None], Output | None]
     cuts: Path | None
+    gone: Callable[[], str | None] = lambda: None
 
 
 class Output(NamedTuple):
@@ -304,12 +306,12 @@ class Cluster:
         begins = None if self.begins is None else Checkpoint(self.begins)
         if begins is not None:
             told |= fingerprint.of_checkpoint(begins.told["run"], begins.number)
-        cluster, ended = self, None
+        cluster, ended, gone = self, None, Met._field_defaults["gone"]
         if self.meet is not None:
             if begins is not None:
                 begins.require(told, same_data=True)
             met = self.meet(dimension, total, batch_size, resumed, told, rows, begins, sent, led)
-            ended = met.ended
+            ended, gone = met.ended, met.gone
             cluster = replace(self, master=met.master, cuts=met.cuts, meet=None)
         try:
             return Session(
@@ -328,6 +330,7 @@ class Cluster:
                 None if trained is None else trained[0],
                 sent,
                 led,
+                gone,
             )
         except BaseException:
             if ended is not None:
@@ -355,10 +358,12 @@ class Session(Closing):
         model: Any = None,
         sent: SentSparse | SentStream | None = None,
         led: LedMode | None = None,
+        gone: Callable[[], str | None] = lambda: None,
     ) -> None:
         if synchroniser is not None:
             check_servers(synchroniser, cluster.servers)
         self._ended = ended
+        self._gone = gone
         self._model = model
         self._reached: Reached | None = None
         self.output: Output | None = None  # once it is closed
@@ -518,6 +523,8 @@ class Session(Closing):
             traceback.clear_frames(error.__traceback__)  # which would keep connections open
             self._failure = error
             self.leases.end(0)
+            if self.mode is not None:
+                self.mode.end()
 
     def _turn(self) -> None:
         self._hear()
@@ -542,6 +549,8 @@ class Session(Closing):
 
     def _follow(self, mode: _core.ModeTrainer) -> None:
         """Sees to the connections to who leads the mode, once all have come, or have had the time to."""
+        if not self._policy_servers.came and self._cut_short is None and (why := self._gone()):
+            self._end_short(why)
         if self._member.epoch is not None:
             self._policy_servers.tend(mode)
         if not self._left:
@@ -686,7 +695,8 @@ class Session(Closing):
         if self.mode is not None:
             of_mode = self.mode.counters()
             found |= {name: of_mode[name] for name in ("examples", *_MOVED) if name in of_mode}
-            found["batches_used"] = of_mode["pushes"]
+            # (Leases may be of other numbers of examples.)
+            found["batches_used"] = of_mode["examples"] / self._batch_size
             found |= {f"mode_{name}": of_mode[name] for name in ("cut", "hung", "left_out")}
         if self.native is not None:
             counted = self.native.counters()

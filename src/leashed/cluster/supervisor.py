@@ -351,23 +351,30 @@ def supervise(supervisor: Supervisor, timeout: float, look: Callable[[], object]
         look: called every now and then.
 
     Raises:
-        ChildProcessError: the master, or all trainers, died once more than they are started again;
-            the message says where their logs are.
+        ChildProcessError: the master, all trainers, or who leads them died once more than they are started
+            again; the message says where their logs are.
     """
-    lost_at: float | None = None  # since when all trainers are
+    lost_at: float | None = None  # since when those are without whom nothing is trained
     while supervisor.running("master"):
         supervisor.step()
         look()
-        if not supervisor.running("trainer") and not any(
-            status in _SAID for status in supervisor.statuses("trainer")
-        ):
+        if (lost := _lost(supervisor)) is not None:
             lost_at = lost_at or time.monotonic()
             if time.monotonic() > lost_at + timeout:  # and the master has no more to say
-                raise ChildProcessError(_why("the trainers", "trainer", supervisor))
+                raise ChildProcessError(_why(*lost, supervisor))
         time.sleep(_LOOK)
     if any(death.name == "master" and not death.restarted for death in supervisor.deaths):
         raise ChildProcessError(_why("the master", "master", supervisor))
     supervisor.wait(timeout)
+
+
+def _lost(supervisor: Supervisor) -> tuple[str, str] | None:
+    """Without whom nothing is trained, of those who have all died for good: in words, and the role."""
+    for who, role in (("the trainers", "trainer"), ("the policy server", "policy-ps")):
+        statuses = supervisor.statuses(role)
+        if statuses and not supervisor.running(role) and not set(statuses) & set(_SAID):
+            return who, role
+    return None
 
 
 def _why(who: str, role: str, supervisor: Supervisor) -> str:
