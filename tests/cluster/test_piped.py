@@ -202,6 +202,21 @@ def test_several_pipes_without_a_reader_are_refused(
     assert "a.csv is a pipe, which can be read once, and each trainer" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("readers", ["0", "1"])
+def test_several_pipes_with_rows_to_test_are_refused(
+    tmp_path: Path, readers: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command read them, and trainers waited for rows."""
+    os.mkfifo(tmp_path / "p-0.tsv")
+    asked = up(tmp_path, "--readers", readers, rows=300)
+    asked[asked.index("--test") + 1] = str(tmp_path / "p-*.tsv")
+    assert cli.main(asked) == 2
+    told = (
+        "p-0.tsv is a pipe, which can be read once, and each trainer reads all files to test: name"
+    )
+    assert told in capsys.readouterr().err
+
+
 def of_sparse_rows(folder: Path, data: str, *more: str) -> list[str]:
     (folder / "t.libsvm").write_bytes(SPARSE)
     words = ["cluster", "up", "--model", "logistic_regression", "--readers", "1", "--data", data]

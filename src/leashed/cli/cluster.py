@@ -456,8 +456,7 @@ def _up(options: argparse.Namespace) -> int:
     with _in_options(options):
         plan = _plan(options) if options.plan is None else plans.read(options.plan)
         _check_here(plan, view=options.view)
-        if not plan.cluster.readers:
-            piped.check(plan.train)
+        piped.check(plan)
         if plan.train.days is not None:
             return _days(plan, options)
         pipes = piped.are_there(plan.train)

@@ -37,17 +37,22 @@ def are_there(train: Train) -> bool:
     return any(_is_pipe(train, name) for name in _PIPES)
 
 
-def check(train: Train) -> None:
+def check(plan: Plan) -> None:
     """ValueError where several files are named that each process would read, and one of them is a pipe."""
-    given = (train.data,) if train.days is None else train.days
+    train = plan.train
+    given = [] if train.test is None else [train.test]
+    if not plan.cluster.readers:
+        given += [train.data] if train.days is None else train.days
     for pattern in given:
-        if pattern in (STDIN, *WORDS) or (train.days is None and not has_magic(pattern)):
+        if pattern in (STDIN, *WORDS) or not (has_magic(pattern) or pattern in (train.days or ())):
             continue
         for path in sorted(glob(pattern)):  # noqa: PTH207 (Path.glob() takes no absolute pattern)
             if Path(path).is_fifo():
+                of_test = pattern == train.test
+                remedy = "" if of_test else "give cluster.readers 1, or "
                 raise ValueError(
-                    f"{path} is a pipe, which can be read once, and each trainer reads all files: give "
-                    "cluster.readers 1, or name one pipe alone"
+                    f"{path} is a pipe, which can be read once, and each trainer reads all files"
+                    f"{' to test' if of_test else ''}: {remedy}name one pipe alone"
                 )
 
 
