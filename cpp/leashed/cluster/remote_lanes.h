@@ -87,8 +87,9 @@ struct alignas(kCacheLine) RemoteRows::Slot {
   Conversation conversation;
   std::vector<Lane> lanes;
   Combiner combiner;
-  // Of a push that may be under way, while the batch behind it is in hand; null: there was none.
-  std::unique_ptr<RemoteBatch> pushed_last;
+  // Of pushes that may be under way, the oldest first, while batches behind them are in hand: as
+  // many as are ahead, or fewer.
+  std::vector<std::unique_ptr<RemoteBatch>> pushed_before;
   std::uint64_t tickets = 0, pushes = 0;  // so far
   // Of pushes from a number on, the examples of each; of the last ones there is no other after it.
   std::vector<std::pair<std::uint64_t, std::uint64_t>> sizes;

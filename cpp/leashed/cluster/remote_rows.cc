@@ -101,11 +101,15 @@ std::unique_ptr<RemoteRows::RemoteBatch> RemoteRows::make() const {
 }
 
 RemoteRows::RemoteBatch& RemoteRows::fresh(Slot& slot, Held& held) {
-  if (held.batch->under_way > 0) {
-    if (!slot.pushed_last) slot.pushed_last = make();
-    finish(slot, *slot.pushed_last);
-    held.batch.swap(slot.pushed_last);
+  if (held.batch->under_way == 0) return *held.batch;
+  auto& pushed = slot.pushed_before;
+  if (pushed.size() < ahead()) {
+    pushed.push_back(make());
+  } else {
+    finish(slot, *pushed.front());
+    std::ranges::rotate(pushed, pushed.begin() + 1);
   }
+  held.batch.swap(pushed.back());
   return *held.batch;
 }
 

@@ -163,7 +163,8 @@ class RemoteRows final : public RowStore {
   void abandon(Slot& slot, std::size_t server, const Which& which);
   void forget(Slot& slot, const RemoteBatch& rows, const std::string& why);
   std::unique_ptr<RemoteBatch> make() const;
-  // Memory that nobody needs, for the next batch: one push may be under way meanwhile.
+  // Memory that nobody needs, for the next batch. Meanwhile as many pushes may be under way as
+  // batches are ahead: where an answer takes as long as these, none waits for it.
   RemoteBatch& fresh(Slot& slot, Held& held);
   // Until nobody needs the batch's memory.
   void finish(Slot& slot, const RemoteBatch& rows);

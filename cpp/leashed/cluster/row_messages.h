@@ -84,9 +84,9 @@ class RowDigest {
 
 // Tickets that a client may have at once: of the batch in hand, of those ahead, and of those that
 // are pushed and not settled.
-inline constexpr std::size_t kTickets = 8;
-// Batches ahead of the one in hand, at most: two pushes may be under way.
-inline constexpr std::size_t kMostAhead = kTickets - 3;
+inline constexpr std::size_t kTickets = 12;
+// Batches ahead of the one in hand, at most: as many pushes may be under way.
+inline constexpr std::size_t kMostAhead = (kTickets - 1) / 2;
 
 struct RowHello {
   std::uint64_t client;  // a trainer's thread: no two at a time have the same

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <future>
 #include <list>
 #include <memory>
 #include <numeric>
@@ -40,11 +41,15 @@ class OneServer {
                  {0}, placement(), 0, 1) {}
   static RowPlacement placement() { return {{{false, 0}}, RowPlacement::evenly(1)}; }
 
-  void meet(RemoteRows& rows) {
+  void meet(RemoteRows& rows, Transport transport) {
     const auto [theirs, here] = pair_of_sockets();
-    peers_.push_back(connected(here, kRowLimits, true, Transport::tcp, Role::accepts));
+    // Both at once: over shared memory each waits for the other to agree.
+    auto come = std::async(std::launch::async, [transport, socket = here] {
+      return connected(socket, kRowLimits, true, transport, Role::accepts);
+    });
+    rows.adopt(0, 0, theirs, true, transport, 0);
+    peers_.push_back(come.get());
     service_.come(peers_.size());
-    rows.adopt(0, 0, theirs, true, Transport::tcp, 0);
   }
   // Until there is nothing to be answered.
   void serve() {
@@ -141,7 +146,7 @@ TEST_CASE("rows are as stale as the batches under way, and how often a row is in
                                                          look_ahead,
                                                          [&server] { server.serve(); }});
       for (auto& batch : one.of) batch = one.rows->make_batch();
-      server.meet(*one.rows);
+      server.meet(*one.rows, Transport::tcp);
       for (std::size_t ahead = 0; ahead <= look_ahead; ++ahead) fill(one);
       pull(one);
     }
@@ -157,5 +162,41 @@ TEST_CASE("rows are as stale as the batches under way, and how often a row is in
     const double expected = squares / all * static_cast<double>(workers * (1 + look_ahead) - 1);
     const double mean = static_cast<double>(told.staleness) / static_cast<double>(told.applied);
     CHECK(mean == doctest::Approx(expected).epsilon(0.1));
+  }
+}
+
+TEST_CASE("so long as rows ahead are there, whoever looks ahead needs no word of a server") {
+  for (std::size_t look_ahead = 1; look_ahead <= kMostAhead; ++look_ahead) {
+    CAPTURE(look_ahead);
+    OneServer server;
+    std::size_t waits = 0;
+    Turns one(look_ahead + 1);
+    const auto idle = [&] {
+      ++waits;
+      server.serve();
+    };
+    one.rows = std::make_unique<RemoteRows>(RemotePlan{
+        {{"a", 2, kIds}}, {0}, OneServer::placement(), 1, 1, 1, 0, 1, 1e6, 1e6, look_ahead, idle});
+    for (auto& batch : one.of) batch = one.rows->make_batch();
+    server.meet(*one.rows, Transport::shm);  // what is sent is there
+    const auto fill = [&] {
+      const std::size_t which = one.filled++ % one.of.size();
+      one.ids[which].assign(kSize, one.filled);
+      one.columns[which] = {one.ids[which].data()};
+      one.batches[which] = {nullptr, {}, kSize};
+      one.batches[which].columns = {&one.columns[which], 1};
+      one.rows->prefetch(0, one.batches[which], *one.of[which]);
+    };
+    for (std::size_t ahead = 0; ahead < look_ahead; ++ahead) fill();
+    for (std::size_t n = 0; n < 20 * look_ahead; ++n) {
+      const std::size_t which = n % one.of.size();
+      fill();
+      one.rows->pull(0, one.batches[which], *one.of[which]);
+      one.rows->push(0, *one.of[which], {});
+      // For its welcome, for the first rows, and once for as many as are ahead.
+      CHECK(waits <= 2 + n / look_ahead);
+    }
+    one.rows->leave(0);
+    CHECK(one.rows->counters().settled == 20 * look_ahead);
   }
 }
