@@ -188,6 +188,30 @@ def test_parquet_is_told_by_its_beginning(tmp_path: Path, given_stdin: Any) -> N
     assert there.train.data == str(tmp_path / "run" / "data.parquet")
 
 
+@pytest.mark.parametrize(
+    ("content", "name"), [(b"PAR1 and no more", "data.parquet"), (b"1\t2\n", "data.piped")]
+)
+def test_a_copy_stays_where_no_run_comes_of_it(
+    tmp_path: Path,
+    given_stdin: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    content: bytes,
+    name: str,
+) -> None:
+    """The pipe has it no more."""
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    given_stdin(content)
+    asked = through(tmp_path, "-", "--readers", "1")
+    at = asked.index("--run")
+    del asked[at : at + 2]
+    assert cli.main(asked) == 2
+    (folder,) = (tmp_path / "temporary").iterdir()
+    assert (folder / name).read_bytes() == content
+    assert f"its logs are in {folder}" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("named", [["--data", "{}/*.csv"], ["--days", "{}/a.csv", "{}/b.csv"]])
 def test_several_pipes_without_a_reader_are_refused(
     tmp_path: Path, named: list[str], capsys: pytest.CaptureFixture[str]

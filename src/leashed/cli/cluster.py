@@ -685,7 +685,7 @@ def _folder(plan: Plan, options: argparse.Namespace) -> Generator[Path, None, No
             else:
                 shutil.rmtree(folder)
         except BaseException:
-            if (folder / _FILE).exists() or any(folder.glob("*.piped")):
+            if (folder / _FILE).exists() or piped.copies(folder):
                 print(f"leashed: its logs are in {folder}", file=sys.stderr)
             else:  # nothing was started
                 shutil.rmtree(folder)

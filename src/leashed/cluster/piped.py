@@ -22,7 +22,7 @@ from leashed.datasets.files import raw
 from leashed.training.problems import sparse
 from leashed.training.problems.files import existing
 
-__all__ = ["are_there", "check", "kept"]
+__all__ = ["are_there", "check", "copies", "kept"]
 
 _PIPES = (
     "test",
@@ -30,6 +30,7 @@ _PIPES = (
 )  # fields of Train that may name one: rows to test are read to know the columns
 _STDIN = 0  # its number
 _PARQUET = b"PAR1"  # its files begin so
+_COPIES = (".piped", ".parquet")  # how they end
 
 
 def are_there(train: Train) -> bool:
@@ -86,9 +87,14 @@ def kept(plan: Plan) -> Plan:
             elif not (why := _why_copied(replace(plan, train=opened))):
                 train = opened
                 continue
-        there: dict[str, Any] = {name: str(_copied(given, folder / f"{name}.piped", why))}
+        there: dict[str, Any] = {name: str(_copied(given, folder / f"{name}{_COPIES[0]}", why))}
         train = replace(train, **there)
     return replace(plan, train=train)
+
+
+def copies(folder: Path) -> list[Path]:
+    """Files of a run's folder into which pipes have been read, which nobody has but there."""
+    return [path for path in folder.iterdir() if path.stem in _PIPES and path.suffix in _COPIES]
 
 
 def _opened(given: str) -> str:
@@ -142,7 +148,7 @@ def _copied(given: str, to: Path, why: str) -> Path:
         if not begins:
             raise ValueError(f"{name} has ended without a row")
         if begins == _PARQUET:
-            to = to.with_suffix(".parquet")
+            to = to.with_suffix(_COPIES[1])
         return beside.replace(to)
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
