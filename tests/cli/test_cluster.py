@@ -162,7 +162,6 @@ def test_arguments_become_a_plan():
         (["up", "--sync", "easgd:alpha"], "--sync takes key=value"),
         (["up", "--sync", "gba"], "--sync 'gba' is unknown; choose one of easgd"),
         (["up", "--sync-ps", "0"], "--sync-ps must be at least 1 with easgd"),
-        (["up", "--mode", "gba"], "cluster is not for runs with a mode, since"),
         (["up", "--stream", "--model", "fm"], "cluster is not for streams, since"),
         (
             ["up", "--model", "dlrm"],
