@@ -15,7 +15,7 @@ JOB = {"workers": 2, "batch": 4}
 
 def test_the_pages_code_runs() -> None:
     blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     names: dict[str, object] = {}
     for block in blocks:
         exec(compile(block, "docs/modes.md", "exec"), names)

@@ -249,7 +249,7 @@ def test_a_recorded_term_is_replayed(tmp_path) -> None:
     [
         ({"mode": 3}, TypeError, "mode must be ASP"),
         ({"discipline": lsh.Leashed()}, ValueError, "discipline is not for runs with a mode"),
-        ({"cluster": object()}, ValueError, "cluster is not for runs with a mode"),
+        ({"cluster": object()}, ValueError, "cluster without a policy server is not for runs"),
         ({"threads": "auto"}, ValueError, "is not for runs with a mode"),
         ({"threads": 0}, ValueError, "threads must be at least 1"),
         (
