@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "leashed/base/team.h"
@@ -36,11 +37,12 @@ class Recorder final : public RowStore {
     const std::uint64_t* ids = nullptr;
   };
 
-  explicit Recorder(std::size_t workers, std::size_t readers = 2)
-      : calls(workers), readers_(readers) {}
+  explicit Recorder(std::size_t workers, std::size_t readers = 2, std::size_t ahead = 1)
+      : calls(workers), readers_(readers), ahead_(ahead) {}
 
   std::unique_ptr<BatchRows> make_batch() const override { return std::make_unique<Rows>(); }
   std::size_t readers() const override { return readers_; }
+  std::size_t ahead() const override { return ahead_; }
   void prefetch(std::size_t worker, const BatchView& batch, BatchRows& rows) override {
     note(worker, 'f', rows, State::free, State::located);
     static_cast<Rows&>(rows).ids = batch.columns[0].ids;
@@ -97,10 +99,12 @@ class Recorder final : public RowStore {
     if (call == throws && count_++ == throw_at) throw std::runtime_error("boom");
   }
 
-  const std::size_t readers_;
+  const std::size_t readers_, ahead_;
   std::mutex mutex_;
   std::uint64_t count_ = 0;
 };
+
+constexpr std::size_t kAhead[] = {1, 2, 5};  // of which Recorder's rows are asked for
 
 class Source final : public GradientSource {
  public:
@@ -170,7 +174,8 @@ std::size_t workers_of(const Choice& discipline) { return discipline.name == "se
 
 TrainResult run(const Source& source, const Choice& choice, Recorder& store, StopRules until,
                 const StalenessPolicy& staleness = no_staleness_policy(),
-                const TrainCallbacks& callbacks = {}, StepObserver* observer = nullptr) {
+                const TrainCallbacks& callbacks = {}, StepObserver* observer = nullptr,
+                Leases* leases = nullptr) {
   const Data data;
   const std::size_t workers = store.calls.size();
   const std::vector<float> initial(kDimension, 0.0f);
@@ -179,6 +184,7 @@ TrainResult run(const Source& source, const Choice& choice, Recorder& store, Sto
   const auto discipline = make_discipline(choice, context);
   TrainOptions options{workers, kBatch, 7, until};
   options.rows = &store;
+  options.leases = leases;
   if (observer) options.observers = {observer};
   return train(source, data.view(), nullptr, *discipline, context, options, callbacks);
 }
@@ -223,19 +229,24 @@ TEST_CASE("a step whose rows were not pushed is told of to nobody, so no record 
   }
 }
 
-TEST_CASE("a batch is prefetched while the one before it is worked on, and pushed after") {
+TEST_CASE("batches are prefetched while those before them are worked on, and pushed after") {
   for (const Choice& discipline : disciplines()) {
     CAPTURE(discipline.name);
     for (const bool by_updates : {true, false}) {
       CAPTURE(by_updates);
-      Recorder store(1);
-      StopRules until;
-      (by_updates ? until.updates : until.batches) = 3;
-      run(Source(), discipline, store, until);
-      // The batch after the last is not located: its ids are not to be admitted.
-      CHECK(store.calls[0] == "fflpflplpe");
-      CHECK(store.steps == std::vector<std::uint64_t>{0, 1, 2});
-      check_end(store);
+      for (const auto& [ahead, calls] : {std::pair<std::size_t, const char*>{1, "fflpflplpe"},
+                                         {2, "ffflplplpe"},
+                                         {5, "ffflplplpe"}}) {
+        CAPTURE(ahead);
+        Recorder store(1, 2, ahead);
+        StopRules until;
+        (by_updates ? until.updates : until.batches) = 3;
+        run(Source(), discipline, store, until);
+        // Those after the last are not located: their ids are not to be admitted.
+        CHECK(store.calls[0] == calls);
+        CHECK(store.steps == std::vector<std::uint64_t>{0, 1, 2});
+        check_end(store);
+      }
     }
   }
 }
@@ -255,15 +266,18 @@ TEST_CASE("a run of nothing prefetches nothing") {
 TEST_CASE("every gradient is pushed, also one that is not published") {
   for (const Choice& discipline : disciplines()) {
     CAPTURE(discipline.name);
-    Recorder store(workers_of(discipline));
-    StopRules until;
-    until.batches = 600;
-    const TrainResult result = run(Source(), discipline, store, until);
-    CHECK(result.gradients == 600);
-    CHECK(count(store, 'p') == 600);
-    CHECK(count(store, 'f') == 600);
-    CHECK(count(store, 'd') == 0);
-    check_end(store);
+    for (const std::size_t ahead : kAhead) {
+      CAPTURE(ahead);
+      Recorder store(workers_of(discipline), 2, ahead);
+      StopRules until;
+      until.batches = 600;
+      const TrainResult result = run(Source(), discipline, store, until);
+      CHECK(result.gradients == 600);
+      CHECK(count(store, 'p') == 600);
+      CHECK(count(store, 'f') == 600);
+      CHECK(count(store, 'd') == 0);
+      check_end(store);
+    }
   }
 }
 
@@ -287,6 +301,61 @@ TEST_CASE("also one that the staleness policy leaves out") {
   }
 }
 
+TEST_CASE("so many updates as there are to be are published, however many batches are ahead") {
+  for (const Choice& discipline : disciplines()) {
+    CAPTURE(discipline.name);
+    for (const std::size_t ahead : kAhead) {
+      CAPTURE(ahead);
+      Recorder store(workers_of(discipline), 2, ahead);
+      StopRules until;
+      until.updates = 300;
+      const TrainResult result = run(Source(), discipline, store, until);
+      CHECK(result.updates == 300);
+      CHECK(count(store, 'p') == result.gradients);
+      CHECK(count(store, 'd') == 0);
+      check_end(store);
+    }
+  }
+}
+
+TEST_CASE("a batch is worked on when it comes, though none behind it is there to look ahead to") {
+  constexpr std::uint64_t kGiven = 40;
+  for (const Choice& discipline : disciplines()) {
+    if (discipline.name == "synchronous") continue;
+    CAPTURE(discipline.name);
+    for (const std::size_t ahead : kAhead) {
+      CAPTURE(ahead);
+      Recorder store(workers_of(discipline), 2, ahead);
+      Leases leases;
+      std::uint64_t used = 0;
+      {
+        std::jthread gives([&](const std::stop_token& stop) {  // one batch after another is done
+          for (std::uint64_t k = 0; k < kGiven; ++k) {
+            leases.give({k, k, 1});
+            for (std::vector<std::pair<std::uint64_t, std::uint64_t>> told;
+                 told.empty() && !stop.stop_requested();) {
+              std::this_thread::yield();
+              for (const auto& one : leases.used()) {
+                if (one.second > 0) told.push_back(one);
+              }
+            }
+            used += stop.stop_requested() ? 0 : 1;
+          }
+          leases.end(kGiven);
+        });
+        StopRules until;
+        until.seconds = 60;
+        run(Source(), discipline, store, until, no_staleness_policy(), {}, nullptr, &leases);
+        leases.end(kGiven);
+      }
+      CHECK(used == kGiven);
+      CHECK(count(store, 'f') == kGiven);
+      CHECK(count(store, 'p') == kGiven);
+      check_end(store);
+    }
+  }
+}
+
 TEST_CASE(
     "in lockstep everybody has as many pushes, also where the last step has too few batches") {
   Recorder store(3);
@@ -303,11 +372,13 @@ TEST_CASE(
 TEST_CASE("what is under way when the run is stopped is dropped") {
   for (const Choice& discipline : disciplines()) {
     CAPTURE(discipline.name);
-    for (const bool nan : {false, true}) {
+    for (const auto& [nan, ahead] :
+         {std::pair<bool, std::size_t>{false, 1}, {true, 1}, {false, 5}, {true, 5}}) {
       CAPTURE(nan);
+      CAPTURE(ahead);
       Source source;
       (nan ? source.nan_at : source.held_at) = 20;
-      Recorder store(workers_of(discipline));
+      Recorder store(workers_of(discipline), 2, ahead);
       StopRules until;
       until.seconds = 60;
       TrainCallbacks callbacks;
@@ -331,7 +402,7 @@ TEST_CASE("an exception of a gradient or of the store ends the run, and nobody w
         CAPTURE(at);
         CAPTURE(nth);
         Source source;
-        Recorder store(workers_of(discipline));
+        Recorder store(workers_of(discipline), 2, nth == 31 ? 5 : 1);
         if (at == 'g') {
           source.throw_at = nth;
         } else {
