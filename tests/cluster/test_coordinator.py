@@ -98,6 +98,51 @@ def test_all_have_finished() -> None:
     assert talk.say(3, Join("trainer", 0, "")) == [Bye("all trainers have finished")]
 
 
+def led() -> Talk:
+    """By a policy server, whose connection is 2, of one trainer; the mode is done with 3 of 10 batches."""
+    talk = Talk(trainers=1, policy_ps=1)
+    talk.join(1)
+    talk.say(2, Join("policy-ps", 0, "h:1"))
+    talk.wait(1, 1, 2)
+    (lease,) = [m for m in talk.say(2, Report(want=1, batches=10)) if isinstance(m, Lease)]
+    assert (lease.ticket, lease.count) == (1, 10)
+    talk.say(2, Report(used=[(1, 3)], metrics={"mode_late": 8.0}))
+    return talk
+
+
+@pytest.mark.parametrize("tells", [True, False])
+def test_who_leads_tells_of_the_last_batches_before_the_run_ends_early(tells: bool) -> None:
+    talk = led()
+    talk.say(1, Report(left=True, summary={"batches_used": 5.0}))
+    talk.wait(0.5, 2)
+    talk.say(2, Report(used=[(1, 4)], metrics={"mode_late": 8.0}))
+    talk.wait(0.4, 2)
+    assert talk.master.over is None
+    talk.wait(0.5, 2)
+    if tells:
+        talk.say(2, Report(used=[(1, 5)], metrics={"mode_late": 12.0}))
+    assert (talk.master.over is not None) == tells
+    talk.wait(2, 2)
+    assert str(talk.master.over).startswith("all trainers have finished")
+    ledger = talk.master.standing(talk.now)["ledger"]
+    assert ledger["complete"] == 4 + tells
+    assert ledger["twice"] == 2 + tells
+
+
+@pytest.mark.parametrize("leaving", [True, False])
+def test_without_who_leads_a_run_fails_unless_all_are_told_to_end(leaving: bool) -> None:
+    talk = led()
+    talk.master.leaving = leaving
+    talk.master.closed(2, talk.now)
+    talk.wait(0.5, 1)
+    assert (talk.master.over is None) == leaving
+    if leaving:
+        talk.master = Coordinator(talk.master.terms, "run", talk.master.state, talk.now)
+        talk.wait(0.5)
+    assert "policy server 0 is lost (its connection closed)" in str(talk.master.over)
+    assert talk.master.standing(talk.now)["state"] == "failed"
+
+
 @pytest.mark.parametrize("crashed", [1, 2])
 def test_a_run_that_all_trainers_have_crashed_in_has_failed(crashed: int) -> None:
     talk = Talk()

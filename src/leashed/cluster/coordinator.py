@@ -344,7 +344,7 @@ class Coordinator:
                 "resumed": ledger.resumed,
                 "restored": ledger.restored,
                 "lost": ledger.lost,
-                "twice": _twice(ledger, everybody),
+                "twice": _twice(ledger, everybody, self.terms.batch_size),
                 "with_replicas": round(
                     sum(
                         past.counters.get("unsynced", 0)
@@ -662,7 +662,8 @@ class Coordinator:
         """What follows from what has happened: leases, news, the next epoch, the end."""
         ledger, membership = self.state.ledger, self.state.membership
         lost = self._lost()
-        if (leader := self._leader_gone()) is not None:
+        # (A machine that is shut down ends all at once.)
+        if not self.leaving and (leader := self._leader_gone()) is not None:
             self.stop(f"{leader}, and with it all that was trained{self._left()}", now, "failed")
             return
         self._advance_cut(now)
@@ -893,8 +894,11 @@ def _has_result(summary: Mapping[str, float]) -> bool:
     return bool(summary.get("handed_in", 1.0)) and not summary.get("crashed")
 
 
-def _twice(ledger: Ledger, members: list[dict[str, Any]]) -> int:
+def _twice(ledger: Ledger, members: list[dict[str, Any]], batch_size: int) -> int:
     """Batches that a trainer has told of which another had, or had itself before it was taken for dead."""
+    leaders = counted({"members": members}, "policy-ps").values()
+    if leaders:  # which know of each gradient whether another's was before it
+        return round(sum(each.get("mode_late", 0.0) for each in leaders) / batch_size)
     told = counted({"members": members}, "trainer").values()
     used = round(sum(each.get("batches_used", 0.0) for each in told))
     # (Less where counters went with a trainer that died while there was no master.)

@@ -33,6 +33,7 @@ _ADDED = frozenset({
     "row_pushes", "row_settled", "row_settling", "row_lost", "row_lost_examples", "row_not_finite",
     "row_expired", "row_unsettled", "row_cuts", "row_bytes_out", "row_bytes_in", "row_kernel_out",
     "row_kernel_in", "rows_sent", "rows_received", "parts_parsed",
+    "mode_cut", "mode_hung", "mode_left_out",
 })  # fmt: skip
 """Counted by each process from 0, so that the sum over those that came one after the other tells what
 all of them have. Of anything else the last one's is the newest.
