@@ -212,6 +212,17 @@ def test_what_the_end_of_a_parquet_file_tells_of_its_row_groups_is_compared(
     assert digests[0] != digests[1]
 
 
+def test_columns_beside_those_that_are_read_may_be_of_any_type(tmp_path: Path):
+    """Of which no value of Python's is that is least: dates beyond its years, halves, nanoseconds."""
+    pa = pytest.importorskip("pyarrow")
+    far = pa.array([1 << 40] * 300, pa.timestamp("s"))
+    half = pa.array(np.ones(300, np.float16))
+    fine = pa.array([1] * 300, pa.timestamp("ns"))
+    write_parquet(tmp_path / "a.parquet", 300, far=far, half=half, fine=fine, none=pa.nulls(300))
+    rows = stream.parquet(tmp_path / "a.parquet", {**SCHEMA, "price": stream.Number(scale=None)})
+    assert index_of(rows, None, tmp_path / "run").rows == 300
+
+
 def test_truncated_and_damaged_parquet_is_told_by_name(tmp_path: Path):
     write_parquet(tmp_path / "a.parquet", 300)
     content = (tmp_path / "a.parquet").read_bytes()

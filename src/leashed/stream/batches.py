@@ -110,6 +110,13 @@ def _alike(pa: Any, schemas: Sequence[Any]) -> list[Any]:
     return [pa.schema([plain(field) for field in schema]) for schema in schemas]
 
 
+def _told_of(column: Any) -> tuple[Any, ...]:
+    size, found = column.total_compressed_size, column.statistics
+    if found is None or not found.has_min_max:
+        return (size,)
+    return size, found.min_raw, found.max_raw
+
+
 class ParquetParts:
     """Batches of Parquet files, of columns whose types hold what any file has.
 
@@ -136,9 +143,11 @@ class ParquetParts:
         return [group.num_rows for group in self._fragments[file].row_groups]
 
     def told(self, file: int) -> list[str]:
-        """What the end of a file tells of each row group's columns: bytes, least and greatest values."""
-        groups = self._fragments[file].row_groups
-        return [repr((group.total_byte_size, group.statistics)) for group in groups]
+        """What the end of a file tells of each row group's columns: bytes, least and greatest values, as they
+        are written, which a value of Python or pandas is not for all types.
+        """
+        groups = [group.metadata for group in self._fragments[file].row_groups]
+        return [repr([_told_of(g.column(k)) for k in range(g.num_columns)]) for g in groups]
 
     def of(self, file: int, group: int | None = None) -> Iterator[Any]:
         """Those of a file, or of one of its row groups. ValueError where it lacks a column."""
