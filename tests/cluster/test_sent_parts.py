@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +14,7 @@ from typing import Any
 import pytest
 from cluster import inside
 
-from leashed.cluster import checkpoints, sent_files, sent_parts
+from leashed.cluster import checkpoints, receiving, sent_files, sent_parts
 from leashed.cluster.opening import Peer
 from leashed.files.folders import MANIFEST
 
@@ -54,7 +57,7 @@ def send(
         ours.settimeout(inside.PATIENCE)
         peer = Peer(who.rpartition("-")[0], who, sent_parts.PURPOSE, "127.0.0.1:1")
         to.take(theirs, peer, under_way, whole)
-        sent_parts.send(ours, run, number, own or ["embedding-ps-1"], lambda: None)
+        sent_parts.send(ours, run, number, own or ["embedding-ps-1"], lambda: None, lambda: False)
 
 
 def found(run: Path) -> dict[str, bytes]:
@@ -133,6 +136,52 @@ def test_what_others_still_send_has_its_room(
         ours.sendall(b"x" * size)
         assert sent_files._get(ours) == ""
         send(parts, there)
+
+
+def test_a_disk_that_is_slow_is_waited_for_as_long_as_the_master_lives(tmp_path: Path) -> None:
+    name = "trainer-0.safetensors"
+    content = bytes(range(256)) * 20_000
+    (tmp_path / name).write_bytes(content)
+    ours, theirs = socket.socketpair()
+    waits: list[int] = []
+
+    def lives() -> bool:
+        waits.append(1)
+        return stalls.is_alive()
+
+    def answered() -> None:
+        select.select([ours], [], [], inside.PATIENCE)
+
+    found: list[bytes] = []
+
+    def take() -> None:
+        _, files = sent_files.head(theirs)
+        sent_files._put(theirs, [name for name, _ in files])
+        found.append(receiving.exactly(theirs, 100_000))
+        while len(waits) < 2:
+            time.sleep(0.01)
+        found.append(receiving.exactly(theirs, len(content) - 100_000))
+        sent_files._put(theirs, "")
+
+    stalls = threading.Thread(target=take, daemon=True)
+    stalls.start()
+    with ours, theirs:
+        ours.settimeout(0.1)
+        theirs.settimeout(inside.PATIENCE)
+        sent_files.send(ours, tmp_path, [name], {}, answered, lives)
+        stalls.join()
+    assert b"".join(found) == content
+    assert len(waits) >= 2
+
+
+def test_a_master_that_is_gone_is_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "trainer-0.states").write_bytes(bytes(5_000_000))
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.settimeout(0.1)
+        sent_files._put(theirs, ["trainer-0.states"])
+        with pytest.raises(TimeoutError):
+            sent_files.send(ours, tmp_path, ["trainer-0.states"], {})
 
 
 def test_who_sends_of_a_cut_that_is_given_up_is_cut_off(

@@ -370,14 +370,21 @@ class Member(Closing):
             run: the folder of the run's checkpoints here.
             number: of the cut.
             own: files of its folder, and folders.
-            deadline: seconds for which nothing may move.
+            deadline: seconds for which nothing may move where the master is away.
 
         Raises:
             OSError: the master is away, or does not take it; the message says why.
         """
         with self._connect(sent_parts.PURPOSE, min(deadline, _CONNECTING)) as connection:
             connection.settimeout(deadline)
-            sent_parts.send(connection, run, number, own, lambda: self._answered(connection))
+            sent_parts.send(
+                connection,
+                run,
+                number,
+                own,
+                lambda: self._answered(connection),
+                lambda: self._state == "joined",
+            )
 
     def _answered(self, connection: socket.socket) -> None:
         """Returns when there is something to read, or no master any more."""

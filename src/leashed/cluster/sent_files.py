@@ -35,6 +35,7 @@ def send(
     names: Sequence[str],
     told: Mapping[str, Any],
     wait: Callable[[], None] = lambda: None,
+    lives: Callable[[], bool] = lambda: False,
 ) -> None:
     """Sends those of the files that the other side lacks; returns when it has written them.
 
@@ -44,6 +45,7 @@ def send(
         names: of the files.
         told: of them.
         wait: returns when the other side has answered, where that may take long.
+        lives: whether the other side does, though nothing moves: its disk may be slow.
 
     Raises:
         OSError: a file cannot be read, or is shorter by now; the connection breaks; or the other side does
@@ -56,12 +58,21 @@ def send(
     if isinstance(lacked, str):
         raise OSError(lacked)
     for name in lacked:
-        with (folder / name).open("rb") as file:
-            if sizes[name] and link.sendfile(file, count=sizes[name]) < sizes[name]:
-                raise OSError(errno.EIO, "has become shorter", str(folder / name))
+        _send(link, folder / name, sizes[name], lives)
     wait()
     if why := _get(link):
         raise OSError(why)
+
+
+def _send(link: socket.socket, path: Path, size: int, lives: Callable[[], bool]) -> None:
+    with path.open("rb") as file:
+        while (at := file.tell()) < size:
+            try:
+                if link.sendfile(file, at, size - at) < size - at:
+                    raise OSError(errno.EIO, "has become shorter", str(path))
+            except TimeoutError:  # (the file is at what is still to be sent)
+                if not lives():
+                    raise
 
 
 def head(link: socket.socket) -> tuple[Any, list[tuple[str, int]]]:

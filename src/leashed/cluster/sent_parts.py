@@ -28,9 +28,15 @@ _log = logging.getLogger(__name__)
 
 
 def send(
-    link: socket.socket, run: Path, number: int, own: Sequence[str], wait: Callable[[], None]
+    link: socket.socket,
+    run: Path,
+    number: int,
+    own: Sequence[str],
+    wait: Callable[[], None],
+    lives: Callable[[], bool],
 ) -> None:
-    """Has the master have a member's part of that cut, by files of it or folders.
+    """Has the master have a member's part of that cut, by files of it or folders; the last two are as of
+    ``sent_files.send``.
 
     Raises:
         OSError: it has not got it; the message says why.
@@ -39,7 +45,7 @@ def send(
     paths = [path for name in own for path in _below(folder / name)]
     modified = [(str(path.relative_to(folder)), path.stat().st_mtime_ns) for path in paths]
     told = {"cut": number, "modified": modified}
-    sent_files.send(link, folder, [name for name, _ in modified], told, wait)
+    sent_files.send(link, folder, [name for name, _ in modified], told, wait, lives)
 
 
 def _below(path: Path) -> list[Path]:
