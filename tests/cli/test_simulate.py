@@ -28,7 +28,7 @@ def test_every_mode_is_a_row(capsys) -> None:
 
 
 def test_the_pages_commands_run(capsys) -> None:
-    commands = re.findall(r"^\$ leashed (.*)$", PAGE, re.MULTILINE)
+    commands = re.findall(r"^\$ leashed (simulate .*)$", PAGE, re.MULTILINE)
     assert commands
     for command in commands:
         assert main([*command.split(), *SMALL]) == 0
