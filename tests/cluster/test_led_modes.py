@@ -220,6 +220,7 @@ def test_the_pages_command(tmp_path, capsys):
     told = capsys.readouterr().out
     assert "policy server" in told
     assert "mode gba:iota=4" in told
+    assert "trainer 0 (the policy server's parameters)" in told
     (server,) = counted(report, "policy-ps").values()
     assert server["mode_applied"] + server["mode_stale"] == report["ledger"]["total"] * 64
 

@@ -324,6 +324,8 @@ def _add_output(
         output, replica = choose(plan.train.output, found, model, problem.test, tables)
         if apart := handed_in.keys() - found.keys():
             output += f" (not of {_names(apart)}: not in step, or gone, at the end)"
+        if plan.train.mode is not None:
+            output += " (the policy server's parameters)"
         chosen = output, replica
     if chosen is not None:
         output, replica = chosen
