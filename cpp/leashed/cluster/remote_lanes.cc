@@ -1,6 +1,7 @@
 #include "leashed/cluster/remote_lanes.h"
 
 #include <chrono>
+#include <iterator>
 #include <span>
 #include <thread>
 
@@ -51,7 +52,10 @@ bool RemoteRows::step(Slot& slot, std::size_t server) {
       const auto next =
           std::ranges::find_if(lane.operations, [](const Operation& each) { return !each.said; });
       if (next == lane.operations.end()) break;
-      if (next->kind == Operation::Kind::push &&
+      const bool asked_again = next != lane.operations.begin() &&
+                               std::prev(next)->kind == Operation::Kind::again &&
+                               std::prev(next)->batch == next->batch;
+      if (next->kind == Operation::Kind::push && !asked_again &&
           next->batch->parts[server].boot != lane.boot) {  // the one that had its rows is gone
         ++next->batch->under_way;
         const Operation again{Operation::Kind::again, next->batch, next->ticket};

@@ -304,6 +304,30 @@ TEST_CASE("no more batches are looked up ahead than servers have tickets for") {
   CHECK(counters.settled == 2 * kBatches);
 }
 
+TEST_CASE(
+    "rows in hand are looked up once more where their server was started again, not oftener") {
+  constexpr std::size_t kHands = 4;
+  Run run({.servers = 1, .look_ahead = kHands - 1});
+  run.tend();
+  const std::vector<std::uint64_t> ids = {0, 1, 2};
+  const IdColumn column{ids.data()};
+  BatchView batches[kHands]{};
+  std::vector<std::unique_ptr<BatchRows>> rows;
+  for (BatchView& batch : batches) {
+    batch = {nullptr, {}, ids.size()};
+    batch.columns = {&column, 1};
+    rows.push_back(run.rows.make_batch());
+    run.rows.prefetch(0, batch, *rows.back());
+  }
+  for (std::size_t i = 0; i < kHands; ++i) run.rows.pull(0, batches[i], *rows[i]);
+  run.start(0);
+  for (const auto& each : rows) run.rows.push(0, *each, {});
+  run.rows.leave(0);
+  CHECK(run.rows.counters().settled == kHands);
+  CHECK(run.server(0).counters().pushes == kHands);
+  CHECK(run.server(0).counters().lookups == kHands);
+}
+
 TEST_CASE("what a server that was started again has lost is counted exactly") {
   constexpr std::size_t kBatches = 600, kSize = 20;
   Run run({});
