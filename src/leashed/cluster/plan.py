@@ -578,7 +578,8 @@ class Plan:
                 "sparse rows": self.train.model in sparse.MODELS,
                 "stream": self.cluster.readers > 0,
                 "checkpoint": self.cluster.checkpoint_every,
-                "resume": self.cluster.resume,
+                # (Embedding servers have what a run of theirs goes on from.)
+                "resume": self.cluster.resume if self.cluster.policy_ps else None,
                 'threads="auto"': self.train.threads == "auto",
                 **abilities.of_mode(chosen["mode"], chosen["staleness"].choice()[0]),
                 **abilities.of_discipline(chosen["discipline"], chosen["mode"]),
