@@ -111,15 +111,15 @@ py::dict counters_of(TrainerSync& sync) {
   using namespace pybind11::literals;
   constexpr auto kRelaxed = std::memory_order_relaxed;
   const RoundCounters& c = sync.counters();
-  const Traffic traffic = sync.traffic();
+  const WireSum traffic = sync.traffic();
   const Transfers transfers = sync.transfers();
   return py::dict("syncs"_a = c.rounds.load(kRelaxed), "failed"_a = c.failed.load(kRelaxed),
                   "partial"_a = c.partial.load(kRelaxed), "lag"_a = sync.lag(),
                   "not_finite"_a = sync.not_finite(),
                   "seconds"_a = static_cast<double>(c.nanoseconds.load(kRelaxed)) * 1e-9,
-                  "floats"_a = c.floats.load(kRelaxed), "bytes_out"_a = traffic.out,
-                  "bytes_in"_a = traffic.in, "transfers_out"_a = transfers.out,
-                  "transfers_in"_a = transfers.in, **kernel_counts(sync.kernel_traffic()));
+                  "floats"_a = c.floats.load(kRelaxed), "bytes_out"_a = traffic.own.out,
+                  "bytes_in"_a = traffic.own.in, "transfers_out"_a = transfers.out,
+                  "transfers_in"_a = transfers.in, **kernel_counts(traffic.kernel));
 }
 
 }  // namespace

@@ -55,19 +55,19 @@ py::dict standing_of(PyPolicyServer& of) {
   {
     const py::gil_scoped_release release;
     of.server.quiet([&](PolicyService& service) {
-      const ParameterServer& server = service.server();
+      ParameterServer& server = service.server();
       counts = server.counts();
-      updates = service.server().holder().pull().t();
+      updates = server.holder().pull().t();
       leased = server.examples_leased();
       for (const modes::Lease& lease : server.unfinished()) unfinished += lease.count;
+      const PolicyService::Counters counted = service.counters();
+      counts.lost = counted.lost;
+      counts.departures = counted.departures;
       failure = service.failure();
     });
   }
   py::dict all("updates"_a = updates, "done"_a = leased - unfinished, "missing"_a = counts.missing,
                "failure"_a = failure);
-  const PolicyServer::Counters counted = of.server.counters();
-  counts.lost = counted.lost;
-  counts.departures = counted.departures;
   add_counts(all, std::move(counts));
   return all;
 }

@@ -111,16 +111,10 @@ ModeTrainer::Counters ModeTrainer::counters() const {
     remote = remote_;
   }
   Counters all = remote ? remote->counters() : Counters{};
-  const Traffic own = talk_.traffic().own();
-  all.traffic.in += own.in;
-  all.traffic.out += own.out;
-  const std::optional<Traffic> kernel = talk_.traffic().kernel();
-  if (all.kernel && kernel) {
-    all.kernel->in += kernel->in;
-    all.kernel->out += kernel->out;
-  } else {
-    all.kernel.reset();
-  }
+  WireSum wire{all.traffic, all.kernel};
+  wire.add(talk_.traffic());
+  all.traffic = wire.own;
+  all.kernel = wire.kernel;
   return all;
 }
 

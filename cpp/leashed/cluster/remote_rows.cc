@@ -258,7 +258,7 @@ std::optional<std::vector<bool>> RemoteRows::pooled() const {
 
 RemoteRows::Counters RemoteRows::counters() const {
   Counters all;
-  all.kernel.emplace();
+  WireSum wire;
   for (const auto& slot : slots_) {
     all.lookups += slot->lookups.load(kRelaxed);
     all.reads += slot->reads.load(kRelaxed);
@@ -277,15 +277,10 @@ RemoteRows::Counters RemoteRows::counters() const {
     all.cuts += slot->cuts.load(kRelaxed);
     all.seconds += static_cast<double>(slot->waited.load(kRelaxed)) * 1e-9;
     all.settling += static_cast<double>(slot->settling.load(kRelaxed)) * 1e-9;
-    const Traffic own = slot->conversation.traffic().own();
-    all.traffic.out += own.out;
-    all.traffic.in += own.in;
-    const std::optional<Traffic> kernel = slot->conversation.traffic().kernel();
-    if (!kernel) all.kernel.reset();
-    if (!all.kernel) continue;
-    all.kernel->out += kernel->out;
-    all.kernel->in += kernel->in;
+    wire.add(slot->conversation.traffic());
   }
+  all.traffic = wire.own;
+  all.kernel = wire.kernel;
   return all;
 }
 

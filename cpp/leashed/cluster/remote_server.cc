@@ -55,22 +55,21 @@ bool RemoteServer::missing(std::size_t lane) const {
 }
 
 RemoteServer::Counters RemoteServer::counters() const {
-  Counters all{
-      grants_.load(kRelaxed),  pushes_.load(kRelaxed),   cut_.load(kRelaxed), hung_.load(kRelaxed),
-      strange_.load(kRelaxed), left_out_.load(kRelaxed), std::uint64_t{0},    Traffic{},
-      std::optional(Traffic{})};
-  const auto add = [](Traffic& sum, const Traffic& one) {
-    sum.in += one.in;
-    sum.out += one.out;
-  };
+  std::uint64_t of_all = 0;
+  WireSum wire;
   for (const Seat& seat : seats_) {
-    all.examples += seat.examples.load(kRelaxed);
-    add(all.traffic, seat.talk.traffic().own());
-    const std::optional<Traffic> kernel = seat.talk.traffic().kernel();
-    if (!kernel) all.kernel.reset();
-    if (all.kernel) add(*all.kernel, *kernel);
+    of_all += seat.examples.load(kRelaxed);
+    wire.add(seat.talk.traffic());
   }
-  return all;
+  return {grants_.load(kRelaxed),
+          pushes_.load(kRelaxed),
+          cut_.load(kRelaxed),
+          hung_.load(kRelaxed),
+          strange_.load(kRelaxed),
+          left_out_.load(kRelaxed),
+          of_all,
+          wire.own,
+          wire.kernel};
 }
 
 std::vector<std::uint64_t> RemoteServer::examples() const {

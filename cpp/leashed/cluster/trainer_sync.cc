@@ -21,11 +21,6 @@ SyncPlan in_parts(SyncPlan plan) {
   return plan;
 }
 
-void add(auto& sum, const auto& more) {
-  sum.out += more.out;
-  sum.in += more.in;
-}
-
 }  // namespace
 
 TrainerSync::TrainerSync(const SyncPlan& plan, std::size_t exchanging)
@@ -38,25 +33,20 @@ TrainerSync::TrainerSync(const SyncPlan& plan, std::size_t exchanging)
   }
 }
 
-Traffic TrainerSync::traffic() const {
-  Traffic sum = ring_.traffic().own();
-  for (const auto& links : links_) add(sum, links->traffic().own());
-  return sum;
-}
-
-std::optional<Traffic> TrainerSync::kernel_traffic() const {
-  std::optional<Traffic> sum = ring_.traffic().kernel();
-  for (const auto& links : links_) {
-    const std::optional<Traffic> more = links->traffic().kernel();
-    if (!sum || !more) return std::nullopt;
-    add(*sum, *more);
-  }
+WireSum TrainerSync::traffic() const {
+  WireSum sum;
+  sum.add(ring_.traffic());
+  for (const auto& links : links_) sum.add(links->traffic());
   return sum;
 }
 
 Transfers TrainerSync::transfers() const {
   Transfers sum = ring_.transfers();
-  for (const auto& links : links_) add(sum, links->transfers());
+  for (const auto& links : links_) {
+    const Transfers more = links->transfers();
+    sum.out += more.out;
+    sum.in += more.in;
+  }
   return sum;
 }
 

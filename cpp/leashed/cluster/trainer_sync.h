@@ -59,8 +59,7 @@ class TrainerSync : public Synchronisation {
   // Likewise: SyncPlan::within, for who goes on.
   virtual std::vector<WithinGap> within() const { return {}; }
   // Bytes to and from all that this synchronises with, as WireCount has them.
-  Traffic traffic() const;
-  std::optional<Traffic> kernel_traffic() const;
+  WireSum traffic() const;
   Transfers transfers() const;
   // Whether there is nothing more to train: not where workers come and go.
   bool workers_ended() const { return workers_ended_.load(std::memory_order_acquire); }

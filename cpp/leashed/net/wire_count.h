@@ -55,4 +55,26 @@ class WireCount {
   std::atomic<bool> uncounted_{false};  // relaxed: likewise
 };
 
+// What several have counted together.
+struct WireSum {
+  Traffic own;
+  std::optional<Traffic> kernel = Traffic{};  // nothing where one of them has nothing
+
+  void add(const WireCount& count) {
+    add(own, count.own());
+    const std::optional<Traffic> more = count.kernel();
+    if (kernel && more) {
+      add(*kernel, *more);
+    } else {
+      kernel.reset();
+    }
+  }
+
+ private:
+  static void add(Traffic& sum, const Traffic& more) {
+    sum.out += more.out;
+    sum.in += more.in;
+  }
+};
+
 }  // namespace leashed

@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from leashed import _core
 from leashed.base import leftovers
 from leashed.cli import cluster_size
 from leashed.cli.arguments import add_fields, given
@@ -234,7 +235,8 @@ def _add_up(actions: Commands) -> None:
         type=int,
         default=1,
         metavar="N",
-        help="batches whose rows are asked for while one before them is computed, 0 to 5; default: %(default)s",
+        help=f"batches whose rows are asked for while one before them is computed, 0 to {_core.MOST_AHEAD}; "
+        "default: %(default)s",
     )
     here.add_argument(
         "--pooling",

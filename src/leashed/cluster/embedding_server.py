@@ -7,7 +7,6 @@ when the run is over.
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from leashed.base.machine import cores
 from leashed.cluster import checkpoints, fingerprint, row_packing
 from leashed.cluster.addressing import is_local
 from leashed.cluster.cut_tending import ServerCuts
+from leashed.cluster.lives import boot
 from leashed.cluster.row_costs import RowTerms
 from leashed.cluster.row_files import RowFiles
 from leashed.cluster.server_tending import ROWS
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 __all__ = ["row_terms", "run", "serve"]
 
-_LIFE = 62  # bits
 _MIB = 2**20
 _FEEDS = 4  # processors of a machine, of which one serves rows
 
@@ -136,7 +135,7 @@ def serve(
                 placed.numbers(index, len(read.tables)),
                 placed.placement,
                 index,
-                secrets.randbits(_LIFE) | 1,
+                boot(),
                 loops or max(1, cores() // (_FEEDS * terms.here)),
             )
             files.serve(server)

@@ -208,12 +208,12 @@ def join(
     checks.flag("require_sync", require_sync)
     local = is_local(format_address(place.host, place.port))
 
+    before = servers + served + policy_servers  # who have ports before readers and ranks
+
     def clear(master: int) -> None:
         if ports is not None:
             others = {} if local else {"rank 0's master": master}
-            check_ports(
-                "ports", ports, servers + served + policy_servers + read_by + place.size, others
-            )
+            check_ports("ports", ports, before + read_by + place.size, others)
 
     clear(place.port)
     if not local and key is None:
@@ -341,7 +341,7 @@ def join(
                     folder=home,
                     grace=grace,
                     transport=transport,
-                    port=0 if ports is None else ports + servers + served + policy_servers,
+                    port=0 if ports is None else ports + before,
                     advertise=advertise,
                     job=job,
                 ),
@@ -416,9 +416,7 @@ def join(
         master="",
         key=secret,
         host=host,
-        port=0
-        if ports is None
-        else ports + servers + served + policy_servers + read_by + place.rank,
+        port=0 if ports is None else ports + before + read_by + place.rank,
         transport=transport,
         backend=backend,
         timeout=timeout,

@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from leashed.base.table import MISSING, Table, duration, mebibytes, number
+from leashed.base.table import Table, duration, number
+from leashed.cluster.cells import count, size
 from leashed.cluster.measures import Counters, Life, counted, lives
 
 __all__ = ["NOTE", "facts", "servers"]
@@ -82,23 +83,17 @@ def _others(here: Counters) -> float:
 
 
 def _server(index: int, counters: Counters, several: list[Life]) -> list[str]:
-    def of(name: str) -> str:
-        return f"{counters[name]:,.0f}" if name in counters else MISSING
-
-    def bytes_of(name: str) -> str:
-        return mebibytes(counters[name]) if name in counters else MISSING
-
     published = counters.get("published", 0.0)
     stale = counters.get("staleness", math.nan) / published if published else math.nan
     return [
         str(index),
-        of("lanes"),
-        of("grants"),
-        of("pushes"),
-        of("mode_updates"),
+        count(counters, "lanes"),
+        count(counters, "grants"),
+        count(counters, "pushes"),
+        count(counters, "mode_updates"),
         number(stale),
         duration(counters.get("serving_seconds", math.nan)),
-        bytes_of("bytes_in"),
-        bytes_of("bytes_out"),
+        size(counters, "bytes_in"),
+        size(counters, "bytes_out"),
         str(len(several)),
     ]

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import secrets
-
 from leashed import _core
+from leashed.cluster.lives import SLOTS, life
 from leashed.training.led_mode import LedMode, numbered
 
-__all__ = ["SLOTS", "mode_trainer"]
-
-_RANDOM = 24  # bits of a life that are so
-SLOTS = 1 << 16
-"""Of a trainer, at most: numbers of its lanes."""
+__all__ = ["mode_trainer"]
 
 
 def mode_trainer(
@@ -32,6 +27,6 @@ def mode_trainer(
         run=numbered(run),
         terms=led.terms,
         client=trainer * SLOTS,
-        life=member << _RANDOM | secrets.randbits(_RANDOM),
+        life=life(member),
         patience=patience,
     )

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import logging
 import math
-import secrets
 import time
 from typing import TYPE_CHECKING, Any, cast
 
 from leashed import _core
 from leashed.cluster import fingerprint
+from leashed.cluster.lives import SLOTS, boot
 from leashed.cluster.member import Member
 from leashed.cluster.messages import Epoch, Lease
-from leashed.cluster.mode_trainer import SLOTS
 from leashed.cluster.server_tending import POLICY
 from leashed.cluster.serving import Place, accepting, making, over
 from leashed.training import request
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["led_by", "run", "serve"]
 
-_LIFE = 62  # bits
 _ENDLESS = 1 << 31  # batches, and the most that are asked for at once
 
 _log = logging.getLogger(__name__)
@@ -100,7 +98,7 @@ def serve(led: LedMode, index: int, place: Place, told: dict[str, str]) -> None:
         accept = accepting(made, POLICY, place.transport)
         with place.joined("policy-ps", index, accept, words) as (member, heard):
             name = member.welcome.run
-            server = led.server(numbered(name), secrets.randbits(_LIFE) | 1)
+            server = led.server(numbered(name), boot())
             made.set_result((name, server))
             leases, commands = Leased(member, led), Commands(led)
 

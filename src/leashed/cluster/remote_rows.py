@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import secrets
-
 from leashed import _core
 from leashed.base.machine import cores
+from leashed.cluster.lives import SLOTS, life
 from leashed.training.rows_read import RowsRead
 
 __all__ = ["remote_rows"]
 
-_RANDOM = 24  # bits of a life that are so
-_SLOTS = 1 << 16  # of a trainer, at most
 _READERS = 64  # that evaluate, at most
 
 
@@ -47,8 +44,8 @@ def remote_rows(
         servers=servers,
         workers=workers,
         readers=min(workers, cores(), _READERS),
-        client=trainer * _SLOTS,
-        life=member << _RANDOM | secrets.randbits(_RANDOM),
+        client=trainer * SLOTS,
+        life=life(member),
         timeout=timeout,
         patience=patience,
         look_ahead=look_ahead,

@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from leashed.base.table import MISSING, Table, duration, mebibytes, number
+from leashed.base.table import MISSING, Table, duration, number
+from leashed.cluster.cells import count, size
 from leashed.cluster.measures import Counters, Life, counted, lives, total
 from leashed.cluster.packing import BY_ROW_BYTES, Costs
 
@@ -195,12 +196,6 @@ def _imbalance(here: Mapping[int, Counters]) -> float | None:
 
 
 def _server(index: int, counters: Counters, load: float, several: list[Life]) -> list[str]:
-    def of(name: str) -> str:
-        return f"{counters[name]:,.0f}" if name in counters else MISSING
-
-    def bytes_of(name: str) -> str:
-        return mebibytes(counters[name]) if name in counters else MISSING
-
     updates = counters.get("row_updates", 0.0)
     stale = counters.get("row_staleness", math.nan) / updates if updates else math.nan
     stall = MISSING
@@ -208,18 +203,18 @@ def _server(index: int, counters: Counters, load: float, several: list[Life]) ->
         stall = f"{duration(counters['stalled'])}, {duration(counters['stall'])}"
     return [
         str(index),
-        of("rows"),
+        count(counters, "rows"),
         duration(load),
-        bytes_of("row_bytes"),
-        of("lookups"),
-        of("looked_up"),
-        of("pushes"),
-        of("row_updates"),
+        size(counters, "row_bytes"),
+        count(counters, "lookups"),
+        count(counters, "looked_up"),
+        count(counters, "pushes"),
+        count(counters, "row_updates"),
         number(stale),
         duration(counters.get("serving_seconds", math.nan)),
-        bytes_of("bytes_in"),
-        bytes_of("bytes_out"),
+        size(counters, "bytes_in"),
+        size(counters, "bytes_out"),
         stall,
-        of("lost"),
+        count(counters, "lost"),
         str(len(several)),
     ]

@@ -19,7 +19,6 @@ EXCHANGE = "exchange"
 """What a connection to a sync server is for."""
 ROWS = "rows"
 """What one to an embedding server is for."""
-
 POLICY = "policy"
 """What one to a policy server is for."""
 BATCHES = "batches"

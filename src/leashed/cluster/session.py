@@ -95,6 +95,11 @@ class Reached(NamedTuple):
     running: Running | None
 
 
+def not_known() -> str | None:
+    """Nobody says why who leads the mode would not come any more."""
+    return None
+
+
 class Met(NamedTuple):
     """What was started for a training.
 
@@ -109,7 +114,7 @@ class Met(NamedTuple):
     master: Address
     ended: Callable[[Reached | None], Output | None]
     cuts: Path | None
-    gone: Callable[[], str | None] = lambda: None
+    gone: Callable[[], str | None] = not_known
 
 
 class Output(NamedTuple):
@@ -306,7 +311,7 @@ class Cluster:
         begins = None if self.begins is None else Checkpoint(self.begins)
         if begins is not None:
             told |= fingerprint.of_checkpoint(begins.told["run"], begins.number)
-        cluster, ended, gone = self, None, Met._field_defaults["gone"]
+        cluster, ended, gone = self, None, not_known
         if self.meet is not None:
             if begins is not None:
                 begins.require(told, same_data=True)
@@ -358,7 +363,7 @@ class Session(Closing):
         model: Any = None,
         sent: SentSparse | SentStream | None = None,
         led: LedMode | None = None,
-        gone: Callable[[], str | None] = lambda: None,
+        gone: Callable[[], str | None] = not_known,
     ) -> None:
         if synchroniser is not None:
             check_servers(synchroniser, cluster.servers)

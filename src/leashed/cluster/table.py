@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from leashed.base.table import MISSING, Table, duration, mebibytes, number, pairs
+from leashed.base.table import MISSING, Table, duration, number, pairs
 from leashed.cluster import mode_table, row_table, traffic
+from leashed.cluster.cells import count, size, whole
 from leashed.cluster.measures import Counters, Life, counted, lives, measure, total
 from leashed.cluster.packing import BY_LENGTH
 from leashed.cluster.roles import ROLES
@@ -156,17 +157,17 @@ def _trainer(
     mean = counters.get("staleness_mean", math.nan)
     return [
         name,
-        _count(counters, "examples"),
-        _count(counters, "batches_used"),
-        _whole(measures.eps if eps is None else eps),
+        count(counters, "examples"),
+        count(counters, "batches_used"),
+        whole(measures.eps if eps is None else eps),
         number(measures.gap),
         number(measures.gap_out),
         number(measures.gap_in),
         number(measures.syncs),
-        _bytes(counters, "bytes_out"),
-        _bytes(counters, "bytes_in"),
+        size(counters, "bytes_out"),
+        size(counters, "bytes_in"),
         duration(counters.get("sync_seconds", math.nan)),
-        _count(counters, "sync_failed"),
+        count(counters, "sync_failed"),
         MISSING if name == "all" else number(mean),  # means do not add up
         str(several),
     ]
@@ -179,12 +180,12 @@ def _server(
         str(index),
         MISSING if packed is None else str(packed["fragments"]),
         duration(math.nan if packed is None else packed["load"]),
-        _count(counters, "exchanges"),
-        _count(counters, "whole"),
+        count(counters, "exchanges"),
+        count(counters, "whole"),
         duration(counters.get("serving_seconds", math.nan)),
-        _bytes(counters, "bytes_in"),
-        _bytes(counters, "bytes_out"),
-        _count(counters, "lost"),
+        size(counters, "bytes_in"),
+        size(counters, "bytes_out"),
+        count(counters, "lost"),
         str(len(several)),
     ]
 
@@ -316,15 +317,3 @@ def members(report: Mapping[str, Any]) -> Table:
 
 def _plain(value: Any) -> str:
     return "∞" if value is None else f"{value:,}"
-
-
-def _count(counters: Counters, name: str) -> str:
-    return _whole(counters.get(name, math.nan))
-
-
-def _whole(value: float) -> str:
-    return f"{value:,.0f}" if math.isfinite(value) else number(value)
-
-
-def _bytes(counters: Counters, name: str) -> str:
-    return mebibytes(counters[name]) if name in counters else MISSING

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -18,6 +17,7 @@
 #include <random>
 #include <vector>
 
+#include "asked.h"
 #include "cluster/replica.h"
 #include "cluster/wires.h"
 #include "leashed/cluster/round.h"
@@ -502,8 +502,7 @@ constexpr std::uint64_t kContactSchedules = 2000;
 // LEASHED_SCHEDULES: how many.
 TEST_CASE(
     "whenever and however servers and trainers come, what one is that comes late goes nowhere") {
-  const char* const asked = std::getenv("LEASHED_SCHEDULES");
-  const std::uint64_t schedules = asked ? std::strtoull(asked, nullptr, 10) : kContactSchedules;
+  const std::uint64_t schedules = asked_for("LEASHED_SCHEDULES", kContactSchedules);
   Happened happened;
   for (std::uint64_t seed = 0; seed < schedules; ++seed) {
     CAPTURE(seed);

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <random>
@@ -15,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "asked.h"
 #include "cluster/policy_job.h"
 #include "cluster/policy_world.h"
 #include "leashed/data/indexed_batches.h"
@@ -27,16 +27,10 @@ using namespace leashed;
 namespace {
 
 // LEASHED_SCHEDULES: how many of each mode; by hand.
-std::size_t schedules_of_each(std::size_t few) {
-  const char* const asked = std::getenv("LEASHED_SCHEDULES");
-  return asked ? std::stoul(asked) : few;
-}
+std::size_t schedules_of_each(std::size_t few) { return asked_for("LEASHED_SCHEDULES", few); }
 
 // LEASHED_FUZZ: how many frames; ten million by hand.
-std::size_t frames_of_any_kind(std::size_t few) {
-  const char* const asked = std::getenv("LEASHED_FUZZ");
-  return asked ? std::stoul(asked) : few;
-}
+std::size_t frames_of_any_kind(std::size_t few) { return asked_for("LEASHED_FUZZ", few); }
 
 // Hands frames in, and nothing else.
 struct Frames {
@@ -122,10 +116,10 @@ std::vector<float> by_frames(const Choice& mode, const DisciplineContext& contex
   return {made, made + kFeatures};
 }
 
-// So many nanoseconds apart.
-std::vector<Peer> three_that_pull(Frames& frames, std::int64_t apart = 0) {
+// So many, and nanoseconds apart.
+std::vector<Peer> some_that_pull(Frames& frames, std::uint64_t count, std::int64_t apart = 0) {
   std::vector<Peer> peers;
-  for (std::uint64_t client = 0; client < 3; ++client) {
+  for (std::uint64_t client = 0; client < count; ++client) {
     peers.push_back(frames.come());
     frames.say(peers.back(), kModeHello, 0, mode_hello(1, client, 1, 2));
     frames.post.take(peers.back());
@@ -133,6 +127,14 @@ std::vector<Peer> three_that_pull(Frames& frames, std::int64_t apart = 0) {
     frames.post.time += apart;
   }
   return peers;
+}
+
+// What a worker that has a lease has computed, and asks for another.
+void push_and_pull(Frames& frames, Peer peer) {
+  const std::uint64_t ticket = frames.post.take(peer).first.correlation;
+  Bytes values;
+  put(values, std::vector<float>(kFeatures, 0.5f));
+  frames.say(peer, kModePushPull, ticket, values);
 }
 
 }  // namespace
@@ -252,24 +254,12 @@ TEST_CASE("where a server can go on no more, nobody waits for it, and none takes
     PolicyService service(modes::make_server_policy(with_job({"ssp", {{"s", 0}}}, 2, 0)), context,
                           {1, 2, 3}, journal);
     Frames frames(service);
-    std::vector<Peer> peers;
-    for (std::uint64_t client = 0; client < 2; ++client) {
-      peers.push_back(frames.come());
-      frames.say(peers.back(), kModeHello, 0, mode_hello(1, client, 1, 2));
-      frames.post.take(peers.back());
-      frames.say(peers.back(), kModePull, 0, {});
-    }
-    const auto push = [&](std::size_t i) {
-      const std::uint64_t ticket = frames.post.take(peers[i]).first.correlation;
-      Bytes values;
-      put(values, std::vector<float>(kFeatures, 0.5f));
-      frames.say(peers[i], kModePushPull, ticket, values);
-    };
-    push(0);
+    const std::vector<Peer> peers = some_that_pull(frames, 2);
+    push_and_pull(frames, peers[0]);
     CHECK(frames.post.boxes[peers[0]].empty());  // it is ahead, and waits
     full = true;
     if (by_a_push) {
-      CHECK_THROWS_WITH_AS(push(1), "the journal's disk is full", Error);
+      CHECK_THROWS_WITH_AS(push_and_pull(frames, peers[1]), "the journal's disk is full", Error);
     } else {
       frames.close(peers[1]);
     }
@@ -290,19 +280,13 @@ TEST_CASE(
   PolicyService service(modes::make_server_policy(with_job({"ssp", {{"s", 0}}}, 3, 0)), context,
                         {1, 2, 3});
   Frames frames(service);
-  const std::vector<Peer> peers = three_that_pull(frames);
-  const auto push = [&](std::size_t i) {
-    const std::uint64_t ticket = frames.post.take(peers[i]).first.correlation;
-    Bytes values;
-    put(values, std::vector<float>(kFeatures, 0.5f));
-    frames.say(peers[i], kModePushPull, ticket, values);
-  };
-  push(0);
+  const std::vector<Peer> peers = some_that_pull(frames, 3);
+  push_and_pull(frames, peers[0]);
   CHECK(frames.post.boxes[peers[0]].empty());  // it is ahead of the others
   service.finish();
   CHECK(frames.post.take(peers[0]).first.kind == kModeEnd);
   const std::uint64_t t = service.server().holder().pull().t();
-  push(1);
+  push_and_pull(frames, peers[1]);
   CHECK(frames.post.take(peers[1]).first.kind == kModeEnd);
   CHECK(service.counters().unused == kBatch);
   CHECK(service.server().holder().pull().t() == t);
@@ -353,7 +337,7 @@ TEST_CASE("leases of who hangs go to who waits, each when its term is over") {
   mode.settings["term_ns"] = 1e6;
   PolicyService service(modes::make_server_policy(mode), context, {1, 2, 3});
   Frames frames(service);
-  const std::vector<Peer> peers = three_that_pull(frames, 300'000);
+  const std::vector<Peer> peers = some_that_pull(frames, 3, 300'000);
   Bytes values;
   put(values, std::vector<float>(kFeatures, 0.5f));
   auto& box = frames.post.boxes[peers[2]];

@@ -2,12 +2,12 @@
 // tickets and counts changed, to an embedding server, and to a trainer's thread.
 #include <doctest/doctest.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "asked.h"
 #include "cluster/row_frames.h"
 #include "cluster/wires.h"
 #include "leashed/base/error.h"
@@ -21,10 +21,7 @@ namespace {
 using Random = std::mt19937_64;
 
 // LEASHED_FUZZ: how many; ten million by hand.
-std::size_t fuzzed(std::size_t few) {
-  const char* const asked = std::getenv("LEASHED_FUZZ");
-  return asked ? std::stoul(asked) : few;
-}
+std::size_t fuzzed(std::size_t few) { return asked_for("LEASHED_FUZZ", few); }
 
 struct Kept final : Outbox {
   void send(const FrameHeader& what, Connection::Parts parts) override {

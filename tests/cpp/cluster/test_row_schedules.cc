@@ -1,9 +1,9 @@
 // Lookups and pushes of rows in one thread, in seeded orders (row_world.h).
 #include <doctest/doctest.h>
 
-#include <cstdlib>
 #include <string>
 
+#include "asked.h"
 #include "cluster/row_world.h"
 
 using namespace leashed;
@@ -11,10 +11,7 @@ using namespace leashed;
 namespace {
 
 // LEASHED_SCHEDULES: how many; a million by hand.
-std::size_t schedules(std::size_t few) {
-  const char* const asked = std::getenv("LEASHED_SCHEDULES");
-  return asked ? std::stoul(asked) : few;
-}
+std::size_t schedules(std::size_t few) { return asked_for("LEASHED_SCHEDULES", few); }
 
 }  // namespace
 

@@ -8,7 +8,6 @@
 #include <array>
 #include <atomic>
 #include <cmath>
-#include <cstdlib>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -17,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "asked.h"
 #include "leashed/net/direct_reduce.h"
 #include "leashed/server/aggregator.h"
 #include "sockets.h"
@@ -195,10 +195,7 @@ constexpr std::uint64_t kSchedules = 300;
 #endif
 
 // LEASHED_SCHEDULES: how many of each kind.
-std::uint64_t schedules() {
-  const char* asked = std::getenv("LEASHED_SCHEDULES");
-  return asked ? std::strtoull(asked, nullptr, 10) : kSchedules;
-}
+std::uint64_t schedules() { return asked_for("LEASHED_SCHEDULES", kSchedules); }
 
 std::size_t draw_dimension(std::size_t members, Random& random) {
   switch (random() % 8) {

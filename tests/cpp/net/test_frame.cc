@@ -2,11 +2,11 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <random>
 #include <vector>
 
+#include "asked.h"
 #include "leashed/base/crc32c.h"
 #include "leashed/base/error.h"
 #include "leashed/net/frame.h"
@@ -194,8 +194,7 @@ TEST_CASE("what is no frame, or none that is allowed, is refused before memory i
 
 // LEASHED_FUZZ: how many; ten million by hand.
 TEST_CASE("mutated frames are refused or are what they were") {
-  const char* asked = std::getenv("LEASHED_FUZZ");
-  const long count = asked ? std::atol(asked) : 200'000;
+  const auto count = static_cast<long>(asked_for("LEASHED_FUZZ", 200'000));
   std::mt19937_64 random(4);
   long refused = 0;
   for (long i = 0; i < count; ++i) {

@@ -7,13 +7,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "asked.h"
 #include "leashed/net/ring.h"
 #include "ring_sum.h"
 #include "sockets.h"
@@ -231,10 +231,7 @@ constexpr std::uint64_t kSchedules = 600;
 #endif
 
 // LEASHED_SCHEDULES: how many of each kind.
-std::uint64_t schedules() {
-  const char* asked = std::getenv("LEASHED_SCHEDULES");
-  return asked ? std::strtoull(asked, nullptr, 10) : kSchedules;
-}
+std::uint64_t schedules() { return asked_for("LEASHED_SCHEDULES", kSchedules); }
 
 void play_all(Kind kind, bool faults) {
   std::size_t broken = 0, part = 0;

@@ -23,6 +23,7 @@
 #include <thread>
 #include <vector>
 
+#include "asked.h"
 #include "leashed/base/clock.h"
 #include "leashed/net/share.h"
 #include "sockets.h"
@@ -502,8 +503,7 @@ TEST_CASE("what is no frame is refused, also in shared memory") {
 // LEASHED_FUZZ: how many; a million by hand.
 TEST_CASE(
     "whatever the other side writes into the shared words, nothing is read or written amiss") {
-  const char* asked = std::getenv("LEASHED_FUZZ");
-  const long count = asked ? std::atol(asked) / 10 : 20'000;
+  const auto count = static_cast<long>(asked_for("LEASHED_FUZZ", 200'000) / 10);
   std::mt19937_64 random(6);
   const auto pair = std::make_unique<Pair>(4096);
   for (long i = 0; i < count; ++i) {
