@@ -532,14 +532,22 @@ class World:
         unlike = {n for n, word in join.fingerprint.items() if run.get(n, word) != word}
         for _ in range(2 * bool(unlike)):  # what is due now is not its doing
             master.tick(self.now)
-        if not unlike or line.number not in master._connections or master.over is not None:
+        if not unlike or line.number not in master.board.lines or master.over is not None:
             master.heard(line.number, join, self.now)
             return
-        before = [msgspec.json.encode(master.state), dict(master._waiting), list(master._changes)]
-        told = len(master._actions)
+        before = [
+            msgspec.json.encode(master.state),
+            dict(master._granting.waiting),
+            list(master.board.changes),
+        ]
+        told = len(master.board.actions)
         master.heard(line.number, join, self.now)
-        assert before == [msgspec.json.encode(master.state), master._waiting, master._changes]
-        ((to, answer),) = master._actions[told:]
+        assert before == [
+            msgspec.json.encode(master.state),
+            master._granting.waiting,
+            master.board.changes,
+        ]
+        ((to, answer),) = master.board.actions[told:]
         assert to == line.number
         assert isinstance(answer, Gone)
         assert answer.unlike

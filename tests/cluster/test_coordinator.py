@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from leashed.cluster import table
-from leashed.cluster.coordinator import Close, Coordinator, Output, Send
+from leashed.cluster.coordinator import Coordinator
 from leashed.cluster.master import _say
 from leashed.cluster.measures import counted, lives
 from leashed.cluster.messages import (
@@ -31,6 +31,7 @@ from leashed.cluster.messages import (
     Welcome,
 )
 from leashed.cluster.state import Change, Entry, State, Terms
+from leashed.cluster.switchboard import Close, Output, Send
 
 _NOBODY = "; all batches are trained, and no trainer that was there at the end has all of them"
 
@@ -45,7 +46,7 @@ class Talk:
 
     def say(self, connection: int, message: ToMaster) -> list[FromMaster]:
         """What it answers."""
-        if connection not in self.master._connections:
+        if connection not in self.master.board.lines:
             self.master.opened(connection, self.now)
         self.master.heard(connection, message, self.now)
         return self.answers(connection)

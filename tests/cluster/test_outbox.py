@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 
-from leashed.cluster.coordinator import Close, Output, Send
 from leashed.cluster.messages import Beat, Bye, Done
 from leashed.cluster.outbox import Outbox
 from leashed.cluster.state import Settled
+from leashed.cluster.switchboard import Close, Output, Send
 
 BEAT = Send(1, Beat())
 BYE = Send(1, Bye("over"))

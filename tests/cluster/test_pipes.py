@@ -212,7 +212,7 @@ def test_a_reader_keeps_what_a_master_that_is_started_again_does_not_know_to_be_
     written: list[Change] = []
 
     def say(connection: int, message: Any) -> list[Any]:
-        if connection not in talk.master._connections:
+        if connection not in talk.master.board.lines:
             talk.master.opened(connection, talk.now)
         talk.master.heard(connection, message, talk.now)
         output = talk.master.take()

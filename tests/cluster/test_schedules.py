@@ -118,7 +118,7 @@ def test_all_come_to_agree_on_the_newest_epoch_and_servers(
     )
     assert [seat.index for seat in newest.members] == list(range(trainers))
     assert max(world.epochs) == newest.number
-    assert len(world.master._connections) == len(world.processes)
+    assert len(world.master.board.lines) == len(world.processes)
     for process in world.processes:
         standing = process.standing
         assert standing.welcome is not None

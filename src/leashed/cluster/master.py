@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from leashed.cluster import checkpoints, packing, row_costs, row_packing, sent_parts, wire
-from leashed.cluster.coordinator import Close, Coordinator, Output, Send
+from leashed.cluster.coordinator import Coordinator
 from leashed.cluster.journal import Journal, lines
 from leashed.cluster.member import ADDRESS
 from leashed.cluster.opening import Key, Listener, Peer
@@ -40,6 +40,7 @@ from leashed.cluster.state import (
     Terms,
 )
 from leashed.cluster.supervisor import REPORT, name_of
+from leashed.cluster.switchboard import Close, Output, Send
 from leashed.models import TableSpec
 
 __all__ = ["Master", "Terms", "run"]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from leashed.cluster.coordinator import Close, Output, Send
 from leashed.cluster.messages import Beat
 from leashed.cluster.state import Change
+from leashed.cluster.switchboard import Close, Output, Send
 
 __all__ = ["Outbox"]
 
