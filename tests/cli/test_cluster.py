@@ -152,6 +152,8 @@ def test_arguments_become_a_plan():
     ("arguments", "complaint"),
     [
         (["up", "--trainers", "0"], "--trainers must be at least 1"),
+        (["command", "/no/such/run", "gba"], "/no/such/run has no run: give the folder"),
+        (["command", "/no/such/run", "asp"], "invalid choice"),
         (["up", "--embedding-loops", "0"], "--embedding-loops must be at least 1"),
         (["up", "--checkpoint-every", "0"], "--checkpoint-every must be greater than 0"),
         (["up", "--ports", "65534"], "--ports must be at most 65533"),

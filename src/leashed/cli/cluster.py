@@ -39,6 +39,7 @@ from leashed.cluster.supervisor import (
 from leashed.cluster.table import line as told
 from leashed.cluster.table import render
 from leashed.training.job import GROUPS
+from leashed.training.led_mode import COMMANDS
 from leashed.training.problems.problem import Problem
 from leashed.training.progress import Line, bar
 from leashed.training.rows_read import POOLINGS
@@ -96,6 +97,7 @@ def add(commands: Commands) -> None:
             of.add_argument(
                 "--plan", type=Path, metavar="FILE", help="default: plan.toml in the folder"
             )
+    _add_command(actions)
     cluster_size.add(actions)
     _add_resume(actions)
     clean = actions.add_parser(
@@ -177,6 +179,38 @@ def _state(folder: Path, report: Mapping[str, Any]) -> str:
     if report["state"] != "running" or journal.held(folder / "journal.jsonl"):
         return str(report["state"])
     return "interrupted"
+
+
+def _add_command(actions: Commands) -> None:
+    parser = actions.add_parser(
+        "command",
+        help="tell the mode of a run that goes on to be Sync, or GBA",
+        description="Tell the mode of a run that goes on to be Sync, or GBA: of switching, gba and "
+        "automatic. It changes when the step that is under way is over. Exit status: 0 where the mode was "
+        "told; 2 where it was not.",
+    )
+    parser.add_argument(
+        "folder", type=Path, metavar="FOLDER", help="the run's, where its master is"
+    )
+    parser.add_argument("to", choices=COMMANDS)
+    parser.add_argument(
+        "--key",
+        type=Path,
+        metavar="FILE",
+        help="with the run's key (default: the one in the folder, or of its plan)",
+    )
+    parser.set_defaults(command=_command)
+
+
+def _command(options: argparse.Namespace) -> int:
+    from leashed.cluster.commanding import command as tell  # noqa: PLC0415 (it needs the extra)
+
+    updates = tell(options.folder, options.to, key=options.key)
+    print(
+        f"policy server 0 was told to be {options.to}, at update {updates:,}: it changes when the step that "
+        "is under way is over"
+    )
+    return 0
 
 
 def _clean(_: argparse.Namespace) -> int:

@@ -7,13 +7,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from leashed.cluster.commanding import command
     from leashed.cluster.joining import join
     from leashed.cluster.served_output import tables_of
     from leashed.cluster.session import Cluster
 
-__all__ = ["Cluster", "join", "tables_of"]
+__all__ = ["Cluster", "command", "join", "tables_of"]
 
-_PLACES = {"Cluster": "session", "join": "joining", "tables_of": "served_output"}
+_PLACES = {
+    "Cluster": "session",
+    "command": "commanding",
+    "join": "joining",
+    "tables_of": "served_output",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 from leashed.base.table import Table, duration, number
 from leashed.cluster.cells import count, size
 from leashed.cluster.measures import Counters, Life, counted, lives
+from leashed.training.led_mode import COMMANDS
 
 __all__ = ["NOTE", "facts", "servers"]
 
@@ -65,6 +66,9 @@ def facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
         if others := 0.0 if moved else _others(here):
             told += f", {others:,.0f} that waited for others at the end, or that the staleness policy left out"
         known.append(("examples", told))
+        if commands := here.get("mode_commands", 0.0):
+            last = COMMANDS[int(here["mode_told"])]
+            known.append(("commands", f"{commands:,.0f}, the last to be {last}"))
         if gone := here.get("departures", 0.0):
             lost = f"{gone:,.0f} that left or died, and {here.get('lost', 0.0):,.0f} examples of their leases"
             known.append(("workers", f"{lost}, which others, or they again, were given"))

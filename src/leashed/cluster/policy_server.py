@@ -6,16 +6,18 @@ To the master it is who leases all batches, and tells how many of them its mode 
 
 from __future__ import annotations
 
-import logging
 import math
+import socket
 import time
 from typing import TYPE_CHECKING, Any, cast
 
 from leashed import _core
-from leashed.cluster import fingerprint
+from leashed.cluster import commanding, fingerprint
+from leashed.cluster.commanding import Commanded
 from leashed.cluster.lives import SLOTS, boot
 from leashed.cluster.member import Member
 from leashed.cluster.messages import Epoch, Lease
+from leashed.cluster.opening import Peer
 from leashed.cluster.server_tending import POLICY
 from leashed.cluster.serving import Place, accepting, making, over
 from leashed.training import request
@@ -28,8 +30,6 @@ if TYPE_CHECKING:
 __all__ = ["led_by", "run", "serve"]
 
 _ENDLESS = 1 << 31  # batches, and the most that are asked for at once
-
-_log = logging.getLogger(__name__)
 
 
 def run(plan: Plan, index: int) -> None:
@@ -95,12 +95,17 @@ def serve(led: LedMode, index: int, place: Place, told: dict[str, str]) -> None:
         **fingerprint.of_servers({"policy-ps": 1}),
     }
     with making() as made:
-        accept = accepting(made, POLICY, place.transport)
+        trainers = accepting(made, POLICY, place.transport)
+        commanded = Commanded(made, led.is_done)
+
+        def accept(link: socket.socket, peer: Peer) -> None:
+            (commanded.accept if peer.purpose == commanding.PURPOSE else trainers)(link, peer)
+
         with place.joined("policy-ps", index, accept, words) as (member, heard):
             name = member.welcome.run
             server = led.server(numbered(name), boot())
             made.set_result((name, server))
-            leases, commands = Leased(member, led), Commands(led)
+            leases, commands = Leased(member, led), Commands(led, commanded)
 
             def told_by_master(event: object) -> None:
                 if isinstance(event, Lease):
@@ -114,7 +119,8 @@ def serve(led: LedMode, index: int, place: Place, told: dict[str, str]) -> None:
                     raise ValueError(f"the mode can go on no more: {standing['failure']}")
                 counted = server.counters()
                 commands.tell(server, began=counted["grants"] > 0)
-                member.report(_told(standing, counted), leases.used(standing["done"]))
+                metrics = {**_told(standing, counted), **commanded.counters()}
+                member.report(metrics, leases.used(standing["done"]))
 
 
 def _let_go(server: _core.PolicyServer, epoch: Epoch, trainers: int) -> None:
@@ -178,9 +184,15 @@ class Leased:
 
 
 class Commands:
-    """What the mode is told of itself, each once its time has come since the first grant."""
+    """What the mode is told of itself, each once its time has come since the first grant.
 
-    def __init__(self, led: LedMode) -> None:
+    Args:
+        led: the mode.
+        commanded: tells it.
+    """
+
+    def __init__(self, led: LedMode, commanded: Commanded) -> None:
+        self._commanded = commanded
         self._left = sorted(led.commands)
         self._began = math.nan
 
@@ -190,5 +202,4 @@ class Commands:
             self._began = time.monotonic()
         while self._left and time.monotonic() - self._began >= self._left[0][0]:
             _, argument = self._left.pop(0)
-            server.command(argument)
-            _log.info("the mode was told %d", argument)
+            self._commanded.tell(server, argument, "its own schedule")

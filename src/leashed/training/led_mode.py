@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from leashed import _core
 from leashed.base.choice import Choice, from_json, to_json
+from leashed.modes import COMMANDS
 
-__all__ = ["LedMode", "numbered"]
+__all__ = ["COMMANDS", "LedMode", "numbered"]
 
 _BITS = 64
 
@@ -52,6 +53,10 @@ class LedMode:
         the run's fingerprint.
         """
         return _core.mode_terms(0, len(self.theta), self.mode, self.rule, self.staleness)
+
+    def is_done(self, standing: Mapping[str, Any]) -> bool:
+        """Whether all batches are, as a policy server stands."""
+        return self.batches is not None and standing["done"] >= self.batches * self.batch_size
 
     def server(self, run: int, boot: int) -> _core.PolicyServer:
         """Its policy server.
