@@ -92,7 +92,7 @@ def at_random(
 ) -> Iterator[tuple[float, Fault]]:
     """Faults without end, each with the seconds after the one before. Roles come equally often, and
     of a role each of its processes. Half of those that are stopped are taken for dead. Most runs have
-    their first fault once they train (a negative time: so long after the first batch).
+    their first fault once they train (a negative time: so long after the first lease, as of ``trains``).
     """
     after = rng.uniform(0.0, 4.0) * (1 if rng.random() < 0.2 else -1)
     roles = sorted({name.rstrip("-0123456789") for name in who})
@@ -158,7 +158,7 @@ class Injector:
                 if self.supervisor.pids().get(fault.name) == fault.pid:
                     os.kill(fault.pid, signal.SIGCONT)
                 fault.pid = 0
-        if self._waits and self._complete > 0:
+        if self._waits and self._next and trains(self.folder, self._next[1].name):
             self._waits, self._due = False, now + self._due - self._started
         if self._next and now >= self._due and not self._waits and self._may(self._next[1]):
             self._inject(self._next[1], now)
@@ -212,6 +212,20 @@ class Injector:
         if grew or ledger["complete"] == ledger.get("total"):
             self.still.append((self._moved, now))
             self._complete, self._moved = ledger["complete"], now
+
+
+def trains(folder: Path, name: str) -> bool:
+    """Whether a lease is complete, and that process, if it is a trainer, has one that is not: by the master's
+    journal, as its report is up to a second older, in which a fast machine trains thousands of batches.
+    """
+    if (found := read_journal(folder / "journal.jsonl")) is None or not found[1].ledger.complete:
+        return False
+    state = found[1]
+    held = {lease.member for lease in state.ledger.held.values()}
+    return not name.startswith("trainer") or any(
+        name_of(each.role, each.index) == name and each.id in held
+        for each in state.membership.members.values()
+    )
 
 
 @dataclass

@@ -34,13 +34,16 @@ def test_of_a_trainer_that_goes_on_when_it_is_taken_for_dead_each_push_is_counte
     kind: str, tmp_path: Path
 ) -> None:
     """It pushes what others train too, until it hears of that: nothing lacks, and what was trained twice is
-    in the rows as often as the ledger says.
+    in the rows as often as the ledger says. On a fast machine the other has trained all before it is back:
+    the run does not end, as the master waits for it for ``grace`` seconds.
     """
     plan = row_faults.make_plan(tmp_path / "run", epochs=120.0, kind=kind)
-    played = faults.play(plan, [(-0.5, faults.Fault("trainer-1", 3.0))])
+    stopped = faults.Fault("trainer-1", 3.0)
+    played = faults.play(plan, [(-0.05, stopped)])
     found = row_faults.check(played)
     ledger = played.report["ledger"]
-    assert ledger["again"] >= ledger["twice"]
+    assert stopped.time, "the run was over before the trainer could be stopped"
+    assert ledger["again"] >= max(1, ledger["twice"])
     assert found.lacks(120) == 0
     assert found.pushes == [ledger["total"] + ledger["twice"]] * row_faults.SERVERS
     was, came = [m for m in played.report["members"] if (m["role"], m["index"]) == ("trainer", 1)]
