@@ -30,7 +30,8 @@ GROWING = {"max_bytes": 1 << 22}
 
 def join(folder: Path, **given: Any) -> lsh.cluster.Cluster:
     """This process's place, which has it for itself."""
-    of = {"rank": 0, "size": 1, "servers": 0, "embedding_servers": 2, "look_ahead": 0, **given}
+    of = {"rank": 0, "size": 1, "servers": 0, "embedding_servers": 2, **given}
+    of.setdefault("look_ahead", 0 if of["embedding_servers"] else 1)
     return lsh.cluster.join(rendezvous="127.0.0.1", folder=folder, **of)
 
 
@@ -256,6 +257,8 @@ def test_what_does_not_go_together_is_refused_by_name(tmp_path: Path) -> None:
         ({"embedding_servers": "nodes"}, "arguments does not tell how many ranks a node has; give"),
         ({"embedding_servers": 0, "collect": True}, "collect is for embedding servers"),
         ({"embedding_servers": 0, "tables": GROWING}, "tables is for embedding servers"),
+        ({"embedding_servers": 0, "look_ahead": 2}, "look_ahead is for embedding servers"),
+        ({"embedding_servers": 0, "pooling": "rows"}, "pooling is for embedding servers"),
         ({"tables": {"rule": RULE}}, "tables may have init, .*, got 'rule'; rule, staleness and"),
         ({"tables": {"evict": "first"}}, "evict must be None"),
         ({"tables": {"share": 2}}, "share must be at most 1"),

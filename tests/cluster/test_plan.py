@@ -49,10 +49,6 @@ def drawn(draw):
         master=st.sampled_from(["127.0.0.1:7000", "[::1]:7001", "head.example:1"]),
         trainers=st.integers(1, 64),
         sync_ps=st.integers(1, 8),
-        embedding_loops=st.none() | st.integers(1, 256),
-        embedding_mib=st.none() | st.floats(1.0, 1e6),
-        look_ahead=st.integers(0, 5),
-        pooling=st.sampled_from(["auto", "rows", "servers"]),
         run=paths,
         key=st.none() | paths,
         transport=st.sampled_from(["auto", "tcp", "shm"]),
@@ -152,6 +148,24 @@ def test_a_model_of_clicks_is_trained_for_a_pass_with_embedding_servers():
     assert (plan.train.data, plan.train.epochs) == ("clicks", 1.0)
     assert plans.parse(plan.text(), HERE) == plan
     assert plans.parse(f"{_DLRM}epochs = 3", HERE).train.epochs == 3.0
+
+
+@given(
+    st.builds(
+        Cluster,
+        embedding_ps=st.integers(1, 8),
+        embedding_loops=st.none() | st.integers(1, 256),
+        embedding_mib=st.none() | st.floats(1.0, 1e6),
+        look_ahead=st.integers(0, 5),
+        pooling=st.sampled_from(["auto", "rows", "servers"]),
+    )
+)
+def test_a_plan_with_embedding_servers_is_read_as_it_was_written(cluster):
+    plan = plans.Plan(cluster, plans.Sync(), Train(model="dlrm", data="clicks", dim=8, rows=500))
+    assert plans.parse(plan.text(), HERE) == plans.parse(
+        plans.parse(plan.text(), HERE).text(), HERE
+    )
+    assert plans.parse(plan.text(), HERE).cluster.look_ahead == cluster.look_ahead
 
 
 def test_a_synchroniser_is_made_of_its_words():
@@ -291,6 +305,10 @@ def test_data_and_network(digits):
         ("[cluster]\nembedding_loops = 0", "cluster.embedding_loops must be at least 1"),
         ("[cluster]\nembedding_mib = 0", "cluster.embedding_mib must be greater than 0"),
         ("[cluster]\nlook_ahead = 6", "cluster.look_ahead must be at most 5"),
+        ("[cluster]\nlook_ahead = 2", "cluster.look_ahead is for embedding servers; give"),
+        ("[cluster]\nembedding_loops = 1", "cluster.embedding_loops is for embedding servers"),
+        ("[cluster]\nembedding_mib = 1", "cluster.embedding_mib is for embedding servers"),
+        ('[cluster]\npooling = "rows"', "cluster.pooling is for embedding servers"),
         ('[cluster]\npooling = "nowhere"', "cluster.pooling must be "),
         (
             f"{_DLRM}threads = 'auto'",

@@ -199,8 +199,14 @@ def join(
     read_by, mine_read = _placed("readers", readers, "reader", place, folder)
     if readers == "nodes":
         rows_on = replace(rows_on, node=placing.node(os.environ, place).number)
-    for name, given in (("tables", settings), ("collect", collect)):
-        if given and not served:
+    given = {
+        "tables": settings,
+        "collect": collect,
+        "look_ahead": look_ahead != 1,
+        "pooling": pooling != "auto",
+    }
+    for name, one in given.items():
+        if one and not served:
             raise ValueError(
                 f"{name} is for embedding servers; give embedding_servers, or leave it out"
             )

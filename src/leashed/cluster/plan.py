@@ -82,6 +82,7 @@ WORDS = (DIGITS, clicks.WORD)
 _TRANSPORTS = ("auto", "tcp", "shm")
 _BACKGROUND = "background"
 _PATHS = ("run", "key", "checkpoints", "resume")  # of [cluster]
+_OF_ROWS = ("look_ahead", "pooling", "embedding_loops", "embedding_mib")
 _MOST_PROCESSES = 4096
 _MOST_LOOPS = 256
 _EPOCHS = 10.0
@@ -200,6 +201,13 @@ class Cluster:
             checks.real("cluster.embedding_mib", self.embedding_mib, 0.0)
         checks.whole("cluster.look_ahead", self.look_ahead, 0, _core.MOST_AHEAD)
         _choice("cluster.pooling", self.pooling, POOLINGS)
+        if not self.embedding_ps:
+            for name in _OF_ROWS:
+                if getattr(self, name) != getattr(Cluster, name):
+                    raise ValueError(
+                        f"cluster.{name} is for embedding servers; give cluster.embedding_ps, or "
+                        "leave it out"
+                    )
         _choice("cluster.transport", self.transport, _TRANSPORTS)
         collectives.check_launcher("cluster.backend", self.backend)
         checks.real("cluster.beat", self.beat, 0.0)
