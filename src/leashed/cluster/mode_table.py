@@ -11,7 +11,7 @@ from leashed.cluster.cells import count, size
 from leashed.cluster.measures import Counters, Life, counted, lives
 from leashed.training.led_mode import COMMANDS
 
-__all__ = ["NOTE", "facts", "servers"]
+__all__ = ["BEHIND", "FATES", "NOTE", "behind", "facts", "servers"]
 
 NOTE = (
     "grants: leases of a batch with the parameters. updates: of the parameters. staleness: of a gradient, in "
@@ -29,6 +29,10 @@ _HEADER = (
     "out",
     "lives",
 )
+BEHIND = "mode_behind_"
+"""Of counters of a policy server: gradients in updates, of this many steps behind the token of their data,
+up to twice as many.
+"""
 _LOST = {
     "mode_stale": "dropped as too stale",
     "mode_straggler": "dropped behind their round",
@@ -37,6 +41,8 @@ _LOST = {
     "unused": "behind the end",
 }
 """Examples that are in no update, by the counter of a policy server."""
+FATES = ("applied", "stale", "straggler", "late", "missing")
+"""What becomes of examples that are pushed, as a policy server counts them."""
 
 
 def servers(report: Mapping[str, Any]) -> Table:
@@ -74,16 +80,28 @@ def facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
             known.append(("workers", f"{lost}, which others, or they again, were given"))
         if gradients := here.get("mode_data_gradients", 0.0):
             steps = here.get("mode_data_staleness", 0.0) / gradients
-            known.append(
-                ("staleness of data", f"{number(steps)} steps behind the token, in the mean")
+            shares = ", ".join(
+                f"{first if first < 2 else f'{first} to {2 * first - 1}'}: {count / gradients:.1%}"
+                for first, count in behind(here).items()
             )
+            mean = f"{number(steps)} steps behind the token, in the mean; {shares}"
+            known.append(("staleness of data", mean))
     return known
 
 
 def _others(here: Counters) -> float:
     """Examples that were pushed, and of which nothing else tells what became of them."""
-    names = ("mode_applied", "mode_stale", "mode_straggler", "mode_late", "mode_missing")
-    return here.get("mode_pushed", 0.0) - sum(here.get(name, 0.0) for name in names)
+    return here.get("mode_pushed", 0.0) - sum(here.get(f"mode_{fate}", 0.0) for fate in FATES)
+
+
+def behind(here: Counters) -> dict[int, float]:
+    """Gradients in updates, by the steps that they were behind the token of their data, in octaves: those
+    of 0, of 1, of 2 to 3, of 4 to 7, ..., by the first of each.
+    """
+    found = {
+        int(name[len(BEHIND) :]): count for name, count in here.items() if name.startswith(BEHIND)
+    }
+    return dict(sorted(found.items()))
 
 
 def _server(index: int, counters: Counters, several: list[Life]) -> list[str]:

@@ -17,6 +17,7 @@ from leashed.cluster.commanding import Commanded
 from leashed.cluster.lives import SLOTS, boot
 from leashed.cluster.member import Member
 from leashed.cluster.messages import Epoch, Lease
+from leashed.cluster.mode_table import BEHIND
 from leashed.cluster.opening import Peer
 from leashed.cluster.server_tending import POLICY
 from leashed.cluster.serving import Place, accepting, making, over
@@ -134,15 +135,26 @@ def _let_go(server: _core.PolicyServer, epoch: Epoch, trainers: int) -> None:
 def _told(standing: dict[str, Any], counted: dict[str, float]) -> dict[str, float]:
     """What the report of a run has of it."""
     names = ("applied", "stale", "late", "straggler", "missing", "exchanges", "updates")
-    tokens = standing["data_staleness"]
-    steps = sum(step * int(count) for step, count in enumerate(tokens))
+    tokens = [int(count) for count in standing["data_staleness"]]
     return {
         **{name: float(value) for name, value in counted.items()},
         **{f"mode_{name}": float(standing[name]) for name in names},
         "mode_pushed": float(sum(map(int, standing["worker_examples"]))),
-        "mode_data_staleness": float(steps),
-        "mode_data_gradients": float(sum(int(count) for count in tokens)),
+        "mode_data_staleness": float(sum(step * count for step, count in enumerate(tokens))),
+        "mode_data_gradients": float(sum(tokens)),
+        **_octaves(tokens),
     }
+
+
+def _octaves(counts: list[int]) -> dict[str, float]:
+    """Of counts by steps those of 0, 1, 2 to 3, 4 to 7, ..., where there are some, by the first of each."""
+    found = {f"{BEHIND}0": float(sum(counts[:1]))}
+    first = 1
+    while first < len(counts):
+        if some := sum(counts[first : 2 * first]):
+            found[f"{BEHIND}{first}"] = float(some)
+        first *= 2
+    return found
 
 
 class Leased:

@@ -8,6 +8,7 @@ from typing import Any
 from leashed.base.closing import Closing
 from leashed.cluster.history import present
 from leashed.cluster.measures import Counters, Measures, Pulse, counted
+from leashed.cluster.mode_table import FATES, behind
 from leashed.cluster.opening import format_address
 from leashed.cluster.roles import ROLES
 
@@ -139,6 +140,7 @@ class Exporter(Closing, Collector):
             if "rows" in counters:
                 rows.add_metric([str(index)], counters["rows"])
         yield rows
+        yield from _of_modes(processes["policy-ps"])
         eps = GaugeMetricFamily("leashed_eps", "Examples per second now.", labels=["trainer"])
         gap = GaugeMetricFamily(
             "leashed_sync_gap", "Iterations per synchronisation now.", labels=["trainer"]
@@ -152,6 +154,44 @@ class Exporter(Closing, Collector):
         yield GaugeMetricFamily(
             "leashed_batches_complete", "Batches of the run that are trained.", ledger["complete"]
         )
+
+
+def _of_modes(servers: Mapping[int, Counters]) -> Iterable[Metric]:
+    """Of policy servers, of which there are none in a run without a mode."""
+    label = ROLES["policy-ps"].metric
+    for name, help_text, counter in (
+        ("grants", "Leases of a batch with the parameters.", "grants"),
+        ("pushes", "Gradients or models that came.", "pushes"),
+        ("updates", "Updates of the parameters.", "mode_updates"),
+        ("exchanges", "Exchanges of models.", "mode_exchanges"),
+        ("published", "Gradients that updates were made of.", "published"),
+        ("staleness", "Sum of the staleness of these, in updates.", "staleness"),
+        ("departures", "Workers that left or died.", "departures"),
+        ("lost", "Examples of the leases of these, which others were given.", "lost"),
+        ("commands", "Commands that the mode was told.", "mode_commands"),
+        ("serving_seconds", "Processor time of serving.", "serving_seconds"),
+    ):
+        yield _counted(f"leashed_policy_{name}", help_text, counter, servers, label)
+    examples = CounterMetricFamily(
+        "leashed_policy_examples",
+        "Examples that were pushed: in updates, or why they are in none.",
+        labels=[label, "fate"],
+    )
+    steps = CounterMetricFamily(
+        "leashed_policy_behind",
+        "Gradients in updates, by the steps behind the token of their data: from so many to twice as many.",
+        labels=[label, "steps"],
+    )
+    workers = GaugeMetricFamily("leashed_policy_workers", "Workers that have come.", labels=[label])
+    for index, counters in servers.items():
+        for fate in FATES:
+            if (of := f"mode_{fate}") in counters:
+                examples.add_metric([str(index), fate], counters[of])
+        for first, count in behind(counters).items():
+            steps.add_metric([str(index), str(first)], count)
+        if "lanes" in counters:
+            workers.add_metric([str(index)], counters["lanes"])
+    yield from (examples, steps, workers)
 
 
 def _counted(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from leashed.base.table import Table as Told
 from leashed.base.table import duration, mebibytes, number
-from leashed.cluster import row_table
+from leashed.cluster import mode_table, row_table
 from leashed.cluster.history import present
 from leashed.cluster.measures import Counters, Measures, Pulse, counted
 
@@ -22,15 +23,9 @@ except ImportError as error:
 __all__ = ["View"]
 
 _HEADER = ("trainer", "examples", "EPS", "sync gap", "syncs/s", "out/s", "in/s", "staleness")
-_OF_SERVERS = (  # of the columns of row_table
-    "embedding server",
-    "rows",
-    "memory",
-    "looked up",
-    "pushes",
-    "staleness",
-    "lost",
-)
+_OF_ROWS = ("embedding server", "rows", "memory", "looked up", "pushes", "staleness", "lost")
+_OF_MODES = ("policy server", "workers", "grants", "pushes", "updates", "staleness", "in", "out")
+# Of the columns of row_table and of mode_table.
 
 
 class View:
@@ -93,14 +88,16 @@ def _drawn(
 
 
 def _of_servers(report: Mapping[str, Any]) -> list[Table]:
-    """Of embedding servers what changes while they serve; nothing in a run without."""
-    told = row_table.servers(report)
-    if not told.rows:
-        return []
+    """Of embedding servers and policy servers what changes while they serve; nothing in a run without."""
+    told = ((row_table.servers(report), _OF_ROWS), (mode_table.servers(report), _OF_MODES))
+    return [_of_columns(servers, columns) for servers, columns in told if servers.rows]
+
+
+def _of_columns(told: Told, columns: Sequence[str]) -> Table:
     table = Table(box=None, pad_edge=False)
-    for name in _OF_SERVERS:
-        table.add_column(name, justify="left" if name == _OF_SERVERS[0] else "right")
-    places = [told.header.index(name) for name in _OF_SERVERS]
+    for name in columns:
+        table.add_column(name, justify="left" if name == columns[0] else "right")
+    places = [told.header.index(name) for name in columns]
     for row in told.rows:
         table.add_row(*(row[k] for k in places))
-    return [table]
+    return table

@@ -1,0 +1,97 @@
+"""What is told of a run's policy servers."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from cluster import fakes
+
+from leashed.cluster import mode_table, page, policy_server, table
+
+SERVED = {
+    "grants": 90.0, "pushes": 88.0, "published": 80.0, "staleness": 40.0, "departures": 1.0,
+    "lost": 64.0, "unused": 0.0, "lanes": 4.0, "serving_seconds": 0.5, "bytes_in": 2**20,
+    "bytes_out": 2**21, "mode_updates": 20.0, "mode_exchanges": 0.0, "mode_applied": 4800.0,
+    "mode_stale": 600.0, "mode_late": 64.0, "mode_straggler": 0.0, "mode_missing": 0.0,
+    "mode_pushed": 5500.0, "mode_data_staleness": 60.0, "mode_data_gradients": 80.0,
+    "mode_behind_0": 50.0, "mode_behind_1": 20.0, "mode_behind_4": 10.0, "mode_commands": 2.0,
+    "mode_told": 0.0,
+}  # fmt: skip
+
+
+def report(**of_server: float) -> dict[str, Any]:
+    told = fakes.report()
+    told["members"].append(fakes.member(10, "policy-ps", 0, None, {**SERVED, **of_server}, 11.0))
+    return told
+
+
+def test_a_row_and_what_became_of_examples() -> None:
+    told = report()
+    (row,) = mode_table.servers(told).rows
+    assert dict(zip(mode_table.servers(told).header, row, strict=True)) == {
+        "policy server": "0", "workers": "4", "grants": "90", "pushes": "88", "updates": "20",
+        "staleness": "0.500", "serving": "500 ms", "in": "1.00 MiB", "out": "2.00 MiB", "lives": "1",
+    }  # fmt: skip
+    facts = dict(mode_table.facts(told))
+    assert facts["examples"] == (
+        "4,800 in updates, 600 dropped as too stale, 64 dropped, being another's by then, 36 that waited for "
+        "others at the end, or that the staleness policy left out"
+    )
+    assert facts["staleness of data"] == (
+        "0.750 steps behind the token, in the mean; 0: 62.5%, 1: 25.0%, 4 to 7: 12.5%"
+    )
+    assert facts["commands"] == "2, the last to be sync"
+    assert facts["workers"].startswith("1 that left or died, and 64 examples")
+    assert "policy server" in table.render(told)
+    assert "<h2>Policy servers</h2>" in page.render(told, [])
+    assert mode_table.facts(fakes.report()) == []
+    assert mode_table.servers(fakes.report()).rows == []
+
+
+def test_octaves_of_what_is_counted_by_steps() -> None:
+    assert policy_server._octaves([]) == {"mode_behind_0": 0.0}
+    told = policy_server._octaves([5, 4, 3, 2, 0, 0, 0, 0, 1])
+    assert told == {
+        "mode_behind_0": 5.0, "mode_behind_1": 4.0, "mode_behind_2": 5.0, "mode_behind_8": 1.0,
+    }  # fmt: skip
+    assert mode_table.behind({**told, "grants": 3.0}) == {0: 5.0, 1: 4.0, 2: 5.0, 8: 1.0}
+
+
+def test_the_view_has_policy_servers() -> None:
+    console = pytest.importorskip("rich.console", reason="NOT TESTED: rich is not installed")
+    from leashed.cluster.view import View  # noqa: PLC0415
+
+    shown = {}
+    for name, told in (("with", report()), ("without", fakes.report())):
+        stream = io.StringIO()
+        with View(console.Console(file=stream, force_terminal=True, width=120)) as view:
+            view(told)
+        shown[name] = stream.getvalue()
+    lines = [one.split() for one in shown["with"].splitlines()]
+    assert ["0", "4", "90", "88", "20", "0.500", "1.00", "MiB", "2.00", "MiB"] in lines
+    assert "policy server" not in shown["without"]
+
+
+def test_metrics_have_policy_servers() -> None:
+    pytest.importorskip(
+        "prometheus_client", reason="NOT TESTED: prometheus-client is not installed"
+    )
+    from leashed.cluster.prometheus import Exporter  # noqa: PLC0415
+
+    with Exporter("127.0.0.1", 0) as exporter:
+        exporter(report())
+        found = {
+            (sample.name, *sample.labels.values()): sample.value
+            for family in exporter.collect()
+            for sample in family.samples
+        }
+    assert found["leashed_policy_grants_total", "0"] == 90.0
+    assert found["leashed_policy_updates_total", "0"] == 20.0
+    assert found["leashed_policy_commands_total", "0"] == 2.0
+    assert found["leashed_policy_examples_total", "0", "stale"] == 600.0
+    assert found["leashed_policy_examples_total", "0", "applied"] == 4800.0
+    assert found["leashed_policy_behind_total", "0", "4"] == 10.0
+    assert found["leashed_policy_workers", "0"] == 4.0
+    assert found["leashed_policy_server_bytes_in_total", "0"] == 2.0**20
