@@ -210,6 +210,7 @@ bench: .venv/bench dev
 shadowsync: .venv/test dev
 	leashed bench shadowsync --embedding-servers --resume -o build/shadowsync-embedding-servers.jsonl
 	python -m bench.shadowsync_sockets --output build/shadowsync-sockets.jsonl
+	python -m bench.shadowsync_paced --output build/shadowsync-paced.jsonl
 
 # The page once more from the results that are there.
 bench-page: .venv/bench

@@ -10,8 +10,8 @@ What is tried, written down before it was run:
   and 30, with 2 trainers of 10 and 100 too (Tables 2 and 3); MA and BMUF in the background and at a gap
   of 2, about what the background's is here, BMUF of α = 0.6 too, none with momentum (Figures 6 and 7);
   S-EASGD by 2 trainers of 2 and 4 threads (Figure 8).
-- **What is compared**: losses of what comes out, seed by seed. Examples a second are not: all processes
-  share a machine.
+- **What is compared**: losses of what comes out, seed by seed. Examples a second are not, since all
+  processes share a machine: ``bench/shadowsync_paced.py`` does that.
 
 Writes a JSON line for each run; a run that FILE has already is not run again. Prints what each of the
 paper's claims comes to, as ``bench/papers/shadowsync.py`` judges it.
@@ -91,13 +91,13 @@ def run(arm: tuple[str, int, int], seed: int) -> dict[str, Any]:
     }
 
 
-def page(records: list[dict[str, Any]]) -> str:
-    """What the claims come to."""
+def page(records: list[dict[str, Any]], results: str = RESULTS) -> str:
+    """What the claims come to that these results are of."""
     from bench.papers.shadowsync import CLAIMS  # noqa: PLC0415 (it takes the arms from here)
 
     found = []
     for claim in CLAIMS:
-        if claim.results == RESULTS and (told := claim.tell(records)) is not None:
+        if claim.results == results and (told := claim.tell(records)) is not None:
             rows = [] if told.table is None else [table(told.table.header, told.table.rows)]
             found.append("\n\n".join([f"{claim.at}: {told}. {told.words}".rstrip(), *rows]))
     return "\n\n".join(found)

@@ -7,6 +7,7 @@ import json
 import pytest
 
 import leashed as lsh
+from bench import shadowsync_paced as paced
 from bench import shadowsync_sockets as sockets
 from bench.papers.claim import End
 from bench.papers.shadowsync import CLAIMS
@@ -22,6 +23,9 @@ STUDIES = {
     "shadowsync-figure6": VirtualFigure6(trainers=(2, 4), threads=2, **SMALL),
     "shadowsync-figure8": VirtualFigure8(trainers=(2,), threads=(1, 12, 24, 64), **SMALL),
     "shadowsync-embedding-servers": VirtualServed(trainers=(2, 4), gaps=(2, 5), **SMALL),
+    "shadowsync-embedding-servers-more": VirtualServed(
+        panel=(VirtualServed.TABLE_3, VirtualServed.FIGURE_8), trainers=(2, 4), **SMALL
+    ),
 }
 
 
@@ -190,3 +194,26 @@ def test_a_run_over_sockets_tells_losses_rounds_and_bytes() -> None:
     assert 0.4 < told["eval_loss"] < 0.7
     assert 29 < told["gap"] < 40
     assert 1.0 <= told["row_bytes"] < 1.03
+
+
+def test_examples_a_second_over_sockets_come_out_where_each_arm_grows() -> None:
+    def records(slow: float):
+        return [
+            {"arm": arm, "trainers": n, "repeat": repeat, "eps": 600.0 * n + repeat}
+            | ({"eps": slow * n} if arm.startswith("FR") and n == 4 else {})
+            for arm in paced.arms()
+            for n in sockets.TRAINERS
+            for repeat in range(2)
+        ]
+
+    at = claim("Figure 6(b), over sockets")
+    assert at.tell(records(600.0)).end is End.COMES_OUT
+    assert at.tell(records(500.0)).of == "FR-MA, which grows 1.67 times"
+    assert "over sockets: comes out." in sockets.page(records(600.0), paced.RESULTS)
+
+
+@pytest.mark.process
+def test_trainers_that_wait_tell_their_examples_a_second() -> None:
+    told = paced.run("S-MA", 2, 0)
+    assert told["eps"] > 0
+    assert told | {"eps": 0} == {"arm": "S-MA", "trainers": 2, "repeat": 0, "eps": 0}
