@@ -164,6 +164,7 @@ def test_arguments_become_a_plan():
         (["up", "--sync", "easgd:alpha"], "--sync takes key=value"),
         (["up", "--sync", "gba"], "--sync 'gba' is unknown; choose one of easgd"),
         (["up", "--sync-ps", "0"], "--sync-ps must be at least 1 with easgd"),
+        (["up", "--mode", "gba", "--sync-ps", "1"], "--sync-ps must be 0 with --mode, got 1"),
         (["up", "--stream", "--model", "fm"], "cluster is not for streams, since"),
         (
             ["up", "--model", "dlrm"],

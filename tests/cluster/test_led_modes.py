@@ -121,6 +121,18 @@ def test_what_a_policy_server_does_not_lead_is_refused(tmp_path):
     assert not (tmp_path / "there").exists()
 
 
+def test_a_trainer_whose_mode_switches_at_another_time_is_turned_away(tmp_path):
+    how = given(mode=lsh.modes.Switching(at=((5.0, "gba"),)))
+    with led(tmp_path, MODEL, DATA, **how) as run:
+        with pytest.raises(
+            ValueError, match=r'mode.at is \[\] here, and \[\[5.0, "gba"\]\] in the run'
+        ):
+            lsh.train(
+                MODEL, DATA, **given(mode="switching"), cluster=run.cluster(patience=PATIENCE)
+            )
+        run.close()
+
+
 def test_a_cluster_without_a_policy_server_trains_by_no_mode():
     place = policy_server.Trainers(1)
     place.policy_servers = 0

@@ -286,6 +286,10 @@ def test_data_and_network(digits):
         ),
         ("[cluster]\npolicy_ps = 2\n[train]\nmode = 'gba'", "cluster.policy_ps must be at most 1"),
         ("[cluster]\npolicy_ps = 1", "a run with policy servers is for runs with a mode"),
+        (
+            "[cluster]\nsync_ps = 1\n[train]\nmode = 'gba'",
+            "cluster.sync_ps must be 0 with train.mode, got 1: the policy server has",
+        ),
         ("[sync]\nkind = 'ma'\n[train]\nmode = 'gba'", "sync is not for runs with a mode"),
         ("[train]\nmode = 'swarm:h=1'", "a mode without a server is not for runs with policy"),
         (

@@ -13,6 +13,7 @@ import pytest
 from cluster import written
 
 import leashed as lsh
+from leashed.cluster.measures import counted
 
 over_ray = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None or importlib.util.find_spec("msgspec") is None,
@@ -245,6 +246,88 @@ def test_a_run_over_ray_goes_on_from_its_checkpoint(tmp_path):
         ids = np.sort(table.ids())
         np.testing.assert_array_equal(np.sort(other.tables[name].ids()), ids)
         np.testing.assert_array_equal(other.tables[name].lookup(ids), table.lookup(ids))
+
+
+LED = """
+import json, os, signal, sys, threading, time
+from pathlib import Path
+
+import ray
+
+import leashed.cluster.ray as rays
+from leashed.cluster import plan as plans
+from leashed.cluster.supervisor import read_report
+
+folder, data = sys.argv[1:]
+text = [
+    "[cluster]", "trainers = 2", "[train]", "mode = 'gba:iota=4'", "lr = 0.2", "epochs = 4",
+    f"data = {json.dumps(data)}",
+]
+
+
+def pid(role):
+    for each in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = each.read_bytes().decode().split("\\0")
+        except OSError:
+            continue
+        if "leashed.cluster.role" in words and role in words and any(folder in w for w in words):
+            return int(each.parent.name)
+    return None
+
+
+def kill(name, role):
+    "Once it trains."
+    path = Path(folder) / name / "master"
+    while True:
+        report = read_report(path) if path.exists() else None
+        if report and report["ledger"]["complete"] > 20 and (found := pid(role)):
+            return os.kill(found, signal.SIGKILL)
+        time.sleep(0.02)
+
+
+ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=2**27)
+told = {}
+for name, role in (("without", None), ("trainer", "trainer"), ("server", "policy-ps")):
+    words = text if role is None else [*text[:-2], "epochs = 400", text[-1]] if role == "policy-ps" else text
+    plan = plans.parse("\\n".join([words[0], f"run = '{folder}/{name}'", *words[1:]]), Path(folder))
+    if role is not None:
+        threading.Thread(target=kill, args=(name, role), daemon=True).start()
+    try:
+        told[name] = rays.up(plan, options={each: {"num_cpus": 0.25} for each in plans.ROLES})
+    except ChildProcessError as error:
+        told[name] = str(error)
+ray.shutdown()
+print(json.dumps(told))
+"""
+
+
+@pytest.mark.process
+@over_ray
+def test_a_run_over_ray_has_a_policy_server(tmp_path):
+    """An actor like the others. A trainer that is killed costs its leases; the server, the run."""
+    data = written.digits(tmp_path / "digits")
+    ended = subprocess.run(
+        [sys.executable, "-c", LED, str(tmp_path / "runs"), str(data)],
+        env={**os.environ, "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=280,
+    )
+    assert ended.returncode == 0, ended.stderr
+    told = json.loads(ended.stdout.splitlines()[-1])
+    for name in ("without", "trainer"):
+        report = told[name]
+        assert report["state"] == "ended"
+        assert report["ledger"]["complete"] == report["ledger"]["total"] > 0
+        (server,) = counted(report, "policy-ps").values()
+        fates = ("applied", "stale", "late", "straggler")
+        pushed = sum(server[f"mode_{fate}"] for fate in fates)
+        assert pushed == report["ledger"]["total"] * 64 + server["mode_late"]
+        assert report["output"].endswith("(the policy server's parameters)")
+    assert told["trainer"]["restarts"]["trainer-0"] + told["trainer"]["restarts"]["trainer-1"] == 1
+    assert "policy server 0 is lost" in json.dumps(told["server"])
 
 
 def test_ray_is_asked_for_where_it_is_not(monkeypatch):

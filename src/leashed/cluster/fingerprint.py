@@ -24,7 +24,7 @@ from leashed.models.external import External
 from leashed.rules import Rule
 from leashed.staleness import Policy
 from leashed.sync import Synchroniser, When
-from leashed.training.led_mode import LedMode
+from leashed.training.led_mode import COMMANDS, LedMode
 
 __all__ = [
     "Trained",
@@ -92,7 +92,11 @@ def of_tables(settings: Mapping[str, Any]) -> Fingerprint:
 def of_mode(led: LedMode) -> Fingerprint:
     """Of who leads a mode, or trains by it."""
     by = [to_json(choice) for choice in (led.rule, led.staleness)]
-    return {"mode": _short(json.dumps(to_json(led.mode))), "rule": _short(json.dumps(by))}
+    return {
+        "mode": _short(json.dumps(to_json(led.mode))),
+        "mode.at": _short(json.dumps([[seconds, COMMANDS[to]] for seconds, to in led.commands])),
+        "rule": _short(json.dumps(by)),
+    }
 
 
 def of_server(dimension: int) -> Fingerprint:

@@ -322,10 +322,10 @@ def _add_output(
             k: each._replace(parameters=keep(each.parameters, columns)) for k, each in found.items()
         }
         output, replica = choose(plan.train.output, found, model, problem.test, tables)
-        if apart := handed_in.keys() - found.keys():
-            output += f" (not of {_names(apart)}: not in step, or gone, at the end)"
         if plan.train.mode is not None:
             output += " (the policy server's parameters)"
+        elif apart := handed_in.keys() - found.keys():
+            output += f" (not of {_names(apart)}: not in step, or gone, at the end)"
         chosen = output, replica
     if chosen is not None:
         output, replica = chosen

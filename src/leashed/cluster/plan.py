@@ -599,6 +599,11 @@ class Plan:
                 f"cluster.sync_ps must be at least 1 with {self.sync.name}, which needs sync servers; "
                 "or choose ma or bmuf"
             )
+        if self.train.mode is not None and self.cluster.sync_ps:
+            raise ValueError(
+                f"cluster.sync_ps must be 0 with train.mode, got {self.cluster.sync_ps}: the policy server has "
+                "the parameters, and nobody would come to sync servers; leave it out"
+            )
         made = self.sync.synchroniser()
         if made is not None:
             collectives.check_synchroniser("cluster.backend", self.cluster.backend, made)
