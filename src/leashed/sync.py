@@ -343,7 +343,7 @@ class Position(NamedTuple):
 
 
 class Session(Protocol):
-    """A trainer's part in a run, while it trains; ``leashed.cluster.session`` has it."""
+    """A trainer's part in a run, while it trains; ``leashed.cluster.trainer_session`` has it."""
 
     @property
     def leases(self) -> _core.Leases | None: ...
@@ -384,7 +384,7 @@ class Session(Protocol):
 
     @property
     def output(self) -> Any:
-        """Once it is closed: the output of the run, where this one makes it (``cluster.session``)."""
+        """Once it is closed: the output of the run, where this one makes it (``cluster.trainer_session``)."""
 
     def finish(
         self,

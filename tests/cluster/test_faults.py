@@ -25,13 +25,14 @@ from cluster import faults, namespaces
 from cluster.proxy import Proxy
 
 import leashed as lsh
-from leashed.cluster import master, server, serving, session
+from leashed.cluster import master, server, serving, trainer_session
 from leashed.cluster import plan as plans
+from leashed.cluster.last_word import LastWord
 from leashed.cluster.master import Master, Terms
 from leashed.cluster.opening import Key, Listener
 from leashed.cluster.results import Result
 from leashed.cluster.serving import Place
-from leashed.cluster.session import Cluster, Session
+from leashed.cluster.session import Cluster
 from leashed.cluster.supervisor import AGAIN, WRONG, Supervisor, command, supervise
 
 KEY = Key(b"k" * 32, given=False)
@@ -119,18 +120,19 @@ class Away:
         self.sent = data
 
 
+def last_word(member: Any, **of: Any) -> LastWord:
+    return LastWord("trainer-0", Cluster(0, 1, 0, "127.0.0.1:1", KEY, **of), member)
+
+
 def test_a_master_that_is_away_at_the_end_is_waited_for() -> None:
-    it = object.__new__(Session)
-    it._cluster = Cluster(0, 1, 0, "127.0.0.1:1", KEY, grace=SLACK)
-    it._member = back = Away(3)  # type: ignore[assignment]
-    it._send_result(RESULT)
+    back = Away(3)
+    last_word(back, grace=SLACK).send(RESULT)
     assert back.sent is RESULT
-    it._cluster = Cluster(0, 1, 0, "127.0.0.1:1", KEY, grace=0.1)
-    it._member = Away(math.inf)  # type: ignore[assignment]
+    away = Away(math.inf)
     with pytest.raises(ConnectionRefusedError):
-        it._send_result(RESULT)
-    it._member.state = "over"  # type: ignore[misc]
-    it._send_result(RESULT)
+        last_word(away, grace=0.1).send(RESULT)
+    away.state = "over"
+    last_word(away, grace=0.1).send(RESULT)
 
 
 def test_handing_in_that_breaks_is_tried_again_however_long_it_had_taken(
@@ -143,11 +145,8 @@ def test_handing_in_that_breaks_is_tried_again_however_long_it_had_taken(
         Away.send_result(breaks, data)
 
     monkeypatch.setattr(breaks, "send_result", send_result)
-    monkeypatch.setattr(session.time, "monotonic", lambda: now[0])
-    it = object.__new__(Session)
-    it._cluster = Cluster(0, 1, 0, "127.0.0.1:1", KEY, grace=GRACE)
-    it._member = breaks  # type: ignore[assignment]
-    it._send_result(RESULT)
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    last_word(breaks, grace=GRACE).send(RESULT)
     assert breaks.sent is RESULT
 
 
@@ -173,11 +172,9 @@ class Busy:
 
 @pytest.mark.parametrize("after", ["over", "lost"])
 def test_a_master_that_lives_has_the_time_that_it_takes_to_confirm_an_end(after: str) -> None:
-    it = object.__new__(Session)
-    it._cluster = Cluster(0, 1, 0, "127.0.0.1:1", KEY)
-    it._lost, it._cut_short = False, None
-    it._member = busy = Busy(1000, after)  # type: ignore[assignment]
-    it._hand_in(None, {"loss": 1.0})
+    busy = Busy(1000, after)
+    it = last_word(busy)
+    it.hand_in(None, {"loss": 1.0})
     assert busy.finished == {"loss": 1.0}
     assert busy.looks < 0
     assert it.lost == (after == "lost")
@@ -185,11 +182,8 @@ def test_a_master_that_lives_has_the_time_that_it_takes_to_confirm_an_end(after:
 
 
 def test_nobody_hands_in_what_nobody_takes() -> None:
-    it = object.__new__(Session)
-    it._cluster = Cluster(0, 1, 0, "127.0.0.1:1", KEY, results=False)
-    it._lost, it._cut_short = False, None
-    it._member = Busy(0, "over")  # type: ignore[assignment]
-    it._hand_in(np.zeros(3, np.float32), {})
+    it = last_word(Busy(0, "over"), results=False)
+    it.hand_in(RESULT, {})
     assert not it.lost
 
 
@@ -291,7 +285,7 @@ def together(
     caplog.set_level(logging.WARNING, "leashed")
     made: list[tuple[str, Proxy]] = []
     kind = type("BehindHere", (Behind,), {"made": made})
-    monkeypatch.setattr(session, "Listener", kind)
+    monkeypatch.setattr(trainer_session, "Listener", kind)
     monkeypatch.setattr(serving, "Listener", kind)
     monkeypatch.setattr(master, "_TELLS", 0.1)
     before = _descriptors()

@@ -17,7 +17,7 @@ from cluster.test_coordinator import Talk
 from warned import once
 
 import leashed as lsh
-from leashed.cluster import account_tending, server_tending, session, troubles
+from leashed.cluster import account_tending, last_word, server_tending, session, troubles
 from leashed.cluster.connecting import Connecting
 from leashed.cluster.messages import Bye, Report
 from leashed.cluster.results import Result
@@ -378,19 +378,16 @@ def test_whoever_keeps_what_was_logged_keeps_no_connections(monkeypatch, caplog)
 
 def test_what_stands_in_the_way_of_a_result_is_logged_when_it_changes(monkeypatch, caplog):
     caplog.set_level("INFO", logger="leashed")
-    of = session.Session.__new__(session.Session)
     attempts = iter(["refused", "refused", "cut off", ""])
 
     def send(_: Result) -> None:
         if (why := next(attempts)) != "":
             raise OSError(why)
 
-    monkeypatch.setattr(session, "_AGAIN", 0.0)
-    vars(of).update(
-        _member=SimpleNamespace(state="away", send_result=send),
-        _cluster=SimpleNamespace(grace=60.0),
-    )
-    assert of._send_result(Result("trainer-0", np.ones(1, np.float32)))
+    monkeypatch.setattr(last_word, "_AGAIN", 0.0)
+    member = SimpleNamespace(state="away", send_result=send)
+    of = last_word.LastWord("trainer-0", SimpleNamespace(grace=60.0), member)
+    assert of.send(Result("trainer-0", np.ones(1, np.float32)))
     assert caplog.messages == [
         "the result is not out yet: refused", "the result is not out yet: cut off",
     ]  # fmt: skip
@@ -400,7 +397,7 @@ def test_who_joins_anew_says_why(caplog):
     of = session.Session.__new__(session.Session)
     vars(of).update(
         _name="trainer-0", _member=SimpleNamespace(refused="silent for 5 s"),
-        _leases=SimpleNamespace(begin_anew=lambda: None), _batches=None,
+        _tended=SimpleNamespace(leases=SimpleNamespace(begin_anew=lambda: None), batches=None),
     )  # fmt: skip
     of._begin_anew()
     assert [each.partition(":")[0] for each in caplog.messages] == [

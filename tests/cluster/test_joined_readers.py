@@ -25,7 +25,16 @@ from cluster.test_launched_tables import end, environment
 from cluster.test_readers import BAGS, PLAIN, bag_lines, criteo_lines, plain_lines, same
 
 import leashed as lsh
-from leashed.cluster import batch_wire, joining, opening, passed_rows, placing, session, sources
+from leashed.cluster import (
+    batch_wire,
+    joining,
+    opening,
+    passed_rows,
+    placing,
+    session,
+    sources,
+    trainer_session,
+)
 from leashed.cluster.reader import Rows
 from leashed.cluster.remote_batches import _at_once, sent
 from leashed.cluster.row_index import files_of, index_of
@@ -476,7 +485,7 @@ def test_rank_0_may_read_as_long_as_patience_before_it_begins(
     def whole(_: Path) -> Any:
         return SimpleNamespace(told={"run": "a"}, number=1, require=lambda *_, **__: None)
 
-    monkeypatch.setattr(session, "Member", member)
+    monkeypatch.setattr(trainer_session, "Member", member)
     monkeypatch.setattr(session, "Checkpoint", whole)
     cluster = session.Cluster(
         1, 2, 0, "", key=opening.Key(bytes(32), given=False), patience=400.0, readers=1,

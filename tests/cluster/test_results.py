@@ -18,9 +18,10 @@ from cluster.handing import hand_in, handed_in
 import leashed as lsh
 from leashed.base import atomic
 from leashed.cluster import receiving, results, wire
+from leashed.cluster.last_word import LastWord
 from leashed.cluster.opening import Peer
 from leashed.cluster.results import Result, Results
-from leashed.cluster.session import Cluster, Session
+from leashed.cluster.session import Cluster
 from leashed.cluster.state import Terms
 
 RUN = "0123"
@@ -201,9 +202,8 @@ def test_a_trainer_that_cannot_write_sends_it_all_the_same(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").touch()
-    it = object.__new__(Session)
-    it._cluster = Cluster(0, 1, 0, "127.0.0.1:1", inside.KEY, folder=tmp_path / "file")
-    it._put(Result("trainer-0", VALUES))
+    place = Cluster(0, 1, 0, "127.0.0.1:1", inside.KEY, folder=tmp_path / "file")
+    LastWord("trainer-0", place, None).put(Result("trainer-0", VALUES))  # type: ignore[arg-type]
     assert "the result goes to the master alone, as it cannot be written" in caplog.text
 
 
