@@ -43,7 +43,7 @@ class Audit {
   std::optional<std::uint64_t> count(const Trace& trace, const std::function<bool()>& interrupted) {
     Interruption interruption(interrupted);
     ModeCursor records(trace);
-    ModeRecord record;
+    LogLine record{};
     while (records.next(record)) {
       if (interruption()) return std::nullopt;
       ++records_;
@@ -132,7 +132,7 @@ class ModeReplayer final : Sink {
   Replayed run(const Trace& trace) {
     const auto attached = source_.attach();
     ModeCursor records(trace);
-    ModeRecord record;
+    LogLine record{};
     while (t() < until_ && !interrupted() && records.next(record)) {
       record.step ? step(record.event.node) : hear(record.event, record.at);
     }

@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "leashed/base/varint.h"
 #include "leashed/discipline/publication.h"
 #include "leashed/staleness/policy.h"
 
@@ -42,17 +43,10 @@ struct EndHead {
   std::uint64_t t, floats;
 };
 
-// A record is a byte, the outcome; as varints (7 bits a byte, the lowest first) k and t_read less
-// those of the worker's record before, τ, τˢ and the number of failed attempts; and of what was
-// published the policy's factors, doubles, where it has any that depend on the run. A record lies
-// in one page.
+// A record is a byte, the outcome; as varints (base/varint.h) k and t_read less those of the
+// worker's record before, τ, τˢ and the number of failed attempts; and of what was published the
+// policy's factors, doubles, where it has any that depend on the run. A record lies in one page.
 enum class Outcome : std::uint8_t { published = 1, dropped, excluded, given_up };
-constexpr std::size_t kVarint = 10;  // bytes, at most
-inline std::byte* put(std::byte* to, std::uint64_t number) {
-  for (; number >= 0x80; number >>= 7) *to++ = static_cast<std::byte>(number | 0x80);
-  *to++ = static_cast<std::byte>(number);
-  return to;
-}
 constexpr std::size_t longest(std::size_t factors) {
   return 1 + 5 * kVarint + factors * sizeof(double);
 }

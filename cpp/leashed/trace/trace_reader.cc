@@ -139,13 +139,9 @@ const std::byte* TraceBytes::take(std::size_t bytes) {
 }
 
 std::uint64_t TraceBytes::number() {
-  std::uint64_t all = 0;
-  for (std::size_t i = 0; i < trace::kVarint; ++i) {
-    const std::uint64_t part = byte();
-    all |= (part & 0x7f) << 7 * i;
-    if (part < 0x80) return all;
-  }
-  damaged_trace();
+  const auto all = take_varint([this] { return byte(); });
+  if (!all) damaged_trace();
+  return *all;
 }
 
 TraceCursor::TraceCursor(const Trace& trace, std::size_t worker, std::size_t factors)

@@ -123,11 +123,11 @@ void TraceStream::add(std::uint64_t k, std::uint64_t t_read, const Publication& 
   record(longest_, [&](std::byte* to) {
     const trace::Outcome outcome = outcome_of(publication);
     *to++ = static_cast<std::byte>(outcome);
-    to = trace::put(to, k - k_);
-    to = trace::put(to, t_read - t_read_);
-    to = trace::put(to, outcome == trace::Outcome::given_up ? 0 : publication.t - t_read);
-    to = trace::put(to, publication.staleness_schedule);
-    to = trace::put(to, publication.tries);
+    to = put_varint(to, k - k_);
+    to = put_varint(to, t_read - t_read_);
+    to = put_varint(to, outcome == trace::Outcome::given_up ? 0 : publication.t - t_read);
+    to = put_varint(to, publication.staleness_schedule);
+    to = put_varint(to, publication.tries);
     k_ = k;
     t_read_ = t_read;
     if (factors_ == 0 || !publication.published) return to;

@@ -154,20 +154,20 @@ void check_same(const Replayed& made, const TrainResult& then) {
   CHECK(made.excluded == then.excluded);
 }
 
-std::vector<ModeRecord> records_of(const std::string& path) {
+std::vector<LogLine> records_of(const std::string& path) {
   const Trace trace(path);
   ModeCursor cursor(trace);
-  std::vector<ModeRecord> all;
-  ModeRecord one;
+  std::vector<LogLine> all;
+  LogLine one{};
   while (cursor.next(one)) all.push_back(one);
   return all;
 }
 
-void write(const std::string& path, const std::vector<ModeRecord>& records) {
+void write(const std::string& path, const std::vector<LogLine>& records) {
   const Made made(Setting{{"asp"}});
   TraceWriter writer(path, "{}", made.initial, 1, 0);
   ModeRecorder recorder(writer);
-  for (const ModeRecord& one : records) {
+  for (const LogLine& one : records) {
     one.step ? recorder.stepped(one.event.node) : recorder.heard(one.event, one.at);
   }
 }
@@ -177,7 +177,7 @@ void write(const std::string& path, const std::vector<ModeRecord>& records) {
 TEST_CASE("events come back as they were written, over many pages") {
   const TracePath path;
   using Kind = Event::Kind;
-  std::vector<ModeRecord> all;
+  std::vector<LogLine> all;
   constexpr std::uint64_t kMost = ~std::uint64_t{0};
   const std::int64_t far = std::numeric_limits<std::int64_t>::max();
   for (std::uint64_t i = 0; i < 20000; ++i) {
@@ -209,7 +209,7 @@ TEST_CASE("events come back as they were written, over many pages") {
   all.push_back({{Kind::data_end}, {far}, false});
   all.push_back({{Kind::wake}, {far}, false});
   write(path.name, all);
-  const std::vector<ModeRecord> found = records_of(path.name);
+  const std::vector<LogLine> found = records_of(path.name);
   REQUIRE(found.size() == all.size());
   for (std::size_t i = 0; i < all.size(); ++i) {
     CAPTURE(i);
@@ -366,7 +366,7 @@ TEST_CASE("the beginning of a trace is the beginning of the training") {
     Setting setting{{name}};
     if (setting.mode.name == "swarm") setting.mode.settings = {{"h", 2}};
     record(setting, path.name);
-    const std::vector<ModeRecord> all = records_of(path.name);
+    const std::vector<LogLine> all = records_of(path.name);
     const Replayed whole = make_again(setting, path.name);
     for (const std::size_t n : {std::size_t{0}, std::size_t{1}, all.size() / 2, all.size() - 1}) {
       write(path.name, {all.begin(), all.begin() + static_cast<long>(n)});
@@ -381,7 +381,7 @@ TEST_CASE("what such a server cannot have heard is refused before anything is co
   const TracePath path;
   const Setting setting{{"ssp", {{"s", 2}}}, 4};
   record(setting, path.name);
-  const std::vector<ModeRecord> good = records_of(path.name);
+  const std::vector<LogLine> good = records_of(path.name);
   const auto refused = [&](const Setting& with) {
     CHECK_THROWS_WITH_AS(make_again(with, path.name), doctest::Contains("contradict each other"),
                          Error);
@@ -394,8 +394,8 @@ TEST_CASE("what such a server cannot have heard is refused before anything is co
   while (good[push].step || good[push].event.kind != Event::Kind::push) ++push;
   for (int wrong = 0; wrong < 5; ++wrong) {
     CAPTURE(wrong);
-    std::vector<ModeRecord> bad = good;
-    ModeRecord& one = bad[push];
+    std::vector<LogLine> bad = good;
+    LogLine& one = bad[push];
     if (wrong == 0) ++one.event.ticket;
     if (wrong == 1) ++one.event.version;
     if (wrong == 2) one.event.node = 4;
@@ -404,7 +404,7 @@ TEST_CASE("what such a server cannot have heard is refused before anything is co
     write(path.name, bad);
     refused(setting);
   }
-  std::vector<ModeRecord> bad = good;
+  std::vector<LogLine> bad = good;
   bad[1].at.ns = bad[0].at.ns - 1;
   write(path.name, bad);
   refused(setting);
@@ -441,7 +441,7 @@ TEST_CASE("a trace with an end that its records do not reach is refused") {
   const TracePath path;
   const Setting setting{{"asp"}, 2};
   const ModeTrainResult then = record(setting, path.name);
-  const std::vector<ModeRecord> all = records_of(path.name);
+  const std::vector<LogLine> all = records_of(path.name);
   {
     const Made made(setting);
     TraceWriter writer(path.name, "{}", made.initial, 1, 0);
