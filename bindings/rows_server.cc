@@ -14,7 +14,8 @@ namespace leashed {
 namespace {
 
 // RowServer::Applied.
-using PyApplied = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t>;
+using PyApplied = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t,
+                             std::uint64_t, std::uint64_t>;
 
 RowPlacement placement_of(const std::vector<std::pair<bool, std::int64_t>>& given,
                           const std::vector<std::uint16_t>& shards) {
@@ -113,19 +114,21 @@ void bind_row_server(py::module_& m) {
           [](RowServer& server) {
             std::vector<PyApplied> found;
             const py::gil_scoped_release release;
-            for (const auto& [client, life, number, outcomes] : server.applied()) {
-              found.emplace_back(client, life, number, outcomes.bits());
+            for (const auto& [client, life, number, outcomes, in_rows] : server.applied()) {
+              found.emplace_back(client, life, number, outcomes.bits(), in_rows.pushes,
+                                 in_rows.examples);
             }
             return found;
           },
           "Of each (client, its life, number of its last push that is applied, what became of that "
-          "and those before it, as bits).")
+          "and those before it, as bits, how many pushes its rows have, and of how many examples).")
       .def(
           "restore",
           [](RowServer& server, const std::vector<PyApplied>& applied, std::uint64_t pushes) {
             std::vector<RowServer::Applied> all;
-            for (const auto& [client, life, number, outcomes] : applied) {
-              all.push_back({client, life, number, Outcomes(outcomes)});
+            for (const auto& [client, life, number, outcomes, pushes_of, examples] : applied) {
+              all.push_back(
+                  {client, life, number, Outcomes(outcomes), InRows{pushes_of, examples}});
             }
             const py::gil_scoped_release release;
             server.restore(all, pushes);

@@ -922,9 +922,9 @@ class RowServer:
         """
         transport: tcp, shm or auto; with another than tcp it waits for the other side.
         """
-    def applied(self) -> list[tuple[int, int, int, int]]:
+    def applied(self) -> list[tuple[int, int, int, int, int, int]]:
         """
-        Of each (client, its life, number of its last push that is applied, what became of that and those before it, as bits).
+        Of each (client, its life, number of its last push that is applied, what became of that and those before it, as bits, how many pushes its rows have, and of how many examples).
         """
     def counters(self) -> dict:
         """
@@ -942,6 +942,8 @@ class RowServer:
         self,
         applied: collections.abc.Sequence[
             tuple[
+                typing.SupportsInt | typing.SupportsIndex,
+                typing.SupportsInt | typing.SupportsIndex,
                 typing.SupportsInt | typing.SupportsIndex,
                 typing.SupportsInt | typing.SupportsIndex,
                 typing.SupportsInt | typing.SupportsIndex,

@@ -15,7 +15,7 @@ import numpy as np
 from table_files import shard_of
 
 import leashed as lsh
-from leashed.cluster.row_files import RowFiles
+from leashed.cluster.row_files import Applied, RowFiles
 from leashed.models import TableSpec, tables
 
 CLIENTS = 5
@@ -74,12 +74,15 @@ class Server:
     def counters(self) -> dict[str, Any]:
         return {"pushes": self.pushes}
 
-    def applied(self) -> Sequence[tuple[int, int, int, int]]:
-        return [(client, 7, number, client % 3) for client, number in enumerate(self.numbers)]
+    def applied(self) -> Sequence[Applied]:
+        return [
+            (client, 7, number, client % 3, number, 16 * number)
+            for client, number in enumerate(self.numbers)
+        ]
 
-    def restore(self, applied: list[tuple[int, int, int, int]], pushes: int) -> None:
-        for client, _, number, outcomes in applied:
-            assert outcomes == client % 3
+    def restore(self, applied: list[Applied], pushes: int) -> None:
+        for client, _, number, *rest in applied:
+            assert rest == [client % 3, number, 16 * number]
             self.numbers[client] = number
         self.pushes = pushes
 

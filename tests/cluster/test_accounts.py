@@ -106,6 +106,21 @@ def test_others_batches_count_once_a_round_has_brought_them(
     assert (position.batches, position.run) == (expected, "it")
 
 
+def test_without_a_round_what_is_kept_of_accounts_is_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(account_tending.time, "monotonic", lambda: now[0])
+    progress = account_tending.Progress(None)
+    for heard in range(10_000):
+        now[0] += 0.1
+        progress(heard, Account(heard, []), {"syncs": 0, "seconds": 0.0})
+    assert len(progress._heard) <= 256
+    assert progress._heard[0][1] == Account(0, [])
+    assert progress(9999, None, {"syncs": 1, "seconds": 5.0})  # it began with that of then
+    assert progress.account == Account(9999 - 50 - 1, [])
+
+
 @pytest.mark.parametrize("parts", [1, 3])
 def test_in_parts_an_account_is_in_all_of_them_after_as_many_rounds(
     parts: int, monkeypatch: pytest.MonkeyPatch

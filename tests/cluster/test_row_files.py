@@ -20,6 +20,7 @@ from leashed import _core
 from leashed.base import atomic
 from leashed.cluster import keeping, row_files
 from leashed.cluster.row_files import RowFiles, joined
+from leashed.files import folders
 
 KILLS = 8
 
@@ -53,7 +54,7 @@ def test_a_server_goes_on_from_its_snapshot(tmp_path: Path) -> None:
     assert more.counters()["restored"] == 40
     assert again.numbers == [8] * CLIENTS
     assert again.has_what_it_says()
-    assert again.applied() == [(client, 7, 8, client % 3) for client in range(CLIENTS)]
+    assert again.applied() == [(client, 7, 8, client % 3, 8, 128) for client in range(CLIENTS)]
     # What it goes on with are changes of what is there.
     again.push(1)
     more.keep()
@@ -103,6 +104,31 @@ def test_a_snapshot_of_another_run_or_of_other_tables_is_refused(tmp_path: Path)
         RowFiles(one, tmp_path, RUN, 0, 0.0).restore()
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_snapshot_of_an_older_release_is_refused_and_its_rows_can_be_read(
+    tmp_path: Path, version: int
+) -> None:
+    server, files = serving(tmp_path)
+    server.push(0)
+    files.keep()
+    folder = tmp_path / "embedding-ps-0"
+    manifest = folders.manifest_of(folder, "leashed.rows")
+    applied = [list(each[:4]) for each in server.applied()]
+    folders.put_manifest(
+        folder, {**manifest, "version": version, "told": {**manifest["told"], "applied": applied}}
+    )
+    with pytest.raises(
+        ValueError, match=r"-ps-0 is of an older release, .*; go on with that release"
+    ):
+        serving(tmp_path)
+    assert joined(tmp_path, DESCRIBED, 1, RUN).tables["a"].lookup([5])[0, 0] == 1.0
+    folders.put_manifest(folder, {**manifest, "version": 4})
+    with pytest.raises(
+        ValueError, match="version is 4, this release reads 1 to 3; upgrade leashed"
+    ):
+        serving(tmp_path)
+
+
 def test_what_cannot_be_written_costs_that_snapshot_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -140,7 +166,7 @@ def failing(why: str) -> Callable[..., int]:
 def test_how_long_pushes_waited_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
 
-    def told(*_: object, **__: object) -> list[tuple[int, int, int, int]]:
+    def told(*_: object, **__: object) -> list[row_files.Applied]:
         nonlocal now
         now += 3.0
         return []

@@ -156,10 +156,10 @@ def test_what_runs_in_a_quiet_moment_may_ask_the_server_and_may_fail() -> None:
     specs = [TableSpec("a", rows=10, dim=2)]
     made = [table.native for table in tables.of(specs, rule=RULE, seed=3).values()]
     server = _core.RowServer(made, [0], placed(specs, 1), 0, 1)
-    server.restore([(4, 5, 6, 1), (2, 3, 1, 0)], 7)
+    server.restore([(4, 5, 6, 1, 4, 64), (2, 3, 1, 0, 1, 8)], 7)
     found: list[Any] = []
     server.quiet(lambda: found.append((server.applied(), server.counters()["pushes"])))
-    assert found == [([(2, 3, 1, 0), (4, 5, 6, 1)], 7)]
+    assert found == [([(2, 3, 1, 0, 1, 8), (4, 5, 6, 1, 4, 64)], 7)]
 
     def fails() -> None:
         raise OSError("no space left")

@@ -15,7 +15,7 @@ from leashed.cluster.sizing import Costs, Part, Wanted, measured, needed
 from leashed.models.tables import Table
 
 HEADER = 40  # of a frame
-SETTLED = 352
+SETTLED = 368
 WANTED = Wanted(
     rows=1e6, dim=4, examples_per_second=1000.0, batch_size=10, features=2, memory_gib=1.0, load=0.5
 )
@@ -84,7 +84,7 @@ def test_what_is_measured_is_what_the_wire_has(batches: int) -> None:
     asked = struct.calcsize("<4I4I") + 8 * 21
     hello = (HEADER + 24) / (10 * batches)
     assert found["bytes_in"] == HEADER + asked + HEADER + 16 + 16 * 21 + hello
-    welcome = (HEADER + 24) / (10 * batches)
+    welcome = (HEADER + 40) / (10 * batches)
     assert found["bytes_out"] == HEADER + 16 * 21 + HEADER + SETTLED + welcome
     assert found["serving"] > 0.0
     assert found["asking"] > 0.0

@@ -369,9 +369,7 @@ def test_a_newer_folder_is_refused(folder: Path) -> None:
     run(5, checkpoint=folder)
     manifest = manifest_of(folder)
     (folder / "manifest.json").write_text(json.dumps({**manifest, "version": 3}))
-    with pytest.raises(
-        ValueError, match="format version is 3, this release reads 1 and 2; upgrade"
-    ):
+    with pytest.raises(ValueError, match="format version is 3, this release reads 1 to 2; upgrade"):
         run(10, resume=folder)
 
 

@@ -17,7 +17,7 @@ CARDINALITY, TABLES, DIM = 50, 26, 8
 MODEL = lsh.models.dlrm([CARDINALITY] * TABLES, dim=DIM, bottom=(8,), top=(8,))
 DATA = lsh.datasets.synthetic_clicks(1200, seed=1, cardinalities=CARDINALITY, test=100)
 LINK = {"bandwidth": 1e8, "latency": 1e-4}
-HEADER, SETTLED = 40, 352
+HEADER, SETTLED = 40, 368
 
 
 def play(

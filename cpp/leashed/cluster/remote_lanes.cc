@@ -124,8 +124,9 @@ bool RemoteRows::hear(Slot& slot, std::size_t server) {
     if (lane.settled.applied < over.number || lane.settled.settling > Settling::expired) {
       throw wrong();
     }
-    lane.applied = std::max(lane.applied, over.number);
-    slot.settle(lane, over.number, lane.settled.settling);
+    lane.applied = over.number;
+    lane.in_rows = lane.settled.in_rows;
+    slot.settle(lane.settled.settling);
     slot.publication.add(lane.settled.publication);
   } else {
     if (!makes_sense(*over.batch, server)) throw wrong();
@@ -144,6 +145,7 @@ void RemoteRows::welcomed(Slot& slot, std::size_t server) {
   Lane& lane = slot.lanes[server];
   const std::uint64_t before = lane.boot, applied = lane.welcome.applied;
   const auto& outcomes = lane.welcome.outcomes;
+  const InRows had = lane.in_rows, has = lane.welcome.in_rows;
   const auto there = [applied](const Operation& each) {
     return each.kind == Operation::Kind::push && each.number <= applied;
   };
@@ -155,24 +157,22 @@ void RemoteRows::welcomed(Slot& slot, std::size_t server) {
     if (!there(each) || outcomes[applied - each.number]) continue;
     throw Error("an embedding server does not say what became of a push that it has");
   }
+  const bool lost = before != 0 && applied < lane.applied;
+  if (lost && (has.pushes > had.pushes || has.examples > had.examples)) {
+    throw Error("an embedding server has more of the pushes before than there were");
+  }
   lane.state = Lane::State::open;
   lane.boot = lane.welcome.boot;
-  if (before != 0 && applied < lane.applied) {
-    lane.lose(applied, lane.applied, [&](std::uint64_t after, std::uint64_t to) {
-      std::uint64_t pushes = to - after, examples = slot.examples_of(after, to);
-      lane.each_left_out(after, to, [&](std::uint64_t begin, std::uint64_t end) {
-        pushes -= end - begin;
-        examples -= slot.examples_of(begin, end);
-      });
-      slot.lost.fetch_add(pushes, kRelaxed);
-      slot.lost_examples.fetch_add(examples, kRelaxed);
-    });
+  if (lost) {
+    slot.lost.fetch_add(had.pushes - has.pushes, kRelaxed);
+    slot.lost_examples.fetch_add(had.examples - has.examples, kRelaxed);
   }
   lane.applied = applied;
+  lane.in_rows = has;
   std::erase_if(lane.operations, [&](const Operation& each) {
     if (!there(each)) return false;
     --each.batch->under_way;
-    slot.settle(lane, each.number, *outcomes[applied - each.number]);
+    slot.settle(*outcomes[applied - each.number]);
     return true;
   });
 }

@@ -189,7 +189,6 @@ RowPublication RemoteRows::push(std::size_t worker, BatchRows& rows, const RowSt
   RemoteBatch& remote = *static_cast<Held&>(rows).batch;
   const std::uint64_t number = ++slot.pushes;
   slot.pushed.fetch_add(1, kRelaxed);
-  slot.note(number, remote.size);
   std::erase(slot.held, remote.ticket);
   for (AskedPool& pool : remote.pools) {
     const std::size_t dim = plan_.tables[pool.table].dim;
@@ -197,7 +196,7 @@ RowPublication RemoteRows::push(std::size_t worker, BatchRows& rows, const RowSt
   }
   for (std::size_t s = 0; s < plan_.servers; ++s) {
     if (!serves(s)) continue;
-    remote.parts[s].head = {number};
+    remote.parts[s].head = {number, remote.size};
     slot.lanes[s].operations.push_back({Operation::Kind::push, &remote, remote.ticket, number});
     ++remote.under_way;
   }

@@ -41,7 +41,8 @@
 // that is applied already it is told once more what became of it. A server that was started again
 // tells by its boot that it is another, the last number that it has, and what became of the last
 // ones, which is in its snapshot with the rows: later ones that were said to be applied are lost,
-// and the client counts them; of later ones that are kept it looks the rows up once more.
+// and the client counts them, as what its rows had when it said so less what they have; of later
+// ones that are kept it looks the rows up once more.
 // (models/row_tickets.pml is this.)
 #pragma once
 
@@ -115,7 +116,16 @@ struct PoolHead {
 
 struct PushHead {
   std::uint64_t number;
-  std::uint64_t zero = 0;
+  std::uint64_t examples;  // that its gradients are of
+};
+
+// Pushes of a life that a server's rows have: those up to a number, but for what is left out of
+// them, or lost.
+struct InRows {
+  std::uint64_t pushes = 0;
+  std::uint64_t examples = 0;  // of these
+
+  friend bool operator==(const InRows&, const InRows&) = default;
 };
 
 struct RowDrop {
@@ -161,17 +171,19 @@ struct RowWelcome {
   std::uint64_t boot;     // of the server's process: no other one ever has it
   std::uint64_t applied;  // the last push of that life
   Outcomes outcomes;      // of that and those before it
+  InRows in_rows;         // up to that
 };
 
 struct Settled {
   std::uint64_t applied;  // the last push
   Settling settling = Settling::applied;
   RowPublication publication{};  // of that push
+  InRows in_rows{};              // up to that push
 };
 
-static_assert(sizeof(RowHello) == 24 && sizeof(RowWelcome) == 24 && sizeof(LookupHead) == 16 &&
+static_assert(sizeof(RowHello) == 24 && sizeof(RowWelcome) == 40 && sizeof(LookupHead) == 16 &&
               sizeof(PoolHead) == 16 && sizeof(PushHead) == 16 && sizeof(RowDrop) == 8 &&
-              sizeof(Settled) == 352 && std::is_trivially_copyable_v<Settled>);
+              sizeof(Settled) == 368 && std::is_trivially_copyable_v<Settled>);
 
 // Clients of a trainer have numbers that follow one another, from a multiple of this on.
 inline constexpr std::uint64_t kClientsOfATrainer = std::uint64_t{1} << 16;

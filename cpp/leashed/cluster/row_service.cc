@@ -177,13 +177,14 @@ void RowService::hello(Peer peer, Link& link, std::size_t length, Outbox& outbox
     client.life = said.life;
     client.applied = 0;
     client.outcomes = {};
+    client.in_rows = {};
     client.told.clear();
   }
   if (client.peer != 0) links_.at(client.peer).client = nullptr;
   client.peer = peer;
   link.client = &client;
   clients_count_.store(clients_.size(), kRelaxed);
-  link.welcome = {boot_, client.applied, client.outcomes};
+  link.welcome = {boot_, client.applied, client.outcomes, client.in_rows};
   answer(outbox, kRowWelcome, 0, link.welcome);
 }
 
@@ -348,12 +349,15 @@ void RowService::push(Link& link, const FrameHeader& header, Outbox& outbox) {
     // (Of those before it was restored its tables know.)
     const std::uint64_t step = loop_.steps->fetch_add(1, kRelaxed);
     link.settled.publication = holder_.push(ticket->keys, gradients_, step);
+    ++client.in_rows.pushes;
+    client.in_rows.examples += head.examples;
     pushes_.fetch_add(1, kRelaxed);
     pushed_.fetch_add(rows, kRelaxed);
   }
   let_go(*ticket);
   client.outcomes.add(link.settled.settling, head.number - client.applied);
   client.applied = link.settled.applied = head.number;
+  link.settled.in_rows = client.in_rows;
   client.told[head.number % kTickets] = link.settled;
   answer(outbox, kSettled, header.correlation, link.settled);
 }
@@ -367,7 +371,7 @@ std::vector<RowService::Applied> RowService::applied() const {
   std::vector<Applied> all;
   all.reserve(clients_.size());
   for (const auto& [number, client] : clients_) {
-    all.push_back({number, client.life, client.applied, client.outcomes});
+    all.push_back({number, client.life, client.applied, client.outcomes, client.in_rows});
   }
   std::ranges::sort(all, {}, &Applied::client);
   return all;
@@ -375,12 +379,13 @@ std::vector<RowService::Applied> RowService::applied() const {
 
 void RowService::restore(std::span<const Applied> applied, std::uint64_t pushes) {
   if (!clients_.empty()) throw Error("clients have come already");
-  for (const auto& [number, life, last, outcomes] : applied) {
+  for (const auto& [number, life, last, outcomes, in_rows] : applied) {
     const auto [client, fresh] = clients_.try_emplace(number);
     if (!fresh) throw Error("client " + std::to_string(number) + " is there twice");
     client->second.life = life;
     client->second.applied = last;
     client->second.outcomes = outcomes;
+    client->second.in_rows = in_rows;
   }
   clients_count_.store(clients_.size(), kRelaxed);
   pushes_.store(pushes, kRelaxed);

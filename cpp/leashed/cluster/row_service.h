@@ -66,6 +66,7 @@ class RowService final : public Service {
   struct Applied {
     std::uint64_t client, life, number;
     Outcomes outcomes = {};  // of that push and those before it
+    InRows in_rows = {};
   };
   std::vector<Applied> applied() const;
   // Before any client: the tables had these when this was made, and so many pushes, which are among
@@ -106,6 +107,7 @@ class RowService final : public Service {
   struct Client {
     std::uint64_t life = 0, applied = 0;
     Outcomes outcomes;
+    InRows in_rows;
     Peer peer = 0;                  // by which it is connected; 0: it is not
     std::uint64_t most_floats = 0;  // of a lookup so far
     std::vector<Ticket> tickets;

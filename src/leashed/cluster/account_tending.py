@@ -15,6 +15,7 @@ from leashed.sync import Position, When
 
 __all__ = ["AccountTending", "Progress", "account_of", "kept_of", "overdue"]
 
+_MOST_HEARD = 256  # accounts that are kept, at most, where there is no round for long
 _HEARING = 0.05  # seconds, at least, before a round from when what is heard is in it
 
 
@@ -153,6 +154,8 @@ class Progress:
         now, syncs, seconds = time.monotonic(), counted["syncs"], counted["seconds"]
         if account is not None and (not self._heard or self._heard[-1][1] is not account):
             self._heard.append((now, account))
+            if len(self._heard) > _MOST_HEARD:  # an older one than might be is never wrong
+                del self._heard[1 : _MOST_HEARD // 2 : 2]
         if self._syncs is None:
             self._syncs, self._seconds = syncs, seconds
         if syncs == self._syncs:

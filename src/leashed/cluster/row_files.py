@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from leashed.cluster import checkpoints
 from leashed.cluster.keeping import Keeping
@@ -20,7 +20,16 @@ from leashed.cluster.messages import Saved
 from leashed.files import folders
 from leashed.models.tables import Described, Table
 
-__all__ = ["Joined", "RowFiles", "RowServer", "folder_of", "joined", "joined_of", "rows_of"]
+__all__ = [
+    "Applied",
+    "Joined",
+    "RowFiles",
+    "RowServer",
+    "folder_of",
+    "joined",
+    "joined_of",
+    "rows_of",
+]
 
 _GROWTH = ("asked", "evicted", "refused", "deferred", "late", "unadmitted")
 """Of what ``Table.statistics`` tells of tables that grow."""
@@ -30,18 +39,21 @@ _WRITTEN = 1 << 29  # bytes of rows a second, as a processor of an AMD EPYC writ
 _log = logging.getLogger(__name__)
 
 
+Applied: TypeAlias = "tuple[int, int, int, int, int, int]"
+"""A client, its life, the number of the last push that was applied, what became of that and those before
+it, as bits, how many of the life's pushes the rows have, and of how many examples these are."""
+
+
 class RowServer(Protocol):
     """What ``_core.RowServer`` has of it."""
 
     def counters(self) -> dict[str, Any]:
         """``pushes``: that it has applied, with those of ``restore``."""
 
-    def applied(self) -> Sequence[tuple[int, int, int, int]]:
-        """Of each client its life, the number of the last push that was applied, and what became of that
-        and those before it, as bits.
-        """
+    def applied(self) -> Sequence[Applied]:
+        """Of each client."""
 
-    def restore(self, applied: list[tuple[int, int, int, int]], pushes: int, /) -> None:
+    def restore(self, applied: list[Applied], pushes: int, /) -> None:
         """The tables have so many, before anybody is served."""
 
     def quiet(self, f: Callable[[], None], /) -> None:
@@ -77,7 +89,7 @@ class RowFiles:
         self._folder = folder_of(folder, index)
         self._run = run
         self._every = every
-        self._applied: list[tuple[int, int, int, int]] = []
+        self._applied: list[Applied] = []
         self._restored = 0
         self._steps: dict[str, int] = {}  # of tables, before the run
         self._newest: int | None = None  # pushes of what was written last
@@ -101,6 +113,12 @@ class RowFiles:
                 raise ValueError(
                     f"{self._folder} is of another run; remove it and its .count, or choose another "
                     "folder"
+                )
+            if not found.counts_examples:
+                raise ValueError(
+                    f"{self._folder} is of an older release, which did not write of how many examples "
+                    "the rows are; go on with that release, or from one of the run's checkpoints in "
+                    "another folder"
                 )
             found.load(self._tables)
             self._newest = self._restored = int(found.told["pushes"])

@@ -55,6 +55,7 @@ RESULTS = "leashed.results"
 _FORMAT = "leashed.tables"
 _ROWS = "leashed.rows"  # of what write_rows writes
 _VERSION, _WITH_CHANGES = 1, 2
+_ROWS_VERSION = 3  # of rows, with examples of clients' pushes; before they had the two above
 # Files of changes that may follow one of all rows, and their bytes of that one's.
 _MOST_CHANGES, _MOST_OF_BASE = 64, 0.5
 _BLOCK = 2**20
@@ -152,7 +153,7 @@ def write_rows(
 
     def rest(_: int) -> dict[str, Any]:
         atomic.flush(folder)
-        return {"format": _ROWS, "exact": True, "told": found}
+        return {"format": _ROWS, "version": _ROWS_VERSION, "exact": True, "told": found}
 
     _write(folder, tables, rest, within, exact=True, incremental=True)
     return found
@@ -402,6 +403,8 @@ class Rows:
         folder: where.
         told: of the moment at which it was written.
         tables: the names of those of which it has rows.
+        counts_examples: whether it was told of clients' pushes of how many examples they are, as since
+            version 3.
 
     Raises:
         FileNotFoundError: there is none, or a file of it is missing.
@@ -416,6 +419,7 @@ class Rows:
         self.told: dict[str, Any] = manifest["told"]
         self._of: dict[str, Any] = manifest["tables"]
         self.tables = tuple(self._of)
+        self.counts_examples: bool = manifest["version"] >= _ROWS_VERSION
 
     def load(self, tables: Mapping[str, Table]) -> None:
         """Put the rows in place of those of the tables that have written them, or of their like; what
@@ -677,10 +681,11 @@ def manifest_of(folder: Path, *wanted: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(text)
         if found["format"] not in (wanted or (_FORMAT,)):
             raise ValueError(f"it is of {_KIND.get(found['format'], 'something else')}")
-        if found["version"] not in (_VERSION, _WITH_CHANGES):
+        newest = _ROWS_VERSION if found["format"] == _ROWS else _WITH_CHANGES
+        if found["version"] not in range(_VERSION, newest + 1):
             raise ValueError(
-                f"its format version is {found['version']}, this release reads {_VERSION} and "
-                f"{_WITH_CHANGES}; upgrade leashed"
+                f"its format version is {found['version']}, this release reads {_VERSION} to {newest}; "
+                "upgrade leashed"
             )
         if found["checksum"] != _checksum(found):
             raise ValueError("its checksum is not that of its content; use an unaltered copy")

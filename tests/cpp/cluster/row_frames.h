@@ -74,9 +74,11 @@ inline Bytes lookup_of(const Ids& ids, const std::vector<std::uint32_t>& wanted,
   }
   return bytes;
 }
+// How many a push is said to be of.
+inline std::uint64_t examples_of(std::uint64_t number) { return 1 + number % 7; }
 inline Bytes push_of(std::uint64_t number, const std::vector<float>& gradients) {
   Bytes bytes;
-  put(bytes, PushHead{number});
+  put(bytes, PushHead{number, examples_of(number)});
   put(bytes, gradients);
   return bytes;
 }

@@ -58,6 +58,7 @@ struct PlainServer {
   };
   struct Client {
     std::uint64_t life = 0, applied = 0;
+    InRows in_rows = {};
     std::map<std::uint64_t, Ticket> tickets;
     std::map<std::uint64_t, Settled> told;
     std::map<std::uint64_t, Settling> outcomes;  // of this life, whatever server it was
@@ -74,7 +75,7 @@ struct PlainServer {
 
   void hello(std::uint64_t number, std::uint64_t life) {
     const auto [client, fresh] = clients.try_emplace(number);
-    if (fresh || client->second.life != life) client->second = {life, 0, {}, {}, {}};
+    if (fresh || client->second.life != life) client->second = {life, 0, {}, {}, {}, {}};
   }
   void look_up(std::uint64_t number, std::uint64_t ticket, const Ids& ids) {
     auto& tickets = clients.at(number).tickets;
@@ -119,10 +120,13 @@ struct PlainServer {
         }
       }
       ++pushes;
+      ++client.in_rows.pushes;
+      client.in_rows.examples += examples_of(number);
     }
     client.tickets.erase(found);
     client.applied = number;
     client.outcomes[number] = settled.settling;
+    settled.in_rows = client.in_rows;
     return client.told[number] = settled;
   }
   void drop(std::uint64_t number, std::uint64_t ticket) {

@@ -90,7 +90,10 @@ class RowWorld {
         applied[s] += there;
         for (const std::uint64_t id : push.ids[s]) expected[s][id] += there;
       }
-      if (push.ledger) *push.ledger += sum;
+      if (!push.ledger) continue;
+      push.ledger->parts += sum;
+      push.ledger->examples += sum * push.examples;
+      push.ledger->pushed += push.bad ? 0 : servers_.size() * push.examples;
     }
     for (std::size_t s = 0; s < servers_.size(); ++s) {
       for (std::uint64_t id = 0; id < settings_.rows; ++id) {
@@ -106,9 +109,12 @@ class RowWorld {
       CHECK(counters.settled == servers_.size() * counters.pushes);
       const std::uint64_t told =
           counters.settled - counters.expired - counters.not_finite - counters.lost;
-      CHECK(*client.ledger <= told);
+      CHECK(client.ledger->parts <= told);
       // (Who pushes no more hears of no restart.)
-      if (client.restarts == happened.restarts) CHECK(*client.ledger == told);
+      if (client.restarts != happened.restarts) continue;
+      CHECK(client.ledger->parts == told);
+      if (counters.expired > 0) continue;  // of how many examples nobody counts
+      CHECK(client.ledger->examples == client.ledger->pushed - counters.lost_examples);
     }
   }
 
@@ -134,11 +140,18 @@ class RowWorld {
     bool ended[2] = {};                   // nothing comes from there any more
     std::unique_ptr<Connection> connection;  // the server's
   };
+  // Of a life's pushes, by check().
+  struct Ledger {
+    std::uint64_t parts = 0;     // that are applied
+    std::uint64_t examples = 0;  // of these
+    std::uint64_t pushed = 0;    // examples of all parts that might be
+  };
   struct Push {
     std::vector<std::vector<std::uint64_t>> ids;  // by server, beside
     std::vector<std::uint64_t> unique;
+    std::uint64_t examples = 0;
     bool bad = false;
-    std::shared_ptr<std::uint64_t> ledger;
+    std::shared_ptr<Ledger> ledger;
   };
   struct Batch {
     std::unique_ptr<BatchRows> rows;
@@ -155,7 +168,7 @@ class RowWorld {
     std::vector<Batch> batches;
     std::size_t done = 0, filled = 0;
     bool pulled = false, busy = false, left = false;
-    std::shared_ptr<std::uint64_t> ledger;
+    std::shared_ptr<Ledger> ledger;
     RemoteRows::Counters counters;
     std::size_t restarts = 0;  // of servers, before its last push
   };
@@ -233,7 +246,7 @@ class RowWorld {
     for (Batch& batch : client.batches) batch.rows = client.rows->make_batch();
     client.done = client.filled = 0;
     client.pulled = false;
-    client.ledger = std::make_shared<std::uint64_t>(0);
+    client.ledger = std::make_shared<Ledger>();
   }
   Client* free_client() {
     std::vector<Client*> free;
@@ -246,7 +259,7 @@ class RowWorld {
   void fill(Client& client) {
     Batch& batch = client.batches[client.filled++ % client.batches.size()];
     batch.push = {
-        std::vector<std::vector<std::uint64_t>>(servers_.size()), {}, false, client.ledger};
+        std::vector<std::vector<std::uint64_t>>(servers_.size()), {}, 0, false, client.ledger};
     batch.ids.clear();
     for (std::size_t s = 0; s < servers_.size(); ++s) {
       std::uint64_t& next = next_[s];
@@ -273,6 +286,7 @@ class RowWorld {
     batch.column = {batch.ids.data(), settings_.pooled ? batch.offsets.data() : nullptr};
     batch.view = {nullptr, {}, settings_.pooled ? batch.offsets.size() - 1 : batch.ids.size()};
     batch.view.columns = {&batch.column, 1};
+    batch.push.examples = batch.view.size;
     client.rows->prefetch(0, batch.view, *batch.rows);
     for (const std::uint64_t id : once) batch.push.ids[placement_(0, id)].push_back(id);
   }

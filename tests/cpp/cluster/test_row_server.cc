@@ -125,10 +125,11 @@ TEST_CASE(
     while (going > 0) {
       server.quiet([&] {
         std::uint64_t all = 0;
-        for (const auto& [client, life, number, _] : server.applied()) {
-          CHECK(life == 5);
-          CHECK(updates_of(*table, client) == static_cast<float>(number));
-          all += number;
+        for (const RowServer::Applied& one : server.applied()) {
+          CHECK(one.life == 5);
+          CHECK(updates_of(*table, one.client) == static_cast<float>(one.number));
+          CHECK(one.in_rows.pushes == one.number);
+          all += one.number;
         }
         CHECK(pushes_of(*table, kCount - 1) == all);
         const std::uint64_t pushes = server.counters().pushes;
@@ -161,7 +162,8 @@ TEST_CASE("of several loops each serves its clients, whichever has taken their c
   std::vector<RowServer::Applied> kept;
   {
     RowServer server({table}, {0}, kPlacement, 0, 1, kLoops);
-    server.restore(std::vector<RowServer::Applied>{{0, 5, 7}, {1, 5, 8}, {5, 5, 9}}, 24);
+    server.restore(std::vector<RowServer::Applied>{{0, 5, 7, {}, {6, 60}}, {1, 5, 8}, {5, 5, 9}},
+                   24);
     CHECK(server.counters().pushes == 24);
     for (std::uint64_t client = 0; client < 7; ++client) {
       // Each time by another loop's turn, while the connection before is there, and in a new life.
@@ -172,6 +174,7 @@ TEST_CASE("of several loops each serves its clients, whichever has taken their c
         const auto welcome = got<RowWelcome>(hear(*connections.back(), kRowWelcome));
         const std::uint64_t restored = client == 0 ? 7 : client == 1 ? 8 : client == 5 ? 9 : 0;
         CHECK(welcome.applied == (turn < 2 ? restored + turn : turn - 2));
+        if (client == 0 && turn == 0) CHECK(welcome.in_rows == InRows{6, 60});
         say(*connections.back(), kLookup, turn + 1, lookup_of({{client}}, true));
         hear(*connections.back(), kRows);
         say(*connections.back(), kPushRows, turn + 1,

@@ -301,6 +301,7 @@ class AnySchedule {
     CHECK(welcome.boot == boot_);
     CHECK(welcome.applied == plain_.clients.at(trainer.client).applied);
     CHECK(welcome.outcomes.bits() == plain_.clients.at(trainer.client).last_outcomes());
+    CHECK(welcome.in_rows == plain_.clients.at(trainer.client).in_rows);
     if (trainer.boot != 0 && trainer.boot != boot_) {  // nothing of before is there
       trainer.in_hand.clear();
       trainer.kept.clear();
@@ -521,6 +522,7 @@ class AnySchedule {
   void same(const Settled& told, const Settled& expected) {
     REQUIRE(told.applied == expected.applied);
     REQUIRE(told.settling == expected.settling);
+    REQUIRE(told.in_rows == expected.in_rows);
     REQUIRE(told.publication.applied == expected.publication.applied);
     REQUIRE(told.publication.staleness == expected.publication.staleness);
     REQUIRE(told.publication.stalest == expected.publication.stalest);
@@ -546,12 +548,13 @@ class AnySchedule {
       }
       REQUIRE(wire_.tables[t]->growth().statistics().rows == rows);
     }
-    std::vector<std::array<std::uint64_t, 4>> of, expected;
-    for (const auto& [client, life, number, outcomes] : wire_.service->applied()) {
-      of.push_back({client, life, number, outcomes.bits()});
+    std::vector<std::array<std::uint64_t, 6>> of, expected;
+    for (const auto& [client, life, number, outcomes, has] : wire_.service->applied()) {
+      of.push_back({client, life, number, outcomes.bits(), has.pushes, has.examples});
     }
     for (const auto& [number, client] : plain_.clients) {
-      expected.push_back({number, client.life, client.applied, client.last_outcomes()});
+      expected.push_back({number, client.life, client.applied, client.last_outcomes(),
+                          client.in_rows.pushes, client.in_rows.examples});
     }
     REQUIRE(of == expected);
     const RowService::Counters counters = wire_.service->counters();
