@@ -297,6 +297,11 @@ def test_servers_go_on_with_w_ps_as_it_was(tmp_path, servers):
         np.testing.assert_array_equal(after[0][slice(*cut[k])], wanted[slice(*cut[k])])
 
 
+def test_a_folder_that_is_not_there_is_no_run_to_go_on_from(tmp_path, capsys):
+    assert cli.main(["cluster", "resume", str(tmp_path / "none")]) == 2
+    assert f"there is no folder {tmp_path / 'none'} of a run" in capsys.readouterr().err
+
+
 def test_a_folder_of_runs_is_no_run_to_go_on_from(tmp_path):
     folder = tmp_path / "days"
     for name in ("run-9", "run-10", "run-of-mine"):

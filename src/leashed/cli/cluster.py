@@ -392,6 +392,8 @@ def _resume(options: argparse.Namespace) -> int:
     from leashed.cluster.row_index import FILE as ROWS  # noqa: PLC0415 (it takes a stream)
 
     folder = options.folder.absolute()
+    if not folder.is_dir():
+        raise FileNotFoundError(f"there is no folder {folder} of a run to go on from")
     _check_over(folder, "resumed")
     report = outcome.read_report(folder)
     if report is not None and report["state"] == "ended":
