@@ -805,15 +805,18 @@ def test_results_that_are_not_what_they_say_are_refused(
 
 
 class Slow:
-    """A connection that takes a tenth of what it is given, as late as it may."""
+    """A connection that takes a tenth of what it is given; the other side answers behind its deadline."""
 
-    def __init__(self, silent: int) -> None:
-        self.silent = silent
-        self.words = b"\0\1"  # send it; it is taken
+    def __init__(self, ours: socket.socket, theirs: socket.socket) -> None:
+        self.recv, self.fileno, self.gettimeout = ours.recv, ours.fileno, ours.gettimeout
+        self._ours = ours
+        self._answer = threading.Timer(0.6, theirs.send, [b"\0\1"])  # send it; it is taken
         self.taken = b""
 
-    def settimeout(self, _: float) -> None:
-        pass
+    def settimeout(self, seconds: float) -> None:
+        self._ours.settimeout(seconds)
+        if not self.taken:
+            self._answer.start()
 
     def sendall(self, _: bytes) -> None:
         raise TimeoutError
@@ -823,18 +826,11 @@ class Slow:
         self.taken += some
         return len(some)
 
-    def recv(self, _: int) -> bytes:
-        if self.silent:
-            self.silent -= 1
-            raise TimeoutError
-        self.words, word = self.words[1:], self.words[:1]
-        return word
-
     def __enter__(self) -> Slow:  # noqa: PYI034 (Self is of Python 3.11)
         return self
 
     def __exit__(self, *_: object) -> None:
-        pass
+        self._answer.join()
 
 
 def test_a_result_may_take_as_long_as_it_moves_and_the_master_lives(
@@ -842,16 +838,17 @@ def test_a_result_may_take_as_long_as_it_moves_and_the_master_lives(
 ) -> None:
     running = started()
     member = joined(running.address).member
-    slow = Slow(silent=9)
-    monkeypatch.setattr(member, "_connect", lambda *_: slow)
-    member.send_result(result(1, 2))
-    assert slow.taken[:8] == (8).to_bytes(8, "little")
-    assert slow.taken[40:] == struct.pack("<2f", 1, 2)
-    running.stop()
-    member.wait(20)
-    slow.silent = 9
-    with pytest.raises(TimeoutError, match="nothing of the result has moved for 60 s"):
-        member.send_result(result(1, 2))
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        slow = Slow(ours, theirs)
+        monkeypatch.setattr(member, "_connect", lambda *_: slow)
+        member.send_result(result(1, 2), deadline=0.1)
+        assert slow.taken[:8] == (8).to_bytes(8, "little")
+        assert slow.taken[40:] == struct.pack("<2f", 1, 2)
+        running.stop()
+        member.wait(20)
+        with pytest.raises(TimeoutError, match=r"nothing of the result has moved for 0\.1 s"):
+            member.send_result(result(1, 2), deadline=0.1)
 
 
 class Disk:

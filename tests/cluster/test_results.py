@@ -35,17 +35,16 @@ def taking(run: Path, **terms: Any) -> Results:
 def hand(to: Results, given: Result, name: str = "trainer-0") -> tuple[bool, int]:
     """Whether it is taken, and how many words the master has said."""
     ours, theirs = socket.socketpair()
-    words = []
+    words: list[bytes] = []
 
-    def answer() -> bytes:
-        words.append(ours.recv(1))
-        return words[-1]
+    def answered() -> None:
+        words.append(ours.recv(1, socket.MSG_PEEK))
 
     with contextlib.closing(ours):
         ours.settimeout(inside.PATIENCE)
         to.take(theirs, Peer("trainer", name, "result", "127.0.0.1:1"))
         try:
-            taken = given.send(ours, answer)
+            taken = given.send(ours, answered)
         except ConnectionError:
             taken = False
     return taken, len(words)

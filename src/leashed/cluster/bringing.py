@@ -159,7 +159,7 @@ class Bringing(Closing):
                 why = ""
             except (OSError, ValueError, RecursionError) as error:
                 _log.warning(
-                    "the rows of %s at %s are not here: %s", peer.name, peer.address, error
+                    "the rows of %s at %s are not here: %s", peer.name, peer.address, str(error)
                 )
                 why = f"rank 0 does not write them to {folder}: {error}"
                 with self._lock:  # it may try again

@@ -74,6 +74,6 @@ class Connecting:
             threading.Thread(target=do, name="leashed-connecting", daemon=False).start()
         except RuntimeError as error:
             self._places.release()
-            _log.warning("no thread to connect with: %s", error)
+            _log.warning("no thread to connect with: %s", str(error))
             return False
         return True

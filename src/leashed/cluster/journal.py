@@ -142,7 +142,9 @@ class Journal:
                 os.close(descriptor)
             with contextlib.suppress(OSError):
                 fresh.unlink(missing_ok=True)
-            _log.warning("the journal stays as long as it is (%d bytes): %s", self._size, error)
+            _log.warning(
+                "the journal stays as long as it is (%d bytes): %s", self._size, str(error)
+            )
             self._due = self._size + _LONG
             return False
         os.close(self._descriptor)

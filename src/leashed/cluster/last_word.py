@@ -101,7 +101,9 @@ class LastWord:
         try:
             result.put(self._place.folder)
         except OSError as error:
-            _log.warning("the result goes to the master alone, as it cannot be written: %s", error)
+            _log.warning(
+                "the result goes to the master alone, as it cannot be written: %s", str(error)
+            )
 
     def send(self, result: Result) -> bool:
         """Whether the master has it; not where the run is over. A master that is away is waited for, as
@@ -116,7 +118,7 @@ class LastWord:
                 if time.monotonic() >= end:
                     raise
                 if told != (told := str(error)):
-                    _log.info("the result is not out yet: %s", error)
+                    _log.info("the result is not out yet: %s", str(error))
                 time.sleep(_AGAIN)
             else:
                 return True

@@ -349,7 +349,7 @@ class Master:
                     self._coordinator.heard(number, message, self._now())
                 self._carry_out()
         except wire.Malformed as error:
-            _log.warning("a connection is closed: %s", error)
+            _log.warning("a connection is closed: %s", str(error))
             self._coordinator.refuse(number, str(error), self._now())
         except OSError:
             pass  # reset: closed as well
@@ -410,7 +410,7 @@ class Master:
                 try:
                     await self._loop.run_in_executor(self._manifests, tidy)
                 except OSError as error:
-                    _log.warning("checkpoints before %d stay: %s", number, error)
+                    _log.warning("checkpoints before %d stay: %s", number, str(error))
         self._putting = None
         self._carry_out()
 

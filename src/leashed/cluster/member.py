@@ -350,7 +350,7 @@ class Member(Closing):
         with self._connect("result", min(deadline, _CONNECTING)) as connection:
             connection.settimeout(deadline)
             try:
-                taken = result.send(connection, lambda: self._answer(connection))
+                taken = result.send(connection, lambda: self._answered(connection))
             except TimeoutError:
                 raise TimeoutError(f"nothing of the result has moved for {deadline:g} s") from None
             except ConnectionError:
@@ -387,18 +387,17 @@ class Member(Closing):
             )
 
     def _answered(self, connection: socket.socket) -> None:
-        """Returns when there is something to read, or no master any more."""
-        while not select.select([connection], [], [], _ANSWERING)[0] and self._state == "joined":
-            pass
-
-    def _answer(self, connection: socket.socket) -> bytes:
-        """The master's word on a result: for as long as it lives, it may be writing."""
-        while True:
-            try:
-                return connection.recv(1)
-            except TimeoutError:
-                if self._state != "joined":
-                    raise
+        """Returns when there is something to read, however long the master writes; TimeoutError where it
+        is away for as long as the connection's timeout says.
+        """
+        poll, joined = select.poll(), time.monotonic()
+        poll.register(connection, select.POLLIN)
+        while not poll.poll(_ANSWERING * 1000):
+            now = time.monotonic()
+            if self._state == "joined":
+                joined = now
+            elif now - joined > (connection.gettimeout() or 0.0):
+                raise TimeoutError("the master is away")
 
     def wait(self, timeout: float) -> bool:
         """Wait until the state is "over" or "failed"; whether it is, after at most ``timeout`` s."""

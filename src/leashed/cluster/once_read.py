@@ -181,7 +181,7 @@ class OnceRead:
                 if count < wanted:
                     return
         except Exception as error:  # noqa: BLE001 (the run is told, whatever it is)
-            _log.error("%s", error)
+            _log.error("%s", str(error))
             with self._changed:
                 self._there = There(self._there.rows, failed=str(error)[:MOST_WORDS] or "it failed")
 

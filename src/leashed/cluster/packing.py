@@ -230,7 +230,9 @@ def profile(transport: str) -> Costs:
     try:
         found = Costs(_exchange(transport, 1), _exchange(transport, FRAGMENT))
     except (OSError, RuntimeError) as error:
-        _log.warning("exchanges cannot be profiled (%s); fragments are assigned by bytes", error)
+        _log.warning(
+            "exchanges cannot be profiled (%s); fragments are assigned by bytes", str(error)
+        )
         return BY_LENGTH
     # (Some systems tell a thread's processor time in steps of milliseconds.)
     return found if min(found.one, found.whole) > 0.0 else BY_LENGTH

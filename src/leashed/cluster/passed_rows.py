@@ -148,7 +148,7 @@ class Attending(Closing):
         try:
             attend(self._rows, 0, place)
         except (OSError, ValueError) as error:  # trainers are told that nobody sends them rows
-            _log.warning("the reader of this process has ended: %s", error)
+            _log.warning("the reader of this process has ended: %s", str(error))
 
     def close(self) -> None:
         """Waits until the run has ended, or its master has been away for ``grace``."""

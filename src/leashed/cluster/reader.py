@@ -223,23 +223,23 @@ def serve(rows: Rows | OnceRead, link: socket.socket, name: str) -> None:
                 try:
                     found = rows.read(first, count)
                 except ValueError as error:
-                    _log.error("%s", error)
+                    _log.error("%s", str(error))
                     batch_wire.refuse(link, str(error))
                     return
                 except batch_wire.UsedError as error:
-                    _log.warning("%s asks for what is gone: %s", name, error)
+                    _log.warning("%s asks for what is gone: %s", name, str(error))
                     batch_wire.used(link, str(error))
                     return
                 except Exception as error:  # noqa: BLE001 (of this machine: may pass, others may have it)
-                    _log.error("rows from %d on cannot be read for now: %s", first, error)
+                    _log.error("rows from %d on cannot be read for now: %s", first, str(error))
                     return
                 batch_wire.send(link, found)
                 rows.count("rows_sent", count)
         except ValueError as error:
             rows.count("refused", 1)
-            _log.warning("%s is refused: %s", name, error)
+            _log.warning("%s is refused: %s", name, str(error))
         except OSError as error:
-            _log.info("the connection of %s has ended: %s", name, error)
+            _log.info("the connection of %s has ended: %s", name, str(error))
 
 
 def _asked(rows: Rows | OnceRead, link: socket.socket) -> Iterator[tuple[int, int]]:

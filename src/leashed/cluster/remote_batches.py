@@ -276,7 +276,7 @@ class BatchTending:
                     return
                 except Exception as error:  # noqa: BLE001 (else nobody would ask for its rows)
                     if self._why.get(reader) != str(error):
-                        _log.info("reader %d at %s: %s", reader, address, error)
+                        _log.info("reader %d at %s: %s", reader, address, str(error))
                     self._why[reader] = str(error)
                 self._reached[reader] = False
             if not any(self._reached) and time.monotonic() - self._heard > self._patience:

@@ -78,19 +78,21 @@ class Result:
         (run / FOLDER).mkdir(parents=True, exist_ok=True)
         atomic.write(run / FOLDER / self.file, self._parts)
 
-    def send(self, connection: socket.socket, answer: Callable[[], bytes]) -> bool:
+    def send(self, connection: socket.socket, wait: Callable[[], None]) -> bool:
         """Hands it to a master, which has the file or is sent its bytes: whether it has been named.
 
         Args:
             connection: to the master, for this.
-            answer: waits for a byte of the master's; empty where it has cut off.
+            wait: returns when the master has answered, or cut off.
         """
         _send(connection, _HEAD.pack(self.told["bytes"], self._digest))
-        word = answer()
+        wait()
+        word = connection.recv(1)
         if word == _WANTED:
             for part in self._parts:
                 _send(connection, part)
-            word = answer()
+            wait()
+            word = connection.recv(1)
         return word == _TAKEN
 
 
@@ -182,7 +184,7 @@ class Results:
             self.put(name, told)
             connection.sendall(_TAKEN)
         except (OSError, ValueError) as error:
-            _log.warning("the result of %s is refused: %s", name, error)
+            _log.warning("the result of %s is refused: %s", name, str(error))
         finally:
             with self._lock:
                 self._open.discard(connection)

@@ -71,7 +71,7 @@ def profile(rule: str) -> Costs:
     try:
         few, many = (_of_row(Table(dim=dim, rows=_ROWS, rule=made)) for dim in _DIMS)
     except (OSError, RuntimeError, ValueError) as error:  # the core's are ValueErrors
-        _log.warning("rows cannot be profiled (%s); tables are assigned by bytes", error)
+        _log.warning("rows cannot be profiled (%s); tables are assigned by bytes", str(error))
         return BY_ROW_BYTES
     each = (many - few) / (_DIMS[1] - _DIMS[0])
     one = few - each * (_DIMS[0] - 1)
