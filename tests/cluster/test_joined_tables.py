@@ -18,9 +18,11 @@ from cluster.processes import child
 from warned import once
 
 import leashed as lsh
+from leashed import _core
 from leashed.cluster import joining, table_terms
 from leashed.cluster.session import Output, Reached
 from leashed.cluster.supervisor import read_report
+from leashed.cluster.trainer_session import Session
 from leashed.models import Graph, tables
 from leashed.training.rows_read import RowsRead
 
@@ -272,6 +274,25 @@ def test_what_does_not_go_together_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match=r"tables must map arguments of leashed\.tables\.of"):
         join(tmp_path / "run", tables=[1])
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.process
+def test_a_session_that_fails_ends_its_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what it failed with, though batches are there that nobody has taken."""
+    turn = Session._turn
+
+    def fails(session: Session) -> None:
+        turn(session)
+        assert session.rows is not None
+        if session.rows.counters()["pushes"] > 0:
+            raise OSError("of the session")
+
+    monkeypatch.setattr(Session, "_turn", fails)
+    monkeypatch.setattr(_core.Leases, "end", lambda *_: None)  # which none who waits would see
+    with once("the run has failed: stopped by"), pytest.raises(OSError, match="of the session"):
+        train(dlrm(), join(tmp_path / "run"), until=lsh.until(epochs=100_000))
 
 
 def test_a_model_and_its_servers_go_together(tmp_path: Path) -> None:

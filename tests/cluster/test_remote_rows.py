@@ -97,7 +97,9 @@ class Servers:
                 )
             )
 
-    def rows(self, workers: int, look_ahead: int, pooling: str = "auto") -> _core.RemoteRows:
+    def rows(
+        self, workers: int, look_ahead: int, pooling: str = "auto", patience: float = TIMEOUT
+    ) -> _core.RemoteRows:
         return _core.RemoteRows(
             tables=[(spec.name, spec.dim, spec.rows or 0) for spec in self.example.model.tables],
             features=source_of(self.example.model, self.example.clicks()).features_of_tables,
@@ -107,8 +109,8 @@ class Servers:
             readers=2,
             client=0,
             life=next(_lives),
-            timeout=TIMEOUT,
-            patience=TIMEOUT,
+            timeout=patience,
+            patience=patience,
             look_ahead=look_ahead,
             poolings=self.example.model.poolings,
             pooling=pooling,
@@ -407,6 +409,52 @@ def _never_answers() -> Iterator[socket.socket]:
     ours, theirs = socket.socketpair()
     with theirs:
         yield ours
+
+
+@contextlib.contextmanager
+def standing_still(server: _core.RowServer) -> Iterator[None]:
+    """It answers nobody."""
+    held, over = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        held.set()
+        over.wait()
+
+    thread = threading.Thread(target=server.quiet, args=(hold,))
+    thread.start()
+    held.wait()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("why", ["seconds", "a signal", "the session"])
+def test_whoever_waits_for_a_server_goes_on_when_the_run_is_over(why: str) -> None:
+    servers = Servers(EXAMPLES["dlrm"](), 2)
+    rows = servers.rows(2, 1, patience=120.0)
+    servers.join(rows)
+    training = servers.example.training(2, [])
+    begun = time.monotonic()
+
+    def failed() -> bool:
+        if time.monotonic() < begun + 0.5:
+            return False
+        raise OSError("of the session")
+
+    until = {"seconds": 0.5 if why == "seconds" else 1000.0}
+    with standing_still(servers.natives[1]):
+        if why == "the session":
+            with pytest.raises(OSError, match="of the session"):
+                _core.train(training, _core.Watch(until=until, wanted=failed), rows=rows)
+        else:
+            if why == "a signal":
+                threading.Timer(0.5, signal.raise_signal, (signal.SIGINT,)).start()
+            outcome = _core.train(training, _core.Watch(until=until), rows=rows)
+            assert outcome["reason"] == ("seconds" if why == "seconds" else "interrupted")
+            assert outcome["updates"] == 0
+    assert rows.counters()["pushes"] == 0
 
 
 def test_a_server_that_never_answers_is_named() -> None:

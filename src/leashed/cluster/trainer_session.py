@@ -346,7 +346,13 @@ class Session(Closing):
 
     @property
     def wants(self) -> bool:
-        """Whether what is trained is to be saved now: workers rest, and the run is at a cut."""
+        """Whether what is trained is to be saved now: workers rest, and the run is at a cut.
+
+        Raises:
+            Exception: that by which the session has failed; whoever waits for rows does so no more.
+        """
+        if self._failure is not None:
+            raise self._failure
         return self._tended.cuts.wants
 
     def save(self, put: Callable[[Path, Position], None]) -> None:
