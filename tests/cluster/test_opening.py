@@ -17,11 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from leashed.cluster import opening
+from leashed.cluster import listening, opening
+from leashed.cluster.handshake import ANSWER, CLAIM, GREETING
 from leashed.cluster.opening import (
-    ANSWER,
-    CLAIM,
-    GREETING,
     Answering,
     Asking,
     Key,
@@ -343,7 +341,7 @@ def test_strangers_who_are_called_get_no_byte_after_the_claim() -> None:
 def test_a_flood_that_never_speaks_keeps_nobody_out(
     door: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(opening, "_HALF_OPEN", 20)
+    monkeypatch.setattr(listening, "_HALF_OPEN", 20)
     with contextlib.ExitStack() as flood:
         for _ in range(100):
             flood.enter_context(door.raw())
@@ -370,7 +368,7 @@ def test_a_listener_whose_thread_ends_before_it_is_woken_is_closed(door: Door) -
 
 
 def test_who_speaks_too_slowly_is_cut_off(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening, "_TIME_TO_PROVE", 0.2)
+    monkeypatch.setattr(listening, "_TIME_TO_PROVE", 0.2)
     with door.raw() as client:
         claim = asking().claim(client.recv(GREETING, socket.MSG_WAITALL))
         with contextlib.suppress(OSError):
@@ -411,7 +409,7 @@ def test_no_descriptors_left_is_no_end(
 def test_who_is_silent_makes_room_where_no_descriptors_are_left(
     door: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(opening, "_SILENT", 0.0)
+    monkeypatch.setattr(listening, "_SILENT", 0.0)
     real = door.listener._socket
     shortage = threading.Event()
 
@@ -437,12 +435,12 @@ def test_a_want_of_the_listener_is_told_from_another_key(
     want: str, door: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By a reset: who is told so comes again."""
-    monkeypatch.setattr(opening, "_SILENT", 0.0)
+    monkeypatch.setattr(listening, "_SILENT", 0.0)
     if want == "time":
-        monkeypatch.setattr(opening, "_TIME_TO_PROVE", 0.2)
+        monkeypatch.setattr(listening, "_TIME_TO_PROVE", 0.2)
     with door.raw() as client:
         assert len(client.recv(GREETING, socket.MSG_WAITALL)) == GREETING
-        monkeypatch.setattr(opening, "_HALF_OPEN", 1)
+        monkeypatch.setattr(listening, "_HALF_OPEN", 1)
         if want == "descriptors":
             error = OSError(errno.EMFILE, "Too many open files")
             monkeypatch.setattr(
