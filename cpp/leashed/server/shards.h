@@ -11,7 +11,7 @@
 // Where workers wait for rounds, the servers have to agree on who is in each: two that decided by
 // themselves would wait for workers of which each waits for the other server, as soon as one comes
 // or goes between its parts. So the others are told what the first was told, in its order
-// (simulation/mode_servers.h), and the same machine answers the same.
+// (follower.h), and the same machine answers the same.
 #pragma once
 
 #include <cstdint>

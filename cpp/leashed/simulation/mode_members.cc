@@ -1,6 +1,7 @@
 #include "leashed/simulation/mode_members.h"
 
 #include <cmath>
+#include <utility>
 
 namespace leashed {
 
@@ -28,7 +29,7 @@ void ModeMembers::begin() {
 void ModeMembers::leave(std::uint32_t worker) {
   if (played_.members.there(worker)) go(worker);
   played_.members.leave(worker);
-  tell_all_({modes::Event::Kind::leave, worker});
+  servers_.tell_all({modes::Event::Kind::leave, worker});
 }
 
 void ModeMembers::crash(std::uint32_t worker, bool by_chance) {
@@ -47,7 +48,7 @@ void ModeMembers::crash(std::uint32_t worker, bool by_chance) {
 
 void ModeMembers::miss(std::uint32_t worker) {
   played_.members.miss(worker);
-  tell_all_({modes::Event::Kind::leave, worker});
+  servers_.tell_all({modes::Event::Kind::leave, worker});
 }
 
 // What it had is lost.
@@ -59,6 +60,7 @@ void ModeMembers::go(std::uint32_t worker) {
   player.lease.ticket = 0;  // no server's that is behind may be taken for it
   player.come = 0;
   for (ModePlayer::Part& part : player.parts) drop(part);
+  servers_.drop(worker);
   if (RowHolder* rows = played_.rows.holder()) rows->release(player.rows.keys);
   player.before.clear();
   player.away_since = played_.now;
@@ -67,16 +69,12 @@ void ModeMembers::go(std::uint32_t worker) {
   transfers_.cut(worker);
 }
 
-// Of a push that the first of several servers has had, the others have what has got there.
 void ModeMembers::drop(ModePlayer::Part& part) {
-  using Push = ModePlayer::Part::Push;
   part.pulled.release();
   part.to_take.reset();
   part.granted = false;
-  if (part.push == Push::coming && played_.shards.size() > 1) --played_.under_way;
-  const bool stays = part.push == Push::there && part.awaited;
-  if (!stays) part.push = part.awaited ? Push::lost : Push::none;
-  if (!stays && played_.rows.holder()) played_.rows.holder()->release(part.rows.keys);
+  if (std::exchange(part.coming, false) && played_.shards.size() > 1) --played_.under_way;
+  if (played_.rows.holder()) played_.rows.holder()->release(part.rows.keys);
 }
 
 void ModeMembers::join(std::uint32_t worker) {
@@ -90,7 +88,7 @@ void ModeMembers::join(std::uint32_t worker) {
   player.ended = false;
   ++played_.active;
   members.come(worker);
-  tell_all_({modes::Event::Kind::join, worker});
+  servers_.tell_all({modes::Event::Kind::join, worker});
   played_.enter_pulls(worker);
   if (members.by_chance()) {
     played_.enter(after(played_.now, members.until_crash(worker)), ModeEvent::crash, worker);

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 
 #include "leashed/simulation/mode_outcome.h"
+#include "leashed/simulation/mode_servers.h"
 #include "leashed/simulation/mode_transfers.h"
 #include "leashed/simulation/played_mode.h"
 
@@ -13,10 +13,9 @@ namespace leashed {
 
 class ModeMembers {
  public:
-  // tell_all: all servers.
   ModeMembers(PlayedMode& played, ModeTransfers& transfers, ModeOutcome& outcome,
-              std::function<void(const modes::Event&)> tell_all)
-      : played_(played), transfers_(transfers), outcome_(outcome), tell_all_(std::move(tell_all)) {}
+              ModeServers& servers)
+      : played_(played), transfers_(transfers), outcome_(outcome), servers_(servers) {}
 
   // Those who are there at the beginning, and what is to become of them.
   void begin();
@@ -35,7 +34,7 @@ class ModeMembers {
   PlayedMode& played_;
   ModeTransfers& transfers_;
   ModeOutcome& outcome_;
-  const std::function<void(const modes::Event&)> tell_all_;
+  ModeServers& servers_;
 };
 
 }  // namespace leashed

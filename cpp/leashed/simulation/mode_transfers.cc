@@ -73,7 +73,7 @@ void ModeTransfers::send(std::uint32_t worker, std::int64_t due) {
   const std::size_t shards = played_.shards.size();
   player.sent_off = player.left = shards;
   player.sent = player.lease;
-  for (ModePlayer::Part& part : player.parts) part.push = ModePlayer::Part::Push::coming;
+  for (ModePlayer::Part& part : player.parts) part.coming = true;
   if (shards > 1) played_.under_way += shards;
   if (played_.rule.reduces || (network_ && !served_)) {
     played_.enter(due, ModeEvent::arrive, worker, 0);

@@ -26,8 +26,7 @@ class ModePlay final : Sink {
         gradients_(played_),
         outcome_(played_),
         servers_(played_, gradients_, *this),
-        members_(played_, transfers_, outcome_,
-                 [this](const modes::Event& event) { servers_.tell_all(event); }) {}
+        members_(played_, transfers_, outcome_, servers_) {}
 
   ModeResult run() {
     const auto attached = played_.source.attach();
@@ -183,9 +182,7 @@ class ModePlay final : Sink {
       ModePlayer::Part& part = player.parts[s];
       if (part.granted && played_.rows.holder()) give(node, s);
       const bool pulls = played_.shards.first_grants() && !part.granted;
-      if (pulls && part.push == ModePlayer::Part::Push::none) {
-        played_.enter_pull(node, s);
-      }
+      if (pulls && !part.coming) played_.enter_pull(node, s);
     }
   }
 

@@ -47,8 +47,7 @@ struct ModePlayer {
     std::optional<Grant> to_take;  // of an own model, until the parts of all are there
     AlignedArray<float> sent;      // of what is sent
     RowPush rows;
-    enum class Push : std::uint8_t { none, coming, there, lost } push = Push::none;
-    bool awaited = false;  // by a server that has been told of it
+    bool coming = false;  // what is sent, and has not got there
   };
   std::vector<Part> parts;
   modes::Lease lease{};          // the first shard's

@@ -1,0 +1,97 @@
+// A server of a mode that follows another: it carries out what the leader's log says (event_log.h),
+// in its order and by its times, each push as soon as this server's part of it is there. So it
+// decides as the leader does, if later. docs/transport.md has the rules, models/told.pml the proof.
+//
+// A life of a node ends with the node's leave in the log, and the next one's number is one more;
+// the first is 0. A part is known by node, life and ticket. Where it will not come its push counts
+// here as one that was lost on the way: its life is over, its sender has said that none before
+// another ticket comes any more, or whoever drives this server says so. A leave is heeded when it
+// is heard, however much of the log is still before it.
+//
+// It knows no threads, clocks or sockets: one call comes after the other. What throws of what is
+// carried out leaves it of no more use.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "leashed/base/aligned.h"
+#include "leashed/server/event_log.h"
+#include "leashed/server/parameter_server.h"
+#include "leashed/server/row_holder.h"
+
+namespace leashed {
+
+class Follower {
+ public:
+  // Of a mode of nodes below `nodes`. The server's machine is the leader's, from the log's
+  // beginning on; rows: of the tables that its gradients are of too. What is given must stay.
+  Follower(ParameterServer& server, Sink& sink, std::size_t nodes, RowHolder* rows = nullptr)
+      : server_(server), sink_(sink), rows_(rows), seats_(nodes) {}
+
+  // The log's next line. Throws Error where its node cannot be. A command that the machine does not
+  // know is passed over, as the leader's machine has passed it over.
+  void hear(const modes::Event& event, Time at);
+  // The log's next lines, of which some may have been heard before. Throws Error where there are
+  // lines between them and what was heard.
+  void hear(const ReadBlock& block);
+
+  // A node's part of a push: its memory is taken, and other memory given. False: it comes too late,
+  // and stays the caller's. rows: where there are tables. Throws Error where the node cannot be,
+  // and where another part of its is still there: nobody sends two.
+  bool take(modes::Node node, std::uint64_t life, std::uint64_t ticket, std::uint64_t examples,
+            AlignedArray<float>& values, RowPush* rows = nullptr);
+  // Of that life no part comes any more that is of a ticket before this one, and not there.
+  void comes_from(modes::Node node, std::uint64_t life, std::uint64_t ticket);
+  // The part that it has of the node is let go, but where a push that was heard is for it.
+  void drop(modes::Node node);
+
+  // The push that is waited for.
+  struct Told {
+    modes::Event event;
+    Time at;
+    std::uint64_t life;
+  };
+  // Null: all that was heard is carried out.
+  const Told* waits() const { return queue_.empty() ? nullptr : &queue_.front(); }
+  // Its part does not come.
+  void give_up();
+
+  // The node's life, as far as the log was heard.
+  std::uint64_t life(modes::Node node) const { return seats_.at(node).life; }
+  // The first line of the log that is not carried out, or not heard.
+  std::uint64_t position() const { return heard_ - queue_.size(); }
+  std::uint64_t heard() const { return heard_; }
+
+  // Its position, and who has left: of one moment with the server's state. Parts and lines that are
+  // not carried out are no part of it: who goes on from there is told these again.
+  void visit(Archive& archive);
+
+ private:
+  struct Seat {
+    std::uint64_t life = 0;  // of the lines that come next
+    std::uint64_t over = 0;  // lives before this one are over
+    // Of the life `first_of`, parts of tickets before `first` do not come.
+    std::uint64_t first_of = 0, first = 0;
+    // The part.
+    bool there = false;
+    std::uint64_t part_life = 0, ticket = 0, examples = 0;
+    AlignedArray<float> values;
+    RowPush rows;
+  };
+
+  Seat& seat(modes::Node node);
+  bool lost(const Seat& seat, std::uint64_t life, std::uint64_t ticket) const;
+  void go_on();
+  void carry_out(bool with_part);
+
+  ParameterServer& server_;
+  Sink& sink_;
+  RowHolder* const rows_;
+  std::vector<Seat> seats_;  // by node
+  std::deque<Told> queue_;
+  std::uint64_t heard_ = 0;
+};
+
+}  // namespace leashed
