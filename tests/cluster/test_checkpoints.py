@@ -219,6 +219,8 @@ def test_a_cut_that_somebody_does_not_live_to_see_is_given_up(name, tmp_path):
 def test_what_does_not_fit_is_refused_by_name(tmp_path, capsys):
     folder = tmp_path / "run"
     assert cli.main(["cluster", "resume", str(folder)]) == 2
+    assert f"there is no folder {folder} of a run" in capsys.readouterr().err
+    assert cli.main(["cluster", "resume", str(tmp_path)]) == 2
     assert "has no whole checkpoint" in capsys.readouterr().err
     told = [*ALONE, *given(tmp_path), "--epochs", "60"]
     found = killed(folder, "--embedding-servers", "1", *told)
@@ -295,11 +297,6 @@ def test_servers_go_on_with_w_ps_as_it_was(tmp_path, servers):
     assert known.tolist() == after[1].tolist() == [k != 1 for k in range(len(cut))]
     for k in np.flatnonzero(known):
         np.testing.assert_array_equal(after[0][slice(*cut[k])], wanted[slice(*cut[k])])
-
-
-def test_a_folder_that_is_not_there_is_no_run_to_go_on_from(tmp_path, capsys):
-    assert cli.main(["cluster", "resume", str(tmp_path / "none")]) == 2
-    assert f"there is no folder {tmp_path / 'none'} of a run" in capsys.readouterr().err
 
 
 def test_a_folder_of_runs_is_no_run_to_go_on_from(tmp_path):
