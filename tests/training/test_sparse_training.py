@@ -329,6 +329,20 @@ def test_networks_learn_from_sparse_rows_and_say_the_same_of_dense_ones(
     np.testing.assert_allclose(found, wanted, rtol=1e-4)
 
 
+def test_threads_that_meet_at_a_parameter_without_moments_do_not_throw_it_far(
+    rows: SparseDataset,
+) -> None:
+    """The first gradients of a rare column come while another thread is at its parameters: with m of
+    the one and v of the other they became tens of thousands, in 1 run of 25.
+    """
+    for seed in range(150):
+        result = lsh.train(
+            models.mlp(FEATURES, [17, 5], 2), rows, until=lsh.until(epochs=2), discipline="hogwild",
+            rule=lsh.Adam(0.01), threads=2, batch_size=8, seed=seed,
+        )  # fmt: skip
+        assert np.abs(result.parameters).max() < 4  # 1.4, and 2.6 at most
+
+
 def test_a_network_on_sparse_rows_goes_on_to_the_same_bits(
     rows: SparseDataset, tmp_path: Path
 ) -> None:

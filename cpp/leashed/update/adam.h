@@ -17,6 +17,7 @@ struct Adam {
   static constexpr std::size_t kStates = 2;  // m, v
   static constexpr std::size_t kSquares = 1;
   static constexpr bool kKeepsUntouched = false;
+  static constexpr float kSlack = 0.9f;  // for rounding: what one thread has made is never mended
 
   explicit Adam(const Choice& c) : beta1(c["beta1"]), beta2(c["beta2"]), epsilon(c["eps"]) {}
   float initial_state() const { return 0; }
@@ -29,6 +30,16 @@ struct Adam {
     c.add1 = static_cast<float>(1 - beta1);
     c.add2 = static_cast<float>(1 - beta2);
     c.epsilon = static_cast<float>(epsilon * root_of_correction);
+  }
+
+  // Of two threads' moments, m of one that was first to have a gradient and v of one before it, or
+  // the other's: m / (√0 + ε) would be a step of any length. By Cauchy and Schwarz
+  // m² ≤ v · (1 − β₁)² / (1 − β₂) · Σ (β₁²/β₂)ⁱ, whatever the gradients, where β₁² < β₂.
+  template <class Math, class V>
+  [[gnu::always_inline]] static inline void mend(V* state, const Coefficients& c) {
+    const float left = 1 - c.add2 - (1 - c.add1) * (1 - c.add1);  // β₂ − β₁²
+    const float least = kSlack * c.add2 * left / ((1 - c.add2) * c.add1 * c.add1);
+    state[1] = Math::larger(state[1], (left > 0 ? least : 0) * state[0] * state[0]);
   }
 
   template <class Math, class V>

@@ -13,6 +13,12 @@ struct CenteredRmsprop : Rmsprop {
 
   using Rmsprop::Rmsprop;
 
+  // Else the variance of one thread's ḡ and another's v would be 0. (Less a little, for rounding.)
+  template <class Math, class V>
+  [[gnu::always_inline]] static inline void mend(V* state, const Coefficients&) {
+    state[0] = Math::larger(state[0], 0.99f * state[1] * state[1]);
+  }
+
   template <class Math, class V>
   [[gnu::always_inline]] static inline V step(V theta, V g, V* state, const Coefficients& c) {
     state[0] = Math::mean_of_squares(state[0], g, c.add2);

@@ -16,6 +16,10 @@
 //                    states changed. Math is kernels/math.h. Where two products are added, one is
 //                    Math::rounded first: else the compiler chooses which of them it fuses with the
 //                    addition, and might choose differently from one pass to the next.
+// One that divides one state by the root of another also has
+//   mend<Math>(state, c)  where other threads write meanwhile, states may be of several updates,
+//                    such as no gradients make together: it brings them to ones that some do, and
+//                    leaves those of one thread as they are.
 #pragma once
 
 #include <cstddef>

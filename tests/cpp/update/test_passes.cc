@@ -158,10 +158,11 @@ void check_passes(Isa isa, Arithmetic rule, Coefficients c, std::size_t n) {
   if (rule == kArithmetic<Ftrl>) c.step = 1 / c.lr;
   const RulePasses& passes = pass_table(isa)[rule];
   Buffer current(n, passes.states, 1);
-  if (rule == kArithmetic<CenteredRmsprop>) {  // a variance that rounding leaves alone
+  const bool adams = rule == kArithmetic<Adam> || rule == kArithmetic<Amsgrad>;
+  if (rule == kArithmetic<CenteredRmsprop> || adams) {  // moments that there are in one thread
     for (std::size_t i = 0; i < n; ++i) {
-      const float mean = current.values[2 * current.stride + i];
-      current.values[current.stride + i] += mean * mean;
+      const float mean = current.values[(adams ? 1 : 2) * current.stride + i];
+      current.values[(adams ? 2 : 1) * current.stride + i] += mean * mean;
     }
   }
   const Buffer gradient(n, 0, 2);

@@ -1,10 +1,13 @@
 // Rules by name, and the numbers that they give their passes.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "leashed/base/aligned.h"
+#include "leashed/update/passes.h"
 #include "leashed/update/registry.h"
 #include "leashed/update/rules.h"
 
@@ -90,4 +93,30 @@ TEST_CASE("the first update is not dampened") {
   CHECK(rule->coefficients({0, 0.5}).scale == 0.5f);
   CHECK(rule->coefficients({1, 0.5}).scale == 0.375f);
   CHECK(rule->coefficients({1, 0.5}).coupled == 0.375f);
+}
+
+TEST_CASE("moments of two threads make no step that those of one cannot") {
+  for (const char* const name : {"adam", "amsgrad"}) {
+    CAPTURE(name);
+    const auto rule = make_rule(with(kRules.at(name), "lr", 0.01));
+    const Coefficients c = rule->coefficients({100});
+    const std::size_t states = name == std::string("adam") ? 2 : 3;
+    const RulePasses& passes = pass_table()[states == 2 ? kArithmetic<Adam> : kArithmetic<Amsgrad>];
+    for (const Mode mode : {Mode::racy, Mode::racy_streamed}) {
+      constexpr std::size_t n = 37, stride = 48;
+      AlignedArray<float> values(4 * stride), gradient(stride);
+      std::fill_n(values.data(), 4 * stride, 0.0f);
+      std::fill_n(gradient.data(), stride, 0.0f);
+      // One thread has stored m of the first gradient, and not v, when another comes without any.
+      std::fill_n(values.data() + stride, n, 0.01f);
+      float* const at = values.data();
+      for (int update = 0; update < 100; ++update) {
+        passes(mode, false, c)(at, at, stride, gradient.data(), 0, n, c);
+      }
+      for (std::size_t i = 0; i < n; ++i) {
+        CHECK(at[i] < 0);
+        CHECK(at[i] > -1);
+      }
+    }
+  }
 }

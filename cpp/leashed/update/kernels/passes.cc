@@ -41,6 +41,14 @@ LEASHED_INLINE void store(float* p, vfloat v) {
   }
 }
 
+// States that were loaded where others write.
+template <class Rule, bool racy>
+LEASHED_INLINE void mend(vfloat* state, const Coefficients& c) {
+  if constexpr (racy && requires { Rule::template mend<Math>(state, c); }) {
+    Rule::template mend<Math>(state, c);
+  }
+}
+
 // kLanes parameters: theta, gradient and states in vectors, theta and states changed.
 template <class Rule, bool bare>
 LEASHED_INLINE void step(vfloat& theta, vfloat g, vfloat* state, const Coefficients& c) {
@@ -75,6 +83,7 @@ LEASHED_INLINE void some(float* next, const float* current, std::size_t stride,
   vfloat theta = vload(lanes[0]);
   vfloat state[Rule::kStates + 1];
   for (std::size_t k = 0; k < Rule::kStates; ++k) state[k] = vload(lanes[k + 1]);
+  mend<Rule, racy>(state, c);
   const vfloat before = theta;
   step<Rule, bare>(theta, vload(lanes[Rule::kStates + 1]), state, c);
   add_squares(sums, theta - before);
@@ -131,6 +140,7 @@ LEASHED_INLINE double run(float* next, const float* current, std::size_t stride,
     for (std::size_t k = 0; k < Rule::kStates; ++k) {
       state[k] = load<mode>(current + (k + 1) * stride + i);
     }
+    mend<Rule, races(mode)>(state, c);
     vfloat theta = load<mode>(current + i);
     const vfloat before = theta;
     step<Rule, bare>(theta, vload(gradient + i), state, c);
