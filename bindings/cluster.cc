@@ -2,6 +2,7 @@
 // synchronisation. Descriptors are taken over from Python's sockets, proven by then; whether that
 // succeeds or not, Python has them no more.
 #include <algorithm>
+#include <deque>
 #include <exception>
 #include <future>
 
@@ -9,6 +10,7 @@
 #include "data.h"
 #include "given_collective.h"
 #include "leashed/base/descriptor.h"
+#include "leashed/cluster/direct_collective.h"
 #include "leashed/cluster/profile.h"
 #include "leashed/cluster/ring_collective.h"
 #include "leashed/cluster/sync_server.h"
@@ -44,6 +46,21 @@ std::unique_ptr<Collective> ring_of(std::size_t rank, std::size_t members, int p
   std::unique_ptr<Connection> before = behind.get();
   if (error) std::rethrow_exception(error);
   return std::make_unique<RingCollective>(std::move(before), std::move(ahead), rank, members);
+}
+
+// One after the other, in the order of pairs of ranks, which is the same for all.
+std::unique_ptr<Collective> direct_of(std::size_t rank, const std::vector<int>& sockets,
+                                      bool checked, Transport wish) {
+  std::deque<Descriptor> ours;
+  for (const int socket : sockets) ours.emplace_back(socket);
+  std::vector<std::unique_ptr<Connection>> connections(sockets.size());
+  for (std::size_t member = 0; member < sockets.size(); ++member) {
+    if (member == rank) continue;
+    connections[member] = connected(ours[member].get(), kRingLimits, checked, wish,
+                                    member > rank ? Role::offers : Role::accepts);
+    ours[member].take();
+  }
+  return std::make_unique<DirectCollective>(rank, std::move(connections));
 }
 
 // theta and others as arrays of the call's own, of which theta is read back. The function may be
@@ -306,6 +323,19 @@ void bind_cluster(py::module_& m) {
           py::arg("epoch"), py::arg("rank"), py::arg("fresh"), py::arg("previous"), py::arg("next"),
           py::arg("checked"), py::arg("transport") = "tcp",
           "A later ring to change over to; of one member, without sockets.")
+      .def(
+          "form_direct",
+          [](TrainerSync& sync, std::uint64_t epoch, std::size_t rank, std::vector<bool> fresh,
+             const std::vector<int>& sockets, bool checked, const std::string& transport) {
+            RingGroup::Ring ring{epoch, rank, std::move(fresh), nullptr};
+            const py::gil_scoped_release release;
+            ring.collective = direct_of(rank, sockets, checked, to_transport(transport));
+            sync.ring().form(std::move(ring));
+          },
+          py::arg("epoch"), py::arg("rank"), py::arg("fresh"), py::arg("sockets"),
+          py::arg("checked"), py::arg("transport") = "tcp",
+          "The same, of several members that are all connected with each other: the sockets by "
+          "rank, of this one -1.")
       .def(
           "form_over",
           [](TrainerSync& sync, std::uint64_t epoch, std::size_t rank, std::vector<bool> fresh,

@@ -59,7 +59,7 @@ int main(int argc, char** argv) {
     }
     return connection;
   };
-  DirectReduce reduce(rank, members, length, kKinds);
+  DirectReduce reduce(rank, members, kKinds);
   std::unique_ptr<Connection> next, previous;
   for (std::size_t i = 0; i < links.size(); ++i) {
     const auto& [from, to, sockets] = links[i];
@@ -89,7 +89,9 @@ int main(int argc, char** argv) {
   const auto direct = [&] {
     const auto add = [&mean](float* sum, std::span<const float* const> vectors, std::size_t begin,
                              std::size_t end) { mean.add(sum, vectors, begin, end); };
-    reduce.begin({.epoch = ++epoch, .members = all, .giving = members, .add = add}, data);
+    reduce.begin(
+        {.epoch = ++epoch, .members = all, .giving = members, .dimension = length, .add = add},
+        data);
     while (!reduce.step()) reduce.wait(Deadline::in(60));
     return reduce.sum().front() == 1 && reduce.sum().back() == 1;
   };

@@ -804,6 +804,18 @@ class TrainerSync:
         """
         A later ring to change over to; of one member, without sockets.
         """
+    def form_direct(
+        self,
+        epoch: typing.SupportsInt | typing.SupportsIndex,
+        rank: typing.SupportsInt | typing.SupportsIndex,
+        fresh: collections.abc.Sequence[bool],
+        sockets: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+        checked: bool,
+        transport: str = "tcp",
+    ) -> None:
+        """
+        The same, of several members that are all connected with each other: the sockets by rank, of this one -1.
+        """
     def form_over(
         self,
         epoch: typing.SupportsInt | typing.SupportsIndex,

@@ -27,6 +27,16 @@ def ring(members: int) -> list[tuple[socket.socket, socket.socket]]:
     return [(pairs[rank - 1][1], pairs[rank][0]) for rank in range(members)]
 
 
+def all_with_all(members: int) -> list[list[int]]:
+    """Each member's sockets with all others, by rank, and -1 in its own place."""
+    links = [[-1] * members for _ in range(members)]
+    for one in range(members):
+        for other in range(one):
+            pair = socket.socketpair()
+            links[one][other], links[other][one] = (each.detach() for each in pair)
+    return links
+
+
 def meet(backend: str, members: int, epoch: int = 1, timeout: float = 20.0) -> list[Collective]:
     """Each member's collectives of one epoch."""
 
@@ -52,6 +62,7 @@ class Run:
     )
     natives: list[_core.TrainerSync | None] = field(default_factory=list)
     collectives: list[Collective] | None = None  # in place of the own ring
+    direct: bool = False  # in place of the own ring
     timeout: float = 60.0
     epochs: int = 4
 
@@ -112,6 +123,10 @@ class Run:
         if self.collectives is not None:
             for rank, collective in enumerate(self.collectives):
                 self.natives[rank].form_over(1, rank, [True] * count, collective)
+            return
+        if self.direct:
+            for rank, links in enumerate(all_with_all(count)):
+                self.natives[rank].form_direct(1, rank, [True] * count, links, False, "tcp")
             return
         for rank, (behind, ahead) in enumerate(ring(count)):
             links = behind.detach(), ahead.detach()

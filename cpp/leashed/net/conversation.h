@@ -40,6 +40,8 @@ class Conversation {
   // Closes it.
   void drop(std::size_t lane);
   bool has(std::size_t lane) const { return lanes_[lane].connection != nullptr; }
+  // Or null.
+  Connection* connection(std::size_t lane) { return lanes_[lane].connection.get(); }
   std::uint64_t mark(std::size_t lane) const { return lanes_[lane].mark; }
 
   // The rest is for a lane that has a connection. What throws is the connection's: it is to be

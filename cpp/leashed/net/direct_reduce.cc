@@ -1,5 +1,7 @@
 #include "leashed/net/direct_reduce.h"
 
+#include <poll.h>
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -22,15 +24,13 @@ std::string named(std::size_t member) { return "member " + std::to_string(member
 
 }  // namespace
 
-DirectReduce::DirectReduce(std::size_t self, std::size_t all, std::size_t dimension, Kinds kinds)
-    : self_(self), dimension_(dimension), kinds_(kinds), lanes_(all), state_(all) {
+DirectReduce::DirectReduce(std::size_t self, std::size_t all, Kinds kinds)
+    : self_(self), kinds_(kinds), lanes_(all), state_(all) {
   if (self >= all) {
     throw Error("self is " + std::to_string(self) + " of " + std::to_string(all) + " members");
   }
-  if (dimension / kFloats >= std::size_t{1} << kNumberBits) {
-    throw Error("dimension: a sum has no room for " + std::to_string(dimension) + " values");
-  }
   hearing_.reserve(all);
+  waiting_.reserve(all);
   saying_.reserve(all);
 }
 
@@ -71,15 +71,26 @@ void DirectReduce::with(std::size_t member, const Do& act) {
   }
 }
 
-void DirectReduce::renew(std::size_t member) {
-  Lane& lane = state_[member];
+// Whether there is a connection, one that has come meanwhile included.
+bool DirectReduce::there(std::size_t member) {
   if (lanes_.renew(member)) {
-    lane.into.reset();
-    lane.waiting.reset();
+    state_[member].seen = {};
+    state_[member].into.reset();
+    state_[member].waiting.reset();
   }
-  if (!lanes_.has(member)) {
-    throw NoSum(Reason::closed, named(member) + ": there is no connection", {member});
+  return lanes_.has(member);
+}
+
+bool DirectReduce::called() {
+  waiting_.clear();
+  for (std::size_t member = 0; member < state_.size(); ++member) {
+    if (!there(member)) continue;
+    Connection& connection = *lanes_.connection(member);
+    const auto events = state_[member].waiting ? std::nullopt : connection.events(true, false);
+    if (!events) return true;
+    waiting_.push_back({connection.socket(), *events, 0});
   }
+  return poll(waiting_.data(), waiting_.size(), 0) != 0;
 }
 
 void DirectReduce::begin(Round round, std::span<const float> vector) {
@@ -90,13 +101,16 @@ void DirectReduce::begin(Round round, std::span<const float> vector) {
     throw Error("giving is " + std::to_string(round.giving) + " of " +
                 std::to_string(round.members.size()) + " members; at least one gives a vector");
   }
+  if (round.dimension / kFloats >= std::size_t{1} << kNumberBits) {
+    throw Error("dimension: a sum has no room for " + std::to_string(round.dimension) + " values");
+  }
   const auto me = std::ranges::find(round.members, self_);
   if (me == round.members.end()) throw Error("members: " + named(self_) + " is none of them");
   const auto place = static_cast<std::size_t>(me - round.members.begin());
   const bool gives = place < round.giving;
-  if (vector.size() != (gives ? dimension_ : 0)) {
+  if (const std::size_t given = gives ? round.dimension : 0; vector.size() != given) {
     throw Error("vector has " + std::to_string(vector.size()) + " values in place of " +
-                std::to_string(gives ? dimension_ : 0));
+                std::to_string(given));
   }
   for (std::size_t i = 0; i < round.members.size(); ++i) {
     const std::size_t member = round.members[i];
@@ -107,6 +121,7 @@ void DirectReduce::begin(Round round, std::span<const float> vector) {
 
   leave();
   epoch_ = round.epoch;
+  dimension_ = round.dimension;
   vector_ = vector;
   add_ = std::move(round.add);
   added_ = 0;
@@ -126,7 +141,11 @@ void DirectReduce::begin(Round round, std::span<const float> vector) {
     lane.gone = lane.vector = lane.summed = 0;
     if (lane.gives) vectors_.push_back(i == place ? vector.data() + own_.begin : lane.slot);
   }
-  for (const std::size_t member : others_) renew(member);
+  for (const std::size_t member : others_) {
+    if (!there(member)) {
+      throw NoSum(Reason::closed, named(member) + ": there is no connection", {member});
+    }
+  }
   for (const std::size_t member : others_) {
     Lane& lane = state_[member];
     if (!lane.waiting || epoch_of(*lane.waiting) > epoch_) continue;
@@ -285,6 +304,12 @@ void DirectReduce::wait(const Deadline& deadline) {
       who.push_back(member);
     }
     throw NoSum(error.reason, std::string(error.what()) + ": " + names, std::move(who));
+  }
+}
+
+void DirectReduce::count(WireCount& traffic) {
+  for (std::size_t member = 0; member < state_.size(); ++member) {
+    if (lanes_.has(member)) traffic.add(*lanes_.connection(member), state_[member].seen);
   }
 }
 

@@ -3,6 +3,8 @@
 // Over a network that is two steps of latency, and as many bytes as around a ring.
 #pragma once
 
+#include <poll.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -46,7 +48,7 @@ class DirectReduce {
     std::uint16_t given, summed;
   };
   // Members have numbers below `all`; this one's is `self`.
-  DirectReduce(std::size_t self, std::size_t all, std::size_t dimension, Kinds kinds);
+  DirectReduce(std::size_t self, std::size_t all, Kinds kinds);
 
   // From any thread: the connection with a member, from the next epoch on.
   void adopt(std::size_t member, std::unique_ptr<Connection> connection) {
@@ -66,11 +68,12 @@ class DirectReduce {
     std::uint64_t epoch;                   // later than all before, and at most kLastEpoch
     std::span<const std::size_t> members;  // this one among them; first those who give a vector,
     std::size_t giving;                    // so many, at least one, in the order of their batches
+    std::size_t dimension;                 // floats of a vector
     Add add;
   };
-  // Begins one. The vector, of `dimension` floats where this member gives one, else empty, stays as
-  // it is until the sum is there, there is none, or the next begins. Throws Error where the round
-  // is none, and NoSum where there is no connection with a member.
+  // Begins one. The vector, of the round's dimension where this member gives one, else empty, stays
+  // as it is until the sum is there, there is none, or the next begins. Throws Error where the
+  // round is none, and NoSum where there is no connection with a member.
   void begin(Round round, std::span<const float> vector);
   // Goes on without waiting, up to some megabytes with each member; true when the sum is there, and
   // all that others need of this member has gone. Throws NoSum.
@@ -81,6 +84,10 @@ class DirectReduce {
   std::span<const float> sum() const { return {memory_->data(), dimension_}; }
   // Of the sum, so that members can find out whether theirs are the same.
   std::uint32_t checksum() const;
+  // Between two sums: whether another member has begun the next, or is gone.
+  bool called();
+  // Adds what has gone since it was called last, over the connections that there are.
+  void count(WireCount& traffic);
 
  private:
   struct Part {
@@ -103,6 +110,7 @@ class DirectReduce {
     std::size_t vector = 0;  // fragments that have come of its vector,
     std::size_t summed = 0;  // and of its part of the sum
     // Over epochs.
+    WireCount::Seen seen;
     std::shared_ptr<Memory> into;        // of a frame that is coming
     std::vector<std::byte> aside;        // one of another epoch
     std::optional<FrameHeader> waiting;  // it has come, of a later one: nothing more is read
@@ -115,7 +123,7 @@ class DirectReduce {
   template <class Do>
   void with(std::size_t member, const Do& act);
   void leave();
-  void renew(std::size_t member);
+  bool there(std::size_t member);
   bool send(std::size_t member);
   bool hear(std::size_t member);
   void add();
@@ -127,13 +135,14 @@ class DirectReduce {
   bool hears(const Lane& lane) const;
   bool busy(std::size_t member) const;
 
-  const std::size_t self_, dimension_;
+  const std::size_t self_;
   const Kinds kinds_;
   Conversation lanes_;
   std::vector<Lane> state_;  // of all members
   std::shared_ptr<Memory> memory_;
   // Of the round.
   std::uint64_t epoch_ = 0;
+  std::size_t dimension_ = 0;
   std::vector<std::size_t> others_;  // from the one behind this on
   std::span<const float> vector_;
   Add add_;
@@ -141,6 +150,7 @@ class DirectReduce {
   std::size_t added_ = 0;  // fragments of the own part
   std::vector<const float*> vectors_;
   std::vector<std::size_t> hearing_, saying_;  // have room for all
+  std::vector<pollfd> waiting_;                // likewise
 };
 
 }  // namespace leashed

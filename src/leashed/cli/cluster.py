@@ -313,8 +313,8 @@ def _add_up(actions: Commands) -> None:
     here.add_argument(
         "--backend",
         default=collectives.OWN,
-        help="what trainers sum with where there are no sync servers: leashed (the own ring) or gloo "
-        "(needs torch); default: %(default)s",
+        help="what trainers sum with where there are no sync servers: leashed (the own ring), direct "
+        "(all with all) or gloo (needs torch); default: %(default)s",
     )
     here.add_argument(
         "--ports",

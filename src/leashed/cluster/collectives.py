@@ -14,10 +14,13 @@ from leashed.cluster import gloo, mpi
 from leashed.cluster.meeting import Collective, Meeting
 from leashed.sync import Synchroniser
 
-__all__ = ["BACKENDS", "OWN", "Backend", "check", "check_launcher", "check_synchroniser"]
+__all__ = ["BACKENDS", "DIRECT", "OWN", "Backend", "check", "check_launcher", "check_synchroniser"]
 
 OWN = "leashed"
 """The ring of the core."""
+
+DIRECT = "direct"
+"""The core's, over connections of all with all."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +39,10 @@ class Backend:
     launcher: str | None = None
 
 
+# None: one of the core's.
 BACKENDS: Mapping[str, Backend | None] = {
     OWN: None,
+    DIRECT: None,
     "gloo": Backend(gloo.check, gloo.meet),
     "mpi": Backend(mpi.check, mpi.meet, launcher="mpirun"),
 }
@@ -52,17 +57,15 @@ def check(name: str, trainers: int, synchroniser: Synchroniser | None = None) ->
             the message says what to do instead.
     """
     _check_name("backend", name)
-    backend = BACKENDS[name]
-    if backend is None:
-        return
     if synchroniser is not None:
         check_synchroniser("backend", name, synchroniser)
-    backend.check(trainers)
+    if (backend := BACKENDS[name]) is not None:
+        backend.check(trainers)
 
 
 def check_synchroniser(argument: str, name: str, synchroniser: Synchroniser) -> None:
-    """Raises ValueError where it asks for what somebody else's collectives do not have."""
-    if BACKENDS[name] is None:
+    """Raises ValueError where it asks for what the own ring alone goes with."""
+    if name == OWN:
         return
     if synchroniser.SERVERS:
         raise ValueError(

@@ -144,8 +144,8 @@ def join(
         transport: between processes of one machine ``"shm"`` (shared memory), ``"tcp"``, or
             ``"auto"``: shared memory where it can be had.
         backend: what ``MA``, ``BMUF`` and the like sum with: ``"leashed"`` (the own ring),
-            ``"gloo"`` (torch.distributed; extra ``torch``) or ``"mpi"`` (mpi4py, under mpirun; extra
-            ``mpi``).
+            ``"direct"`` (all with all: fewer steps and more connections), ``"gloo"``
+            (torch.distributed; extra ``torch``) or ``"mpi"`` (mpi4py, under mpirun; extra ``mpi``).
         timeout: seconds for a round of synchronisation, and for a connection; and of silence after
             which a trainer counts as dead.
         grace: seconds for which a master that is away is waited for.

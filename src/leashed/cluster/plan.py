@@ -121,7 +121,7 @@ class Cluster:
         transport: between processes of one machine ``"shm"`` (shared memory), ``"tcp"``, or
             ``"auto"``: shared memory where it can be had.
         backend: what trainers sum with where there are no sync servers: ``"leashed"`` (the own
-            ring) or ``"gloo"`` (torch.distributed).
+            ring), ``"direct"`` (all with all) or ``"gloo"`` (torch.distributed).
         beat: seconds between two heartbeats.
         timeout: seconds of silence after which a process is taken for dead.
         grace: seconds for which the others wait for a master that is away.

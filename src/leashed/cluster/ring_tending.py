@@ -6,6 +6,7 @@ import logging
 import socket
 import threading
 import time
+from collections.abc import Sequence
 from functools import partial
 
 from leashed import _core
@@ -172,28 +173,55 @@ class RingTending:
         if len(seats) == 1:
             native.form(epoch.number, 0, fresh, -1, -1, False)
             return
-        behind, ahead = seats[rank - 1], seats[(rank + 1) % len(seats)]
-        forward: socket.socket | None = None
+        direct = self._backend == collectives.DIRECT
+        ahead, behind = [(rank + 1) % len(seats)], [(rank - 1) % len(seats)]
+        if direct:
+            ahead, behind = list(range(rank + 1, len(seats))), list(range(rank))
+        forward: list[socket.socket] = []
+        backward: list[socket.socket] = []
         try:
-            forward = self._connecting.connect(ahead.address, f"{RING}{epoch.number}", "trainer")
-            name = within(self._connecting.run, f"trainer-{behind.index}")
-            backward = self._callers.wait(epoch, name, self._connecting.timeout)
+            self._connect(epoch, ahead, behind, forward, backward)
         except Exception as error:  # noqa: BLE001 (whatever it is, the others are to know)
-            if forward is not None:
-                forward.close()
+            for link in forward + backward:
+                link.close()
             self._failed(epoch, error)
             return
+        checked = not all(is_local(seats[other].address) for other in (*ahead, *behind))
         try:
-            if (backend := collectives.BACKENDS[self._backend]) is None:
-                checked = not (is_local(ahead.address) and is_local(behind.address))
-                links = backward.detach(), forward.detach()
-                native.form(epoch.number, rank, fresh, *links, checked, self._transport)
-            else:
-                with backward, forward, self._meeting:
-                    collective = self._meet(epoch, rank, backend, backward, forward)
+            if (backend := collectives.BACKENDS[self._backend]) is not None:
+                with backward[0], forward[0], self._meeting:
+                    collective = self._meet(epoch, rank, backend, backward[0], forward[0])
                     native.form_over(epoch.number, rank, fresh, collective)
+                return
+            before, behind_this = (
+                [link.detach() for link in links] for links in (backward, forward)
+            )
+            if direct:
+                links = [*before, -1, *behind_this]
+                native.form_direct(epoch.number, rank, fresh, links, checked, self._transport)
+            else:
+                native.form(
+                    epoch.number, rank, fresh, before[0], behind_this[0], checked, self._transport
+                )
         except Exception as error:  # noqa: BLE001
             self._failed(epoch, error)
+
+    def _connect(
+        self,
+        epoch: Epoch,
+        ahead: Sequence[int],
+        behind: Sequence[int],
+        forward: list[socket.socket],
+        backward: list[socket.socket],
+    ) -> None:
+        """Calls the members of these ranks, and waits until those call."""
+        end = time.monotonic() + self._connecting.timeout
+        for other in ahead:
+            address = epoch.members[other].address
+            forward.append(self._connecting.connect(address, f"{RING}{epoch.number}", "trainer"))
+        for other in behind:
+            name = within(self._connecting.run, f"trainer-{epoch.members[other].index}")
+            backward.append(self._callers.wait(epoch, name, end - time.monotonic()))
 
     def _meet(
         self,

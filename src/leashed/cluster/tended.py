@@ -238,7 +238,7 @@ class Tended:
                 "unsynced": self.account.unsynced(batches),
                 "sync_overdue": self.account.overdue(batches),
             }
-            if self._place.backend == collectives.OWN:  # nobody counts those of another
+            if collectives.BACKENDS[self._place.backend] is None:  # nobody counts another's
                 found |= {name: counted[name] for name in _MOVED if name in counted}
         return found
 

@@ -56,11 +56,11 @@ std::pair<std::unique_ptr<Connection>, std::unique_ptr<Connection>> connected(Ki
   return {std::move(one), std::move(other)};
 }
 
-std::vector<std::unique_ptr<DirectReduce>> mesh(std::size_t members, std::size_t dimension,
-                                                Kind kind, bool checked = false) {
+std::vector<std::unique_ptr<DirectReduce>> mesh(std::size_t members, Kind kind,
+                                                bool checked = false) {
   std::vector<std::unique_ptr<DirectReduce>> all;
   for (std::size_t i = 0; i < members; ++i) {
-    all.push_back(std::make_unique<DirectReduce>(i, members, dimension, kKinds));
+    all.push_back(std::make_unique<DirectReduce>(i, members, kKinds));
   }
   for (std::size_t i = 0; i < members; ++i) {
     for (std::size_t j = i + 1; j < members; ++j) {
@@ -83,12 +83,13 @@ Vector drawn(std::size_t dimension, Random& random) {
 // A sum as all members are told of it.
 struct Sum {
   Who members;
+  std::size_t dimension;
   std::vector<double> weights;  // of those who give a vector
   double divisor = 1;
   std::vector<Vector> vectors;  // by member
 
   Sum(Who who, std::size_t all, std::size_t dimension, Random& random)
-      : members(std::move(who)), vectors(all) {
+      : members(std::move(who)), dimension(dimension), vectors(all) {
     std::shuffle(members.begin(), members.end(), random);
     const bool some = random() % 3 == 0, alike = random() % 2 == 0;
     const std::size_t giving = some ? 1 + random() % members.size() : members.size();
@@ -105,12 +106,13 @@ struct Sum {
     reduce.begin({.epoch = epoch,
                   .members = members,
                   .giving = weights.size(),
+                  .dimension = dimension,
                   .add = [mean](float* sum, std::span<const float* const> all, std::size_t begin,
                                 std::size_t end) { mean.add(sum, all, begin, end); }},
                  vectors[member]);
   }
   // What a server that keeps all of them makes of them.
-  Vector by_server(std::size_t dimension) const {
+  Vector by_server() const {
     Aggregator aggregator(dimension);
     std::vector<Aggregator::Part> parts;
     for (std::size_t i = 0; i < weights.size(); ++i) {
@@ -133,6 +135,22 @@ Who all_of(std::size_t members) {
 
 Vector copied(std::span<const float> values) { return {values.begin(), values.end()}; }
 
+std::size_t draw_dimension(std::size_t members, Random& random) {
+  switch (random() % 8) {
+    case 0:
+      return random() % 2;
+    case 1:
+      return random() % (members + 1);
+    case 2:
+      return 16 * members - 8 + random() % 17;
+    case 3:  // several fragments of a part
+      if (members <= 3 && random() % 4 == 0) return 300'000 + random() % 1000;
+      [[fallthrough]];
+    default:
+      return random() % 5000;
+  }
+}
+
 // One of several members that go on by themselves, from sum to sum.
 struct Player {
   std::unique_ptr<DirectReduce> reduce;
@@ -142,15 +160,14 @@ struct Player {
 };
 
 struct Game {
-  Game(std::size_t count, std::size_t dimension, Kind kind, Random& random)
-      : dimension(dimension), random(random) {
-    for (auto& reduce : mesh(count, dimension, kind, random() % 2 == 0)) {
+  Game(std::size_t count, Kind kind, Random& random) : random(random) {
+    for (auto& reduce : mesh(count, kind, random() % 2 == 0)) {
       players.push_back({.reduce = std::move(reduce)});
     }
   }
   void plan(const Who& who) {
-    sums.emplace_back(who, players.size(), dimension, random);
-    expected.push_back(sums.back().by_server(dimension));
+    sums.emplace_back(who, players.size(), draw_dimension(who.size(), random), random);
+    expected.push_back(sums.back().by_server());
   }
   void turn(std::size_t member) {
     Player& player = players[member];
@@ -181,7 +198,6 @@ struct Game {
     REQUIRE(over());
   }
 
-  const std::size_t dimension;
   Random& random;
   std::vector<Player> players;
   std::vector<Sum> sums;
@@ -197,31 +213,14 @@ constexpr std::uint64_t kSchedules = 300;
 // LEASHED_SCHEDULES: how many of each kind.
 std::uint64_t schedules() { return asked_for("LEASHED_SCHEDULES", kSchedules); }
 
-std::size_t draw_dimension(std::size_t members, Random& random) {
-  switch (random() % 8) {
-    case 0:
-      return random() % 2;
-    case 1:
-      return random() % (members + 1);
-    case 2:
-      return 16 * members - 8 + random() % 17;
-    case 3:  // several fragments of a part
-      if (members <= 3 && random() % 4 == 0) return 300'000 + random() % 1000;
-      [[fallthrough]];
-    default:
-      return random() % 5000;
-  }
-}
-
 void play(Kind kind, bool deaths) {
   std::size_t again = 0, by_one = 0;
   for (std::uint64_t seed = 0; seed < schedules(); ++seed) {
     CAPTURE(seed);
     Random random(seed);
     const std::size_t count = 2 + random() % 7;
-    Game game(count, draw_dimension(count, random), kind, random);
+    Game game(count, kind, random);
     CAPTURE(count);
-    CAPTURE(game.dimension);
     Who living = all_of(count);
     game.plan(living);
     if (!deaths) {
@@ -297,7 +296,7 @@ TEST_CASE("members that wait have the sum too, and each sends two parts to every
   SUBCASE("through shared memory") { kind = Kind::shared; }
   constexpr std::size_t kMembers = 4, kDimension = 160'000, kRounds = 5;
   Random random(1);
-  const auto all = mesh(kMembers, kDimension, kind);
+  const auto all = mesh(kMembers, kind);
   std::vector<Sum> sums;
   std::size_t giving = 0;  // over all rounds
   for (std::size_t r = 0; r < kRounds; ++r) {
@@ -316,7 +315,7 @@ TEST_CASE("members that wait have the sum too, and each sends two parts to every
     }
   }
   for (std::size_t r = 0; r < kRounds; ++r) {
-    const Vector expected = sums[r].by_server(kDimension);
+    const Vector expected = sums[r].by_server();
     for (std::size_t i = 0; i < kMembers; ++i) {
       CHECK(outcomes[i][r].why == "");
       CHECK(outcomes[i][r].sum == expected);
@@ -332,7 +331,7 @@ TEST_CASE("members that wait have the sum too, and each sends two parts to every
 TEST_CASE("who is not there in time is named, and the others sum without him") {
   constexpr std::size_t kDimension = 1000;
   Random random(2);
-  const auto all = mesh(3, kDimension, Kind::least);
+  const auto all = mesh(3, Kind::least);
   const Sum sum(all_of(3), 3, kDimension, random);
   Outcome outcome[2];
   {
@@ -354,12 +353,12 @@ TEST_CASE("who is not there in time is named, and the others sum without him") {
           [&, i] { outcome[i] = summed(*all[i], without, i, 2, Deadline::in(kLong)); });
     }
   }
-  for (const Outcome& one : outcome) CHECK(one.sum == without.by_server(kDimension));
+  for (const Outcome& one : outcome) CHECK(one.sum == without.by_server());
 }
 
 TEST_CASE("a sum that is called off blames nobody; a new connection is taken for the next") {
   Random random(3);
-  auto all = mesh(2, 100, Kind::least);
+  auto all = mesh(2, Kind::least);
   const Sum sum(all_of(2), 2, 100, random);
   const std::atomic<bool> cancelled{true};
   const Outcome off = summed(*all[0], sum, 0, 1, {.cancelled = &cancelled});
@@ -369,12 +368,12 @@ TEST_CASE("a sum that is called off blames nobody; a new connection is taken for
   const Outcome gone = summed(*all[0], sum, 0, 2, Deadline::in(kLong));
   CHECK(gone.who == Who{1});
   CHECK(summed(*all[0], sum, 0, 3, Deadline::in(kLong)).why == "member 1: there is no connection");
-  all[1] = std::make_unique<DirectReduce>(1, 2, 100, kKinds);
+  all[1] = std::make_unique<DirectReduce>(1, 2, kKinds);
   auto [one, other] = connected(Kind::least, true);
   all[0]->adopt(1, std::move(one));
   all[1]->adopt(0, std::move(other));
   const std::jthread second([&] { summed(*all[1], sum, 1, 4, Deadline::in(kLong)); });
-  CHECK(summed(*all[0], sum, 0, 4, Deadline::in(kLong)).sum == sum.by_server(100));
+  CHECK(summed(*all[0], sum, 0, 4, Deadline::in(kLong)).sum == sum.by_server());
 }
 
 TEST_CASE("frames that are none of the sum are their sender's fault") {
@@ -382,7 +381,7 @@ TEST_CASE("frames that are none of the sum are their sender's fault") {
   const Vector values(50, 1);
   const auto refused = [&](const FrameHeader& header, std::size_t count) {
     Random random(4);
-    DirectReduce reduce(0, 2, 100, kKinds);
+    DirectReduce reduce(0, 2, kKinds);
     auto [one, other] = connected(Kind::sockets, false);
     reduce.adopt(1, std::move(one));
     Sum sum(all_of(2), 2, 100, random);
@@ -403,12 +402,13 @@ TEST_CASE("frames that are none of the sum are their sender's fault") {
 }
 
 TEST_CASE("a round that is none is refused by name before anything is sent") {
-  DirectReduce reduce(0, 2, 3, kKinds);
+  DirectReduce reduce(0, 2, kKinds);
   const Who one{0}, twice{0, 1, 1}, strange{0, 2}, others{1};
   const Vector vector(3), longer(4);
   const auto begin = [&](std::uint64_t epoch, const Who& members, std::size_t giving,
                          std::span<const float> values) {
-    reduce.begin({.epoch = epoch, .members = members, .giving = giving, .add = {}}, values);
+    reduce.begin({.epoch = epoch, .members = members, .giving = giving, .dimension = 3, .add = {}},
+                 values);
   };
   CHECK_THROWS_WITH(begin(0, one, 1, vector), "epoch is 0 behind 0");
   CHECK_THROWS_WITH(begin(DirectReduce::kLastEpoch + 1, one, 1, vector),
@@ -419,5 +419,5 @@ TEST_CASE("a round that is none is refused by name before anything is sent") {
   CHECK_THROWS_WITH(begin(1, twice, 1, vector), "members: member 1 is none, or there twice");
   CHECK_THROWS_WITH(begin(1, strange, 1, vector), "members: member 2 is none, or there twice");
   CHECK_THROWS_WITH(begin(1, one, 1, longer), "vector has 4 values in place of 3");
-  CHECK_THROWS_WITH(DirectReduce(2, 2, 3, kKinds), "self is 2 of 2 members");
+  CHECK_THROWS_WITH(DirectReduce(2, 2, kKinds), "self is 2 of 2 members");
 }

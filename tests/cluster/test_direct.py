@@ -1,0 +1,116 @@
+"""Trainers that sum over connections of all with all."""
+
+from __future__ import annotations
+
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from cluster import alike, faults, inside
+from cluster.test_backends import SYNCHRONISERS, WHEN, trained
+
+import leashed as lsh
+from leashed import cli
+from leashed.cluster import collectives
+from leashed.cluster import plan as plans
+
+
+@pytest.mark.parametrize(
+    ("synchroniser", "parts"), [*((each, 1) for each in SYNCHRONISERS), ("ma", 3)]
+)
+def test_two_have_the_bits_of_the_ring(synchroniser, parts):
+    """In the foreground, where all is determined; a sum of two has no other order."""
+    given = {"parts": parts} if parts > 1 else {}
+    made = [SYNCHRONISERS[synchroniser](when=WHEN["foreground"], **given) for _ in range(2)]
+    own = alike.Run(list(made), epochs=1).train()
+    over = alike.Run(list(made), epochs=1, direct=True).train()
+    for mine, its in zip(own, over, strict=True):
+        counted, of_ring = its.config["cluster"], mine.config["cluster"]
+        assert counted["failed"] == 0
+        assert counted["syncs"] == of_ring["syncs"] > 40
+        assert counted["bytes_out"] == pytest.approx(of_ring["bytes_out"], rel=0.05)
+        assert np.array_equal(its.parameters, mine.parameters)
+
+
+@pytest.mark.parametrize("when", WHEN)
+def test_three_become_alike(when):
+    made = [lsh.sync.MA(when=WHEN[when])] * 3
+    results = alike.Run(made, direct=True).train()
+    for each in results:
+        assert each.config["cluster"]["syncs"] > 0
+        assert each.config["cluster"]["failed"] == 0
+
+
+@pytest.mark.parametrize("when", WHEN)
+def test_three_trainers_of_a_run_come_and_go(when, tmp_path):
+    """Each comes to those who are there, and leaves at a round's edge."""
+    total, count = 1500, 3
+    with inside.run(tmp_path, 1000, total=total, batch_size=4, trainers=count) as run:
+
+        def trainer(index):
+            time.sleep(0.3 * index)
+            return trained(run, index, lsh.sync.MA(when=WHEN[when]), total, "direct")
+
+        with ThreadPoolExecutor(count) as pool:
+            results = list(pool.map(trainer, range(count)))
+        report = run.report()
+    assert report["ledger"]["complete"] == total
+    assert report["ledger"]["again"] == 0
+    for parameters, counted in results:
+        assert counted["syncs"] > 0
+        assert counted["bytes_out"] > 0
+        assert np.linalg.norm(parameters - 1) < 0.5 * np.sqrt(1000)
+
+
+def test_servers_and_compression_are_refused_before_anything_starts(tmp_path, capsys):
+    text = '[cluster]\nbackend = "direct"\n[sync]\nkind = "{}"\ncompression = "{}"\n'
+    plans.parse(text.format("ma", "none"), tmp_path)
+    with pytest.raises(
+        ValueError, match=r"cluster\.backend 'direct' sums among trainers, and EASGD"
+    ):
+        plans.parse(text.format("easgd", "none"), tmp_path)
+    with pytest.raises(ValueError, match=r"compression must be 'none', got 'int8'"):
+        plans.parse(text.format("bmuf", "int8"), tmp_path)
+    with pytest.raises(ValueError, match="leave backend out, or take MA or BMUF"):
+        collectives.check("direct", 2, lsh.sync.EASGD())
+    run = tmp_path / "run"
+    arguments = ["--sync", "ma", "--compression", "int8", "--backend", "direct", "--run", str(run)]
+    assert cli.main(["cluster", "up", *arguments]) == 2
+    assert "compression must be 'none'" in capsys.readouterr().err
+    assert not run.exists()
+
+
+@pytest.mark.process
+def test_processes_of_a_run_with_embedding_servers(tmp_path):
+    folder, trainers = tmp_path / "run", 3
+    arguments = ["--trainers", str(trainers), "--embedding-servers", "2", "--model", "dlrm"]
+    arguments += ["--data", "clicks", "--sync", "ma", "--backend", "direct"]
+    arguments += ["--when", "every:iterations=5", "--epochs", "1", "--run", str(folder)]
+    assert cli.main(["cluster", "up", *arguments]) == 0
+    report = json.loads((folder / "run.json").read_text())
+    assert report["ledger"]["complete"] == report["ledger"]["total"]
+    assert sum(report["restarts"].values()) == 0
+    assert len(report["summaries"]) == trainers
+    for each in report["summaries"].values():
+        assert each["syncs"] > 0
+        assert each["bytes_out"] > 0
+    assert 'backend = "direct"' in (folder / "plan.toml").read_text()
+
+
+@pytest.mark.process
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize(
+    "when", ["background", {"iterations": 5}], ids=["background", "foreground"]
+)
+def test_one_is_killed_and_one_stopped_and_the_others_go_on(when, tmp_path):
+    plan = faults.make_plan(
+        tmp_path / "run", "bmuf", when, epochs=200.0, sync_ps=0, backend="direct"
+    )
+    stopped = faults.Fault("trainer-0", 1.7 * faults.TIMEOUT, after="trainer-1")
+    planned = [(-0.3, faults.Fault("trainer-1", None)), (0.0, stopped)]
+    played = faults.play(plan, planned)
+    faults.check(played)
+    assert len(played.injector.injected) == 2
+    assert all(each["syncs"] > 0 for each in played.report["summaries"].values())
