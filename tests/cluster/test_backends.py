@@ -609,10 +609,10 @@ def join(**given):
 
 @pytest.mark.parametrize("name", ["nccl", "", None, ["gloo"]])
 def test_an_unknown_one_is_refused(name):
-    with pytest.raises(ValueError, match="backend must be one of leashed, gloo, mpi, got"):
+    with pytest.raises(ValueError, match="backend must be one of leashed, direct, gloo, mpi, got"):
         join(backend=name)
     with pytest.raises(
-        ValueError, match=r"cluster\.backend must be one of leashed, gloo, mpi, got"
+        ValueError, match=r"cluster\.backend must be one of leashed, direct, gloo, mpi, got"
     ):
         plans.Cluster(backend=name)
 
