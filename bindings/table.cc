@@ -94,8 +94,9 @@ py::dict update_rows(Table& table, const RowIdArray& ids, const FloatArray& grad
 }
 
 // [rows, dim], the memory itself.
-py::array_t<float> in_place(const std::shared_ptr<Table>& table) {
+py::array_t<float> in_place(const std::shared_ptr<SavedTable>& table) {
   const auto [first, stride] = table->in_place();
+  table->shown(SignalWatch());
   const std::vector<std::size_t> strides{stride * sizeof(float), sizeof(float)};
   return {std::vector<std::size_t>{table->settings().rows, table->dim()}, strides, first,
           py::cast(table)};
@@ -176,6 +177,8 @@ void bind_table(py::module_& m) {
            py::arg("versions"), py::arg("shards") = py::none())
       .def("save", in_file<&TableFiles::save>, without_gil, py::arg("path"), py::arg("description"))
       .def("save_tracked", changes_in_file<&TableFiles::save_tracked>, without_gil, py::arg("path"),
+           py::arg("description"), py::arg("quiet"), py::arg("flush") = true)
+      .def("save_touched", changes_in_file<&TableFiles::save_touched>, without_gil, py::arg("path"),
            py::arg("description"), py::arg("quiet"), py::arg("flush") = true)
       .def("save_changes", changes_in_file<&TableFiles::save_changes>, without_gil, py::arg("path"),
            py::arg("description"), py::arg("quiet"), py::arg("flush") = true)

@@ -324,7 +324,8 @@ def test_all_rows_are_written_while_others_push_and_what_these_change_follows(
 ) -> None:
     """Nobody waits for more than what has changed meanwhile."""
     server, files = serving(tmp_path)
-    server.push(0)
+    for client in range(CLIENTS):
+        server.push(client)
     quiet = server.quiet
     folder = tmp_path / "embedding-ps-0"
 
@@ -337,5 +338,21 @@ def test_all_rows_are_written_while_others_push_and_what_these_change_follows(
     monkeypatch.setattr(server, "quiet", pushed)
     files.keep()
     again, more = serving(tmp_path)
-    assert more.counters()["restored"] == 2
+    assert more.counters()["restored"] == CLIENTS + 1
     assert again.has_what_it_says()
+
+
+def test_rows_that_nobody_has_updated_are_not_written(tmp_path: Path) -> None:
+    server, files = serving(tmp_path)
+    server.push(0)
+    files.keep()
+    folder = tmp_path / "embedding-ps-0"
+    native = server.tables["a"].native
+    native.save(str(tmp_path / "all"), "")
+    assert (folder / "1.table0").stat().st_size < (tmp_path / "all").stat().st_size / 4
+    rows = server.tables["a"].lookup(range(3000))
+    again, _ = serving(tmp_path)
+    assert again.has_what_it_says()
+    np.testing.assert_array_equal(again.tables["a"].lookup(range(3000)), rows)
+    whole = joined(tmp_path, DESCRIBED, 1, RUN).tables["a"]
+    np.testing.assert_array_equal(whole.lookup(range(3000)), rows)

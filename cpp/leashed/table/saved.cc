@@ -20,7 +20,8 @@ namespace {
 static_assert(std::endian::native == std::endian::little);
 
 constexpr char kMagic[8] = {'l', 's', 'h', 't', 'a', 'b', 'l', 'e'};
-constexpr std::uint32_t kFormat = 1, kChanges = 2;  // all rows; changes, with ids that are gone
+// All rows; changes, with ids that are gone; those that are not as they began.
+constexpr std::uint32_t kFormat = 1, kChanges = 2, kTouched = 3;
 constexpr std::size_t kBlockBytes = std::size_t{1} << 20;  // about
 constexpr std::uint32_t kEnd = ~std::uint32_t{0};          // in place of a block's rows
 constexpr std::uint32_t kLongest = 1 << 24;                // description
@@ -47,6 +48,7 @@ std::uint32_t checksum_of(const FileHeader& begin, const SavedHeader& header) {
   std::uint32_t checksum = crc32c(&begin, sizeof(begin));
   checksum = crc32c(text.data(), text.size(), checksum);
   checksum = crc32c(numbers.data(), numbers.size() * sizeof(std::uint64_t), checksum);
+  if (header.rest) checksum = crc32c(&*header.rest, sizeof(float), checksum);
   return crc32c(header.gone.data(), header.gone.size() * sizeof(std::uint64_t), checksum);
 }
 
@@ -62,7 +64,7 @@ SavedWriter::SavedWriter(std::string path, const SavedHeader& header)
   if (file_.get() < 0) fail("cannot be written");
   FileHeader begin{};
   std::copy_n(kMagic, sizeof(kMagic), begin.magic);
-  begin.format = header.changes ? kChanges : kFormat;
+  begin.format = header.changes ? kChanges : header.rest ? kTouched : kFormat;
   begin.description = static_cast<std::uint32_t>(header.description.size());
   begin.floats = header.floats;
   begin.steps = header.steps;
@@ -78,6 +80,7 @@ SavedWriter::SavedWriter(std::string path, const SavedHeader& header)
     write(&gone, sizeof(gone));
     write(header.gone.data(), gone * sizeof(std::uint64_t));
   }
+  if (header.rest) write(&*header.rest, sizeof(float));
   write(&checksum, sizeof(checksum));
 }
 
@@ -136,7 +139,7 @@ SavedReader::SavedReader(std::string path)
   FileHeader begin;
   read(&begin, sizeof(begin));
   if (!std::equal(kMagic, kMagic + sizeof(kMagic), begin.magic)) fail("is no file of a table");
-  if (begin.format != kFormat && begin.format != kChanges) {
+  if (begin.format < kFormat || begin.format > kTouched) {
     fail("has format " + std::to_string(begin.format) + ", which this version does not know");
   }
   if (begin.description > kLongest || begin.floats > kLongest || begin.staleness > kMostNumbers) {
@@ -160,6 +163,7 @@ SavedReader::SavedReader(std::string path)
     header_.gone.resize(gone);
     read(header_.gone.data(), gone * sizeof(std::uint64_t));
   }
+  if (begin.format == kTouched) read(&header_.rest.emplace(), sizeof(float));
   std::uint32_t checksum = 0;
   read(&checksum, sizeof(checksum));
   if (checksum != checksum_of(begin, header_)) fail("is damaged: its header");

@@ -1,6 +1,7 @@
 // A table's file: a header with what the table is, then blocks of rows with a checksum each, then
 // how many there were. Written beside its place, and put there when it is complete. One of changes
-// has the rows that are others than in the file before, and says which ids have none any more.
+// has the rows that are others than in the file before, and says which ids have none any more. One
+// of what was touched has no rows that are as their table began with them.
 //
 // A child that is forked meanwhile, by a signal's handler, has the same open file, of one offset.
 // So the parent alone goes on writing, and who reads has an offset of his own.
@@ -8,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +25,8 @@ struct SavedHeader {
   std::vector<std::uint64_t> staleness{};  // what the staleness policy has gathered
   bool changes = false;                    // of rows, not all of them
   std::vector<std::uint64_t> gone{};       // ids; a row in this same file is of a later time
+  // Not nothing: rows that the file has not are as they begin, with this for their rule's state.
+  std::optional<float> rest{};
 };
 struct SavedRow {
   std::uint64_t id;

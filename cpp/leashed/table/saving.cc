@@ -31,7 +31,7 @@ struct TableFiles::Changed {
 struct TableFiles::Marks {
   static constexpr std::uint64_t kNone = 0;  // in place of an id; that of 0 always has its row
   // With kDead: it may have been updated while it was copied, so that what is saved is not of it.
-  // After 2^31 updates between two files a row would pass for unchanged.
+  // After 2^31 updates between two files a row would pass for unchanged, or never updated.
   std::vector<std::uint32_t> versions;
   std::vector<std::uint64_t> ids;  // of a table that grows
   // Of one that evicts, where an id may come back to the version that it had, and a row that is
@@ -48,7 +48,8 @@ TableFiles::TableFiles(Table& table)
     : table_(table),
       growth_(table.growth_),
       seed_(table.settings_.seed),
-      number_(table.settings_.number) {}
+      number_(table.settings_.number),
+      rest_(table.rule_.initial_state()) {}
 
 // As the table's.
 TableFiles::~TableFiles() {
@@ -166,6 +167,18 @@ std::uint64_t TableFiles::save_tracked(const std::string& path, const std::strin
   return tracked_;
 }
 
+std::uint64_t TableFiles::save_touched(const std::string& path, const std::string& description,
+                                       bool quiet, const Watch& watch, bool flush) {
+  const Tracking tracking(*this, watch);
+  require_versions();
+  marks_.reset();
+  ++tracked_;
+  SavedHeader begin = header(description);
+  if (!growth_.grows()) begin.rest = rest_;
+  save_since(std::make_unique<Marks>(), path, std::move(begin), quiet, watch, flush);
+  return tracked_;
+}
+
 std::uint64_t TableFiles::save_changes(const std::string& path, const std::string& description,
                                        bool quiet, const Watch& watch, bool flush) {
   const Tracking tracking(*this, watch);
@@ -231,6 +244,12 @@ bool TableFiles::settle(const Watch& watch) {
   return true;
 }
 
+void TableFiles::shown(const Watch& watch) {
+  const Tracking tracking(*this, watch);
+  shown_ = true;
+  rest_.reset();
+}
+
 bool TableFiles::tracks(const Watch& watch) {
   const Tracking tracking(*this, watch);
   return marks_ != nullptr;
@@ -239,7 +258,8 @@ bool TableFiles::tracks(const Watch& watch) {
 // An update of a row is counted first, and then made. So what was copied is of the version it is
 // saved with where all updates that had been counted were over before, and none was counted until
 // the copy began; one that is counted later makes the row another one for the next file. Any other
-// row is saved once more with that. models/row_changes.pml has the steps.
+// row is saved once more with that. models/row_changes.pml has the steps. Of a row of which none
+// was counted none is made: it is as it began, and one that follows makes it another one.
 void TableFiles::save_since(std::unique_ptr<Marks> marks, const std::string& path,
                             SavedHeader header, bool quiet, const Watch& watch, bool flush) {
   std::vector<std::uint64_t> gone;
@@ -260,6 +280,10 @@ void TableFiles::save_since(std::unique_ptr<Marks> marks, const std::string& pat
     const std::uint32_t version = head.version.load(kRelaxed);
     if (version & RowHead::kDead) continue;
     const std::uint16_t touched = head.touched.load(kRelaxed);
+    if (header.rest && version == 0) {
+      marks->set({id, handle, version, touched});
+      continue;
+    }
     copy(file.add({id, version, touched, head.period.load(kRelaxed)}),
          growth_.rows_->values(handle.row), growth_.rows_->floats());
     const bool is_of_it = settled && version == before;
@@ -310,6 +334,7 @@ class SavedFiles {
   }
 
   SavedReader& operator[](std::size_t i) { return *files_[i]; }
+  const SavedHeader& oldest() const { return files_.front()->header(); }
   const SavedHeader& newest() const { return files_.back()->header(); }
 
   // f(row, values) of each id's newest row, from the newest file to the oldest.
@@ -375,7 +400,10 @@ class TableFiles::Loading {
       const auto& [paths, description, shards, capacity] = *parts_[p];
       for (std::size_t i = 0; i < paths.size(); ++i) {
         const SavedHeader& header = (*files_[p])[i].header();
-        if (header.description == description && header.floats == growth_.rows_->floats()) continue;
+        if (header.description == description && header.floats == growth_.rows_->floats() &&
+            !(header.rest && growth_.grows())) {
+          continue;
+        }
         throw Error("'" + paths[i] + "' is of another table than " + name_ + ": " +
                     header.description + ", and not " + description);
       }
@@ -399,6 +427,12 @@ class TableFiles::Loading {
         ++of[shard_of(row)];
         ++rows;
       });
+    }
+    for (std::size_t shard = 0; !growth_.grows() && shard < of.size(); ++shard) {
+      const std::size_t all = growth_.fixed_.count_of(shard);
+      if (!wanted_[shard] || !rest_of(shard) || of[shard] >= all) continue;
+      rows += all - of[shard];
+      of[shard] = all;
     }
     const std::string begin = "'" + parts_[0]->paths.back() + "' has " + std::to_string(rows) +
                               " rows, " + name_ + " " + std::to_string(growth_.capacity_);
@@ -428,6 +462,23 @@ class TableFiles::Loading {
       }
     }
     return all;
+  }
+
+  // Of a shard that is wanted: the state of rows that no file has, which are as they begin.
+  // Nothing: all rows are in files.
+  std::optional<float> rest_of(std::size_t shard) const {
+    for (std::size_t p = 0; p < parts_.size(); ++p) {
+      if (parts_[p]->shards[shard]) return files_[p]->oldest().rest;
+    }
+    return {};
+  }
+  // The same of all shards; nothing, too, where they are several.
+  std::optional<float> rest() const {
+    const std::optional<float> first = files_[0]->oldest().rest;
+    for (const auto& files : files_) {
+      if (files->oldest().rest != first) return {};
+    }
+    return first;
   }
 
   // f(row, values, path) of each that is wanted; how long ago it was touched is as of `now`.
@@ -500,7 +551,7 @@ void TableFiles::load(const std::vector<Part>& parts, const RowPlacement::Shards
   const Initial before = table_.initial_;
   if (begins) table_.initial_ = Initial(table_.settings_.initial, begins->seed, begins->number);
   try {
-    if (growth_.grows()) growth_.clear();  // else all rows are in the files
+    if (growth_.grows()) growth_.clear();
   } catch (...) {
     table_.initial_ = before;
     throw;
@@ -514,8 +565,33 @@ void TableFiles::load(const std::vector<Part>& parts, const RowPlacement::Shards
   growth_.touched_.store(header.touched, kRelaxed);
   table_.period_.store(header.period, kRelaxed);
   if (auto* gathered = table_.staleness_->statistics()) gathered->restore(header.staleness);
+  const std::optional<float> rest = files.rest();
+  if (!growth_.grows()) begin(files, begins || !rest_ || rest_ != rest);
+  rest_ = shown_ ? std::nullopt : rest;
   files.each(header.touched, [&](const SavedRow& row, const float* values,
                                  const std::string& path) { put(row, values, path); });
+}
+
+// Rows of a fixed table that the files may not have. Not `anew`: those that were never updated are
+// as they are to be.
+void TableFiles::begin(const Loading& files, bool anew) {
+  std::array<std::optional<float>, RowPlacement::kShards> rest;
+  for (std::size_t shard = 0; shard < rest.size(); ++shard) rest[shard] = files.rest_of(shard);
+  const std::size_t dim = table_.dim(), state = table_.rule_.floats(dim) - dim;
+  std::vector<float> values(growth_.rows_->floats());
+  for (std::size_t i = 0; i < growth_.capacity_; ++i) {
+    const auto row = static_cast<std::uint32_t>(i);
+    if (!anew && table_.settings_.versions &&
+        growth_.rows_->head(row).version.load(kRelaxed) == 0) {
+      continue;
+    }
+    const std::uint64_t id = growth_.fixed_.id(row);
+    const auto& begins = rest[RowPlacement::shard_of(false, id)];
+    if (!begins) continue;
+    table_.begin(id, values.data());
+    std::fill_n(values.data() + dim, state, *begins);
+    put({id, 0, 0, 0}, values.data(), {});
+  }
 }
 
 void TableFiles::put(SavedRow row, const float* values, const std::string& path) {

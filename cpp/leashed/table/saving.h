@@ -35,8 +35,14 @@ class TableFiles {
                              const Watch& watch = {}, bool flush = true);
   std::uint64_t save_changes(const std::string& path, const std::string& description, bool quiet,
                              const Watch& watch = {}, bool flush = true);
+  // As save_tracked(), of a fixed table without the rows that have never been updated, as far as
+  // that is known. Who loads it has them as they begin.
+  std::uint64_t save_touched(const std::string& path, const std::string& description, bool quiet,
+                             const Watch& watch = {}, bool flush = true);
   // The rows are those of files that have just been loaded; what is saved next are changes of them.
   std::uint64_t track(const Watch& watch = {});
+  // Somebody has, from now on, where rows lie, and may change them without an update.
+  void shown(const Watch& watch = {});
   // Whether save_changes() has files to follow.
   bool tracks(const Watch& watch = {});
   // What rows begin with: of files, where it is another seed's.
@@ -83,6 +89,7 @@ class TableFiles {
   // Whether, a little later, every update of rows is over that was under way.
   bool settle(const Watch& watch);
   class Loading;
+  void begin(const Loading& files, bool anew);
   void put(SavedRow row, const float* values, const std::string& path);
 
   Table& table_;
@@ -93,6 +100,11 @@ class TableFiles {
   std::atomic<std::uint32_t> number_;
   std::unique_ptr<Marks> marks_;  // null: nothing is tracked
   std::uint64_t tracked_ = 0;     // how often that has changed
+  // The state with which a row of a fixed table has begun that was never updated. Nothing: such a
+  // row may be another one, of a file that has rows without versions, or changed in place. Changed
+  // by who tracks.
+  std::optional<float> rest_;
+  bool shown_ = false;
 };
 
 // What a user has, who does all of that.

@@ -135,9 +135,10 @@ def write_rows(
     told: Callable[[], Mapping[str, Any]],
     quiet: Callable[[Callable[[], None]], None],
 ) -> dict[str, Any]:
-    """Write a generation of rows alone, changes where it can be, and ``told()``, JSON's own types, of
-    the same moment: both within what ``quiet`` calls, while nobody updates the tables; the disk is
-    waited for afterwards. Where it fails, the one before stays.
+    """Write a generation of rows alone, changes where it can be, else those that have been updated (all,
+    where that is not known), and ``told()``, JSON's own types, of the same moment: both within what
+    ``quiet`` calls, while nobody updates the tables; the disk is waited for afterwards. Where it
+    fails, the one before stays.
 
     Returns:
         What was told.
@@ -182,7 +183,7 @@ def _write(
         for i, (name, table) in enumerate(tables.items()):
             if table.tells_changes and followed(name, table) is None:
                 path = folder / f"{number}.table{i}"
-                begun[name] = table.save_tracked(path, flush=False)
+                begun[name] = table.save_tracked(path, flush=False, touched=True)
 
     def followed(name: str, table: Table) -> int | None:
         """The number of the save that changes would follow; None: all rows are to be written."""
@@ -203,7 +204,7 @@ def _write(
             if numbers[name] == last + 1:
                 return path if name in begun else before[name], changes
             changes.unlink()  # of changes since a file that somebody else has saved
-        numbers[name] = table.save_tracked(path, quiet=exact, flush=not quiet)
+        numbers[name] = table.save_tracked(path, quiet=exact, flush=not quiet, touched=quiet)
         return path, None
 
     def save_all() -> None:

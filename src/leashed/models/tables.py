@@ -485,7 +485,12 @@ class Table:
         return self._follows[1]
 
     def save_tracked(
-        self, path: str | os.PathLike[str], *, quiet: bool = False, flush: bool = True
+        self,
+        path: str | os.PathLike[str],
+        *,
+        quiet: bool = False,
+        flush: bool = True,
+        touched: bool = False,
     ) -> int:
         """As ``save``, and from then on ``save_changes`` writes what has changed since. Keeps 12 bytes
         a row for it, 18 where it evicts, 4 where ``rows`` are given, beside ``max_bytes``.
@@ -496,6 +501,8 @@ class Table:
                 updated just then are written once more with the next changes.
             flush: whether the file is to outlast a power cut when this returns; without, whoever calls
                 has to flush it.
+            touched: whether, of a table with ``rows``, those are left out that have never been updated,
+                as far as that is known: who loads the file has them as they begin.
 
         Returns:
             Its number among all of these and of ``save_changes``.
@@ -505,7 +512,8 @@ class Table:
                 calls this within a call of ``save_tracked``, ``save_changes`` or ``track``.
         """
         self._require_changes()
-        return self.native.save_tracked(os.fspath(path), json.dumps(self.description), quiet, flush)
+        save = self.native.save_touched if touched else self.native.save_tracked
+        return save(os.fspath(path), json.dumps(self.description), quiet, flush)
 
     def save_changes(
         self, path: str | os.PathLike[str], *, quiet: bool = False, flush: bool = True
@@ -547,7 +555,7 @@ class Table:
         """What ``save`` or ``save_tracked`` has written, in place of what is there.
 
         Args:
-            path: the file of all rows.
+            path: the file of all rows, or of all that have been updated.
             changes: files of ``save_changes`` that followed it, all of them in their order.
             any_seed: whether they may be of a table of another ``seed`` and ``number``, which this
                 one has from then on: what has no row yet begins as it would there.

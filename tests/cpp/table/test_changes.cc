@@ -142,6 +142,94 @@ std::vector<std::uint64_t> without_row(SavedTable& table, const std::vector<std:
   return without;
 }
 
+TEST_CASE("a row that was never updated is in no file, and begins as it did") {
+  Files files;
+  SavedTable table(settings(false));
+  std::mt19937_64 random(3);
+  update(table, random, 60, 100);
+  const auto save = [&files](SavedTable& of) {
+    of.save_touched(files.next(), "t", true);
+    return files.paths.back();
+  };
+  const std::string touched = save(table);
+  const Content rows = of(table), saved = in_file(touched, 12);
+  CHECK(rows.size() == 500);
+  for (const auto& [id, row] : rows) {
+    REQUIRE(saved.contains(id) == (row[12] > 0));
+    if (saved.contains(id)) REQUIRE(saved.at(id) == row);
+  }
+  CHECK(saved.size() > 30);
+
+  // Whatever there was before, and whatever a rule begins with here.
+  Table::Settings others = settings(false);
+  others.rule = {"adagrad", {{"lr", 0.1}, {"eps", 1e-10}, {"initial_accumulator", 3}}};
+  SavedTable other(others);
+  update(other, random, 400, 500);
+  other.load({touched}, "t");
+  CHECK(of(other) == rows);
+  CHECK(in_file(save(other), 12) == saved);
+  SavedTable again(settings(false));
+  again.load({files.paths.back()}, "t");
+  CHECK(of(again) == rows);
+
+  std::ifstream in(touched, std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(in)), {}), damaged = files.next();
+  for (std::size_t at = 0; at < 100; ++at) {
+    CAPTURE(at);
+    std::string changed = bytes;
+    changed[at] = static_cast<char>(changed[at] ^ 0x80);
+    std::ofstream(damaged, std::ios::binary) << changed;
+    CHECK_THROWS_AS(again.load({damaged}, "t"), Error);
+  }
+  CHECK(of(again) == rows);
+
+  // What follows is of rows that the file has and of others.
+  again.track();
+  update(again, random, 100, 500);
+  again.save_changes(files.next(), "t", true);
+  other.load({touched, files.paths.back()}, "t");
+  CHECK(of(other) == of(again));
+
+  // Those of another seed, as they would begin there.
+  Table::Settings seeds = settings(false);
+  seeds.seed = 9;
+  SavedTable of_another(seeds);
+  of_another.load({touched}, "t", {}, TableFiles::Begins{5, 0});
+  CHECK(of(of_another) == rows);
+}
+
+TEST_CASE("of a table whose rows may be any all are written, and of one that grows") {
+  Files files;
+  Table::Settings without = settings(false);
+  without.versions = false;
+  SavedTable table(without), other(settings(false));
+  std::mt19937_64 random(3);
+  update(table, random, 400, 500);
+  table.save(files.next(), "t");
+  other.load(files.paths, "t");
+  other.save_touched(files.next(), "t", true);
+  CHECK(in_file(files.paths.back(), 12).size() == 500);
+  // Whoever has its memory may write to it.
+  SavedTable shown(settings(false)), touched(settings(false));
+  touched.save_touched(files.next(), "t", true);
+  const std::string none = files.paths.back();
+  CHECK(in_file(none, 12).empty());
+  const Content begun = of(shown);
+  shown.in_place();
+  shown.shown();
+  shown.save_touched(files.next(), "t", true);
+  CHECK(in_file(files.paths.back(), 12).size() == 500);
+  shown.in_place().first[0] = 7;
+  shown.load({none}, "t");
+  CHECK(of(shown) == begun);
+  shown.save_touched(files.next(), "t", true);
+  CHECK(in_file(files.paths.back(), 12).size() == 500);
+  SavedTable grows(settings(true));
+  update(grows, random, 60, 100);
+  grows.save_touched(files.next(), "t", true);
+  CHECK(in_file(files.paths.back(), 12) == of(grows));
+}
+
 TEST_CASE("an id that was evicted and has come back to its row, version and time is written") {
   Files files;
   SavedTable table(settings(true, "norm", 240000));
