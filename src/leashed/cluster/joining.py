@@ -395,7 +395,7 @@ def join(
                 # (Other trainers may still evaluate, by what these servers have, or train on what is read.)
                 used = rows is not None or sent is not None or led is not None
                 waits = used and reached is not None and not leaderless
-                children.end(0.0 if leaderless else grace, "master" if waits else None)
+                children.end(grace, "master" if waits else None)
                 if reading is not None:
                     reading.close()
                 if of_files and sent is not None and sent.index.once:
