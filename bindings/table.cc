@@ -164,7 +164,6 @@ void bind_table(py::module_& m) {
       .def("ids", &ids_in, "Of a table that grows: those that have a row, in no order.")
       .def("update", &update_rows, py::arg("ids").noconvert(), py::arg("gradients").noconvert(),
            py::arg("versions").noconvert() = py::none(), "What became of each distinct id.")
-      .def("in_place", &in_place, "Of a fixed table: its rows [rows, dim], where they lie.")
       .def("statistics", &statistics)
       .def("reach_steps", &Table::reach_steps, py::arg("steps"), "At least so many are made.")
       .def("refusals", &refusals, "(asked, refused)")
@@ -175,6 +174,7 @@ void bind_table(py::module_& m) {
            py::arg("max_bytes"), py::arg("initial"), py::arg("rule"), py::arg("staleness"),
            py::arg("admit_after"), py::arg("evict"), py::arg("seed"), py::arg("number"),
            py::arg("versions"), py::arg("shards") = py::none())
+      .def("in_place", &in_place, "Of a fixed table: its rows [rows, dim], where they lie.")
       .def("save", in_file<&TableFiles::save>, without_gil, py::arg("path"), py::arg("description"))
       .def("save_tracked", changes_in_file<&TableFiles::save_tracked>, without_gil, py::arg("path"),
            py::arg("description"), py::arg("quiet"), py::arg("flush") = true)

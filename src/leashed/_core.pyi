@@ -372,10 +372,6 @@ class ServedTable:
         """
         Of a table that grows: those that have a row, in no order.
         """
-    def in_place(self) -> numpy.typing.NDArray[numpy.float32]:
-        """
-        Of a fixed table: its rows [rows, dim], where they lie.
-        """
     def lookup(self, ids: numpy.typing.NDArray[numpy.int64]) -> tuple:
         """
         (values [n, dim], versions [n])
@@ -428,6 +424,10 @@ class Table(ServedTable):
     def begins(self) -> tuple[int, int]:
         """
         (seed, number) of what rows begin with now.
+        """
+    def in_place(self) -> numpy.typing.NDArray[numpy.float32]:
+        """
+        Of a fixed table: its rows [rows, dim], where they lie.
         """
     def load(
         self,
