@@ -25,7 +25,7 @@ from cluster.test_up import PATIENCE, pids
 
 import leashed as lsh
 from leashed import cli
-from leashed.cluster import joining, mode_table, opening, policy_server
+from leashed.cluster import joining, listening, mode_table, opening, policy_server
 from leashed.cluster.measures import counted
 from leashed.cluster.server_tending import ServerTending
 from leashed.cluster.supervisor import read_report
@@ -144,7 +144,8 @@ def least(link: socket.socket) -> None:
 
 @pytest.mark.parametrize("mode", ["sync", "gba:m=2,iota=4", "local_sgd:h=2"])
 def test_through_the_least_buffers_all_comes_whole(mode, monkeypatch, tmp_path):
-    monkeypatch.setattr(opening, "_prepare", least)
+    for side in (listening, opening):
+        monkeypatch.setattr(side, "prepare", least)
     model = lsh.models.mlp(784, [2], 10)
     few = lsh.until(epochs=0.03)  # ten batches: each frame waits for many acknowledgements
     how = given(mode=mode, until=few)

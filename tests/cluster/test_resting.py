@@ -14,7 +14,7 @@ from cluster.test_up_tables import given
 
 import leashed as lsh
 from leashed import cli
-from leashed.cluster import checkpoints, journal, messages, session
+from leashed.cluster import checkpoints, journal, messages, tended
 from leashed.cluster.checkpoints import Checkpoint, newest
 from leashed.cluster.cut_tending import TrainerCuts
 from leashed.cluster.messages import Cut
@@ -99,7 +99,7 @@ def test_who_goes_on_from_what_was_kept_takes_no_velocity_of_the_cut(
         found.append(states)
         raise StoppedError
 
-    monkeypatch.setattr(session, "native", native)
+    monkeypatch.setattr(tended, "native", native)
     terms = {"total": 10, "begun": Checkpoint(begins).begun, "cut": 1}
     with inside.run(tmp_path / "run", 4, **terms) as run, pytest.raises(StoppedError):
         run.cluster(begins=begins).session(
