@@ -96,7 +96,7 @@ py::dict update_rows(Table& table, const RowIdArray& ids, const FloatArray& grad
 // [rows, dim], the memory itself.
 py::array_t<float> in_place(const std::shared_ptr<SavedTable>& table) {
   const auto [first, stride] = table->in_place();
-  table->shown(SignalWatch());
+  table->shown();
   const std::vector<std::size_t> strides{stride * sizeof(float), sizeof(float)};
   return {std::vector<std::size_t>{table->settings().rows, table->dim()}, strides, first,
           py::cast(table)};

@@ -174,7 +174,7 @@ std::uint64_t TableFiles::save_touched(const std::string& path, const std::strin
   marks_.reset();
   ++tracked_;
   SavedHeader begin = header(description);
-  if (!growth_.grows()) begin.rest = rest_;
+  if (!growth_.grows() && !shown_.load(kRelaxed)) begin.rest = rest_;
   save_since(std::make_unique<Marks>(), path, std::move(begin), quiet, watch, flush);
   return tracked_;
 }
@@ -242,12 +242,6 @@ bool TableFiles::settle(const Watch& watch) {
     std::this_thread::sleep_for(kWait);
   }
   return true;
-}
-
-void TableFiles::shown(const Watch& watch) {
-  const Tracking tracking(*this, watch);
-  shown_ = true;
-  rest_.reset();
 }
 
 bool TableFiles::tracks(const Watch& watch) {
@@ -566,8 +560,8 @@ void TableFiles::load(const std::vector<Part>& parts, const RowPlacement::Shards
   table_.period_.store(header.period, kRelaxed);
   if (auto* gathered = table_.staleness_->statistics()) gathered->restore(header.staleness);
   const std::optional<float> rest = files.rest();
-  if (!growth_.grows()) begin(files, begins || !rest_ || rest_ != rest);
-  rest_ = shown_ ? std::nullopt : rest;
+  if (!growth_.grows()) begin(files, begins || shown_.load(kRelaxed) || !rest_ || rest_ != rest);
+  rest_ = rest;
   files.each(header.touched, [&](const SavedRow& row, const float* values,
                                  const std::string& path) { put(row, values, path); });
 }

@@ -42,7 +42,7 @@ class TableFiles {
   // The rows are those of files that have just been loaded; what is saved next are changes of them.
   std::uint64_t track(const Watch& watch = {});
   // Somebody has, from now on, where rows lie, and may change them without an update.
-  void shown(const Watch& watch = {});
+  void shown() { shown_.store(true, std::memory_order_relaxed); }
   // Whether save_changes() has files to follow.
   bool tracks(const Watch& watch = {});
   // What rows begin with: of files, where it is another seed's.
@@ -101,10 +101,11 @@ class TableFiles {
   std::unique_ptr<Marks> marks_;  // null: nothing is tracked
   std::uint64_t tracked_ = 0;     // how often that has changed
   // The state with which a row of a fixed table has begun that was never updated. Nothing: such a
-  // row may be another one, of a file that has rows without versions, or changed in place. Changed
-  // by who tracks.
+  // row may be another one, of a file that has rows without versions. Changed by who tracks.
   std::optional<float> rest_;
-  bool shown_ = false;
+  // Any row may be another one. Relaxed: whoever is told of such a change, by whatever means, is
+  // told of this as well, which came before.
+  std::atomic<bool> shown_{false};
 };
 
 // What a user has, who does all of that.

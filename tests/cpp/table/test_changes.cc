@@ -224,6 +224,11 @@ TEST_CASE("of a table whose rows may be any all are written, and of one that gro
   CHECK(of(shown) == begun);
   shown.save_touched(files.next(), "t", true);
   CHECK(in_file(files.paths.back(), 12).size() == 500);
+  // It waits for no save, from whose call, or beside whom, it may come.
+  SavedTable busy(settings(false));
+  busy.save_touched(files.next(), "t", false, [&] { busy.shown(); });
+  busy.save_touched(files.next(), "t", true);
+  CHECK(in_file(files.paths.back(), 12).size() == 500);
   SavedTable grows(settings(true));
   update(grows, random, 60, 100);
   grows.save_touched(files.next(), "t", true);
