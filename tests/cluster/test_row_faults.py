@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 from pathlib import Path
@@ -14,6 +15,7 @@ from cluster.test_up import pids
 
 from leashed.cluster import outcome
 from leashed.cluster.measures import Counters, counted
+from leashed.cluster.supervisor import OVER, Supervisor, command
 
 
 @pytest.mark.process
@@ -52,6 +54,35 @@ def test_of_a_trainer_that_goes_on_when_it_is_taken_for_dead_each_push_is_counte
     log = (plan.cluster.run / "trainer-1.log").read_text()
     assert "joined anew, as the master had taken it for dead (silent for 1.5 s)" in log
     assert "give a longer timeout" in log
+
+
+@pytest.mark.process
+def test_a_trainer_that_comes_back_when_the_run_is_over_ends(tmp_path: Path) -> None:
+    """Though its threads wait for rows of servers that have ended with the run: for ``patience`` they did."""
+    plan = row_faults.make_plan(tmp_path / "run", epochs=60.0, grace=3.0)
+    folder = plan.cluster.run
+    supervisor = Supervisor(
+        plan.cluster.processes(), command(folder / "plan.toml"), folder, plan.cluster.restarts
+    )
+    with supervisor:
+        while not faults.trains(folder, "trainer-1"):
+            supervisor.step()
+            assert supervisor.running("master"), (
+                "the run was over before the trainer could be stopped"
+            )
+        stopped = supervisor.pids()["trainer-1"]
+        os.kill(stopped, signal.SIGSTOP)
+        while supervisor.running("master") or supervisor.running("embedding-ps"):
+            supervisor.step()
+            time.sleep(0.02)
+        os.kill(stopped, signal.SIGCONT)
+        while supervisor.running("trainer"):
+            supervisor.step()
+            time.sleep(0.02)
+    assert supervisor.statuses("trainer") == [0, OVER]
+    log = (folder / "trainer-1.log").read_text()
+    assert "the run ended before its training did (the run in " in log
+    assert "1 of 2 have finished" in log
 
 
 class Look(NamedTuple):

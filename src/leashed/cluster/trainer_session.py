@@ -355,6 +355,12 @@ class Session(Closing):
             raise self._failure
         return self._tended.cuts.wants
 
+    @property
+    def forsaken(self) -> bool:
+        """Whether the run is over, and with it an embedding server whose rows workers may wait for."""
+        over = self.cut_short is not None and self.rows is not None
+        return over and bool(self._tended.row_servers.amiss())
+
     def save(self, put: Callable[[Path, Position], None]) -> None:
         """Saves it: ``put`` writes what is trained to a file, with how far the run is."""
         self._tended.cuts.save(put, self.native)

@@ -118,7 +118,7 @@ def run(asked: ThreadRequest) -> TrainResult:
             evaluate_every=asked.observe.every or 0.0,
             progress=_interrupt if interrupted else stack.enter_context(asked.report(refusals)),
             checkpoint=cutting or checkpointer,
-            wanted=None if session is None or asked.mode is not None else lambda: session.wants,
+            wanted=None if session is None or asked.mode is not None else partial(_wanted, session),
             checkpoint_every=math.inf if every is None else every,
             checkpoint_updates=(kept and kept.updates) or 0,
             saving=cutting.look if cutting else getattr(checkpointer, "look", None),
@@ -203,6 +203,13 @@ def _found(asked: ThreadRequest) -> int:
 
 def _interrupt(*_: Any) -> None:
     raise KeyboardInterrupt
+
+
+def _wanted(session: Session) -> bool:
+    """Whether a checkpoint is. Who waits for rows that nobody has any more is told to stop."""
+    if session.forsaken:
+        raise KeyboardInterrupt
+    return session.wants
 
 
 def _checkpointer(
