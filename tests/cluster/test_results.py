@@ -14,11 +14,13 @@ import numpy as np
 import pytest
 from cluster import inside
 from cluster.handing import hand_in, handed_in
+from warned import once
 
 import leashed as lsh
 from leashed.base import atomic
 from leashed.cluster import receiving, results, wire
 from leashed.cluster.last_word import LastWord
+from leashed.cluster.member import Lost
 from leashed.cluster.opening import Peer
 from leashed.cluster.results import Result, Results
 from leashed.cluster.session import Cluster
@@ -227,3 +229,24 @@ def test_who_is_late_is_not_waited_for() -> None:
         ours.sendall(b"a")
         with pytest.raises(TimeoutError, match="1 bytes have not come in time"):
             receiving.exactly(theirs, 1, 0.0)
+
+
+def test_who_loses_the_master_at_the_end_tells_why_it_is_lost(tmp_path: Path) -> None:
+    """And not that it has not confirmed what it was told."""
+    with inside.run(tmp_path, 3, total=1) as run:
+        place = run.cluster()
+        given = {"total": 1, "batch_size": 1, "workers": 1, "lockstep": False}
+        with contextlib.closing(place.session(3, None, **given)) as session:
+            say = session._last.say
+
+            def loses(*said: Any) -> dict[str, float]:
+                counted = say(*said)
+                session._last._lose("the master has not confirmed that this one ended")
+                session._events.put(Lost("the master is away for more than 3 s: nobody listens"))
+                return counted
+
+            session._last.say = loses  # type: ignore[method-assign]
+            with once("the run ended before its training did"):
+                session.finish(np.zeros(3, np.float32), {})
+            assert session.lost
+            assert session.cut_short == "the master is away for more than 3 s: nobody listens"

@@ -414,8 +414,7 @@ class Session(Closing):
         summary = self._last.say(
             {**self.metrics(), **counted, "left_early": early}, parameters, statistics
         )
-        if not self.lost:
-            self._hear()  # whether it has been confirmed, or the run was over
+        self._hear()  # whether it has been confirmed, the run was over, or why the master is lost
         self._last.remark(summary)
         return summary
 
