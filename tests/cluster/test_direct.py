@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +18,8 @@ import leashed as lsh
 from leashed import cli
 from leashed.cluster import collectives
 from leashed.cluster import plan as plans
+from leashed.cluster.messages import Epoch, Seat
+from leashed.cluster.ring_tending import RingTending
 
 
 @pytest.mark.parametrize(
@@ -62,6 +67,32 @@ def test_three_trainers_of_a_run_come_and_go(when, tmp_path):
         assert counted["syncs"] > 0
         assert counted["bytes_out"] > 0
         assert np.linalg.norm(parameters - 1) < 0.5 * np.sqrt(1000)
+
+
+@pytest.mark.parametrize(("backend", "waits"), [("leashed", 1), ("direct", 2)])
+def test_who_was_long_in_connecting_is_called_for_as_long_as_ever(backend, waits):
+    """Each of those who are to call has the whole time, however long others have taken."""
+    waited = []
+
+    class Calls:
+        def wait(self, _, name, timeout):
+            waited.append((name, timeout))
+            if len(waited) == waits:
+                raise TimeoutError(f"{name} has not called")
+            return socket.socket()
+
+    connecting = SimpleNamespace(
+        timeout=5.0, run="run", closing=threading.Event(), connect=lambda *_: socket.socket()
+    )
+    broken = []
+    member = SimpleNamespace(id=2, broken=broken.append)
+    ring = RingTending(connecting, Calls(), member, backend, "tcp")
+    seats = [Seat(k, k, f"127.0.0.1:{k + 1}", False) for k in range(3)]
+    ring.epoch = epoch = Epoch(7, seats)
+    ring._form(None, epoch)
+    behind = ["trainer-1@run"] if backend == "leashed" else ["trainer-0@run", "trainer-1@run"]
+    assert waited == [(name, connecting.timeout) for name in behind]
+    assert broken == [7]
 
 
 def test_servers_and_compression_are_refused_before_anything_starts(tmp_path, capsys):

@@ -214,14 +214,15 @@ class RingTending:
         forward: list[socket.socket],
         backward: list[socket.socket],
     ) -> None:
-        """Calls the members of these ranks, and waits until those call."""
-        end = time.monotonic() + self._connecting.timeout
+        """Calls the members of these ranks, and waits until those call: for each as long as for any, since
+        those before it may have taken long.
+        """
         for other in ahead:
             address = epoch.members[other].address
             forward.append(self._connecting.connect(address, f"{RING}{epoch.number}", "trainer"))
         for other in behind:
             name = within(self._connecting.run, f"trainer-{epoch.members[other].index}")
-            backward.append(self._callers.wait(epoch, name, end - time.monotonic()))
+            backward.append(self._callers.wait(epoch, name, self._connecting.timeout))
 
     def _meet(
         self,
