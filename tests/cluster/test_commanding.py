@@ -130,6 +130,12 @@ def test_what_cannot_be_told_is_refused_by_name(folder, to, error, match, tmp_pa
             lsh.cluster.command(tmp_path / folder, to)
 
 
+@pytest.mark.parametrize("timeout", [-1.0, float("nan"), 1e300])
+def test_the_timeout_is_a_time(timeout, tmp_path):
+    with pytest.raises(ValueError, match="timeout must be"):
+        lsh.cluster.command(tmp_path, "gba", timeout=timeout)
+
+
 def test_a_server_that_is_not_there_yet_is_told_of(tmp_path):
     with inside.run(tmp_path, 3, policy_ps=1, total=1):
         until((tmp_path / "run.json").exists)

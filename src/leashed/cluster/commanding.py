@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from leashed.base import checks
 from leashed.cluster import plan as plans
 from leashed.cluster.addressing import within
 from leashed.cluster.opening import Peer, connect, read_key
@@ -56,13 +57,14 @@ def command(
 
     Raises:
         FileNotFoundError: there is no run in the folder, or no key.
-        ValueError: ``to`` is neither; the run is over, or has no policy server; all of its batches are
-            done; its mode knows no commands.
+        TypeError, ValueError: ``to`` is neither, or ``timeout`` no time; the run is over, or has no policy
+            server; all of its batches are done; its mode knows no commands.
         ConnectionError, TimeoutError: the policy server is not there, or does not answer.
         OSError: the report or the key cannot be read.
     """
     if to not in COMMANDS:
         raise ValueError(f"to must be {' or '.join(COMMANDS)}, got {to!r}")
+    timeout = checks.seconds("timeout", timeout)
     folder = Path(folder)
     report = read_report(folder)
     if report is None:
