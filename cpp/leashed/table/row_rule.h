@@ -30,6 +30,7 @@ class RowRule {
   // `scale` is what gradients are multiplied by beside their staleness.
   Coefficients coefficients(std::uint64_t t) const {
     Coefficients c = rule_->coefficients({t});
+    c.swaps = swaps();
     if (epsilon_ > 0) c.epsilon = epsilon_;
     return c;
   }

@@ -34,12 +34,13 @@ struct Adam {
 
   // Of two threads' moments, m of one that was first to have a gradient and v of one before it, or
   // the other's: m / (√0 + ε) would be a step of any length. By Cauchy and Schwarz
-  // m² ≤ v · (1 − β₁)² / (1 − β₂) · Σ (β₁²/β₂)ⁱ, whatever the gradients, where β₁² < β₂.
+  // m² ≤ v · (1 − β₁)² / (1 − β₂) · Σ (β₁²/β₂)ⁱ, whatever the gradients, where β₁² < β₂ and nobody
+  // makes v less.
   template <class Math, class V>
   [[gnu::always_inline]] static inline void mend(V* state, const Coefficients& c) {
     const float left = 1 - c.add2 - (1 - c.add1) * (1 - c.add1);  // β₂ − β₁²
     const float least = kSlack * c.add2 * left / ((1 - c.add2) * c.add1 * c.add1);
-    state[1] = Math::larger(state[1], (left > 0 ? least : 0) * state[0] * state[0]);
+    state[1] = Math::larger(state[1], (left > 0 && !c.swaps ? least : 0) * state[0] * state[0]);
   }
 
   template <class Math, class V>

@@ -15,8 +15,8 @@ struct CenteredRmsprop : Rmsprop {
 
   // Else the variance of one thread's ḡ and another's v would be 0. (Less a little, for rounding.)
   template <class Math, class V>
-  [[gnu::always_inline]] static inline void mend(V* state, const Coefficients&) {
-    state[0] = Math::larger(state[0], 0.99f * state[1] * state[1]);
+  [[gnu::always_inline]] static inline void mend(V* state, const Coefficients& c) {
+    state[0] = Math::larger(state[0], (c.swaps ? 0 : 0.99f) * state[1] * state[1]);
   }
 
   template <class Math, class V>

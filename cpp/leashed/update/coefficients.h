@@ -18,8 +18,9 @@ struct Coefficients {
   // The bare passes take these to be as they are here.
   float clip = std::numeric_limits<float>::infinity();  // by value
   float coupled = 0;                                    // weight decay added to the gradient
-  float shrink = 1;  // weight decay apart from the gradient: 1 − ηλ
-  float keep = 1;    // SWAP's λ
+  float shrink = 1;    // weight decay apart from the gradient: 1 − ηλ
+  float keep = 1;      // SWAP's λ
+  bool swaps = false;  // now and then λ is not 1, so that squares are any part of what they were
 
   bool bare() const {
     return clip == std::numeric_limits<float>::infinity() && coupled == 0 && shrink == 1 &&

@@ -23,6 +23,7 @@ Coefficients Rule::coefficients(const Step& step) const {
   c.coupled = options_.decoupled ? 0 : static_cast<float>(options_.weight_decay);
   c.shrink = options_.decoupled ? static_cast<float>(1 - rate * options_.weight_decay) : 1;
   c.keep = static_cast<float>(options_.swap.keep(step.t));
+  c.swaps = options_.swap.period > 0;
   c.lr = static_cast<float>(rate);
   coefficients(rate, step.t - step.missed, c);
   return c;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <random>
+#include <type_traits>
 #include <vector>
 
 #include "leashed/table/kernels.h"
@@ -50,11 +51,24 @@ Coefficients decaying(float coupled, float shrink) {
   return c;
 }
 
+// Of a row's states: such as there are in one thread.
+template <class Rule>
+void make_moments(float* row, std::size_t dim) {
+  constexpr bool kCentered = std::is_same_v<Rule, CenteredRmsprop>;
+  if constexpr (kCentered || std::is_same_v<Rule, Adam> || std::is_same_v<Rule, Amsgrad>) {
+    const float* const mean = row + (kCentered ? 2 : 1) * dim;
+    float* const squares = row + (kCentered ? 1 : 2) * dim;
+    for (std::size_t i = 0; i < dim; ++i) squares[i] += mean[i] * mean[i];
+  }
+}
+
 // Of one rule of both lists: a row lies as a vector of dim parameters would.
 template <class Rule>
 void check_rule(Isa isa, std::size_t dim, const Coefficients& given) {
   const std::size_t floats = (1 + Rule::kStates) * dim;
-  std::vector<float> rows = random_vector(kRows * (floats + 2), 1), expected = rows;
+  std::vector<float> rows = random_vector(kRows * (floats + 2), 1), expected;
+  for (std::size_t r = 0; r < kRows; ++r) make_moments<Rule>(rows.data() + r * (floats + 2), dim);
+  expected = rows;
   const std::vector<float> before = rows;
   const std::vector<float> gradients = random_vector(kRows * dim, 2);
   const RulePasses& passes = pass_table(isa)[kArithmetic<Rule>];
@@ -107,6 +121,30 @@ TEST_CASE("a row is changed as the vector's pass changes so many parameters") {
       check_rule<Adam>(isa, dim);
       check_rule<Amsgrad>(isa, dim);
       check_rule<Ftrl>(isa, dim);
+    }
+  }
+}
+
+TEST_CASE("a row whose moments are of two threads makes no step that one's cannot") {
+  constexpr float kRate = 0.01f;
+  Coefficients c;
+  c.lr = c.step = kRate;
+  c.add1 = 0.1f;
+  c.add2 = 0.001f;
+  c.epsilon = 1e-8f;
+  for (const Isa isa : available_isas()) {
+    CAPTURE(isa_name(isa));
+    for (const std::size_t dim : kDims) {
+      // One thread has stored m of the row's first gradient, and not v, when another comes with
+      // none.
+      std::vector<float> row(3 * dim), gradient(dim);
+      std::fill_n(row.data() + dim, dim, 0.01f);
+      const RowUpdate update{row.data(), gradient.data(), 1, 1};
+      row_kernels(isa).passes[RowRules::place<Adam>()](&update, 1, dim, c, nullptr);
+      for (std::size_t i = 0; i < dim; ++i) {
+        REQUIRE(row[i] < 0);
+        REQUIRE(row[i] > -20 * kRate);
+      }
     }
   }
 }

@@ -117,6 +117,13 @@ TEST_CASE("moments of two threads make no step that those of one cannot") {
         CHECK(at[i] < 0);
         CHECK(at[i] > -1);
       }
+      // Under SWAP v may be any part of what it was: nothing is raised.
+      Coefficients swapping = c;
+      swapping.swaps = true;
+      std::fill_n(values.data() + stride, n, 0.01f);
+      std::fill_n(values.data() + 2 * stride, n, 1e-8f);
+      passes(mode, false, swapping)(at, at, stride, gradient.data(), 0, n, swapping);
+      for (std::size_t i = 0; i < n; ++i) CHECK(at[2 * stride + i] < 1e-8f);
     }
   }
 }

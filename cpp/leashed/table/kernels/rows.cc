@@ -6,6 +6,7 @@
 #include "leashed/table/row_rules.h"
 #include "leashed/update/kernels/clamp.h"
 #include "leashed/update/kernels/math.h"
+#include "leashed/update/kernels/mend.h"
 #include "leashed/update/kernels/racy.h"
 
 namespace leashed {
@@ -51,6 +52,7 @@ LEASHED_INLINE LEASHED_RACY void change(const RowUpdate& row, std::size_t dim, s
   for (std::size_t k = 0; k < Rule::kStates; ++k) {
     state[k] = load(row.values + (k + 1) * dim + i, n);
   }
+  mend<Rule, true>(state, c);
   for (std::size_t k = Rule::kStates - Rule::kSquares; k < Rule::kStates; ++k) {
     state[k] = rounded(row.keep * state[k]);
   }

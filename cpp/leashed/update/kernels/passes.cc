@@ -6,6 +6,7 @@
 #include "leashed/base/simd.h"
 #include "leashed/update/kernels/clamp.h"
 #include "leashed/update/kernels/math.h"
+#include "leashed/update/kernels/mend.h"
 #include "leashed/update/kernels/racy.h"
 #include "leashed/update/rules.h"
 
@@ -38,14 +39,6 @@ LEASHED_INLINE void store(float* p, vfloat v) {
     store_once(p, v);
   } else {
     vstore(p, v);
-  }
-}
-
-// States that were loaded where others write.
-template <class Rule, bool racy>
-LEASHED_INLINE void mend(vfloat* state, const Coefficients& c) {
-  if constexpr (racy && requires { Rule::template mend<Math>(state, c); }) {
-    Rule::template mend<Math>(state, c);
   }
 }
 
