@@ -385,9 +385,9 @@ def test_bytes_are_those_that_virtual_time_counts(name: str, count: int, whole: 
         until=lsh.until(updates=40),
     ).trainers
     assert played is not None
-    greeting = count * (41 + 40 + 24)  # a probe, and what either side is, with headers of frames
-    assert counted["bytes_out"] == played.row_bytes_out + greeting
-    assert counted["bytes_in"] == played.row_bytes_in + greeting
+    hello, welcome = 24, 40  # and a probe, and headers of frames
+    assert counted["bytes_in"] == played.row_bytes_in + count * (41 + 40 + welcome)
+    assert counted["bytes_out"] == played.row_bytes_out + count * (41 + 40 + hello)
 
 
 def test_losses_are_those_of_one_process() -> None:
