@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -274,6 +276,53 @@ def test_what_does_not_go_together_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match=r"tables must map arguments of leashed\.tables\.of"):
         join(tmp_path / "run", tables=[1])
     assert not (tmp_path / "run").exists()
+
+
+TWO = """
+import sys
+
+import leashed as lsh
+from cluster.test_joined_tables import dlrm, join, train
+
+rank, folder = int(sys.argv[1]), sys.argv[2]
+place = join(folder, rank=rank, size=2, embedding_servers=1, grace=3.0, timeout=2.0)
+result = train(dlrm(), place, until=lsh.until(epochs=100_000))
+print(result.reason, result.config["cluster_ended"])
+"""
+
+
+@pytest.mark.process
+def test_who_trains_when_rank_0_is_killed_ends_with_what_it_has(tmp_path: Path) -> None:
+    """Though its threads wait for rows of a server that is gone with it."""
+    folder = tmp_path / "run"
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", TWO, str(rank), str(folder)],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    try:
+        trained = False
+        while not trained:
+            time.sleep(0.1)
+            assert [rank.poll() for rank in ranks] == [None, None]
+            report = read_report(folder / "run-0") if (folder / "run-0").exists() else None
+            metrics = {} if report is None else report["metrics"]
+            trained = metrics.get("trainer-1", {}).get("row_pushes", 0) > 0
+        ranks[0].kill()
+        told, _ = ranks[1].communicate(timeout=200)
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.communicate()
+    assert ranks[1].returncode == 0, told
+    assert "RuntimeWarning: the run ended before its training did (the master is away" in told
+    assert told.splitlines()[-1].startswith("interrupted the master is away for more than 3 s")
 
 
 @pytest.mark.process
