@@ -95,6 +95,11 @@ std::vector<EventLog::Block> EventLog::from(std::uint64_t line) const {
                 " of the event log is asked for, which begins at " + std::to_string(first_) +
                 " by now; begin from a later snapshot");
   }
+  if (line > next_) {
+    throw Error("line " + std::to_string(line) + " of the event log is asked for, which has " +
+                std::to_string(next_) +
+                " so far: who asks has heard another log; begin from this one's snapshot");
+  }
   const auto found = std::ranges::upper_bound(kept_, line, {}, &Kept::end);
   std::vector<Block> blocks;
   std::transform(found, kept_.end(), std::back_inserter(blocks),

@@ -117,7 +117,7 @@ class EventLog {
   // What has been appended since is a block from now on.
   void close();
   // The blocks that are closed and have that line or later ones. Throws Error where they have been
-  // forgotten.
+  // forgotten, and where there have not been as many lines: these were another log's.
   std::vector<Block> from(std::uint64_t line) const;
   // Nobody asks for lines before this one any more.
   void forget(std::uint64_t before);

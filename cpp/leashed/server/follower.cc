@@ -57,8 +57,9 @@ bool Follower::take(modes::Node node, std::uint64_t life, std::uint64_t ticket,
 void Follower::comes_from(modes::Node node, std::uint64_t life, std::uint64_t ticket) {
   Seat& of = seat(node);
   if (life < std::max(of.over, of.first_of)) return;
+  // What has been carried out without its part does not come any more, whatever its sender has.
+  of.first = life == of.first_of ? std::max(of.first, ticket) : ticket;
   of.first_of = life;
-  of.first = ticket;
   go_on();
 }
 
@@ -108,7 +109,8 @@ void Follower::carry_out(bool with_part) {
   }
   if (event.kind != EventKind::push) return server_.handle(event, nullptr, told.at, sink_);
   Seat& of = seats_[event.node];
-  if (!lost(of, told.life, event.ticket)) {  // what comes of it after this is late
+  // What comes of it after this is late. (Of a later life it may have been said already.)
+  if (told.life >= of.first_of && !lost(of, told.life, event.ticket)) {
     of.first_of = told.life;
     of.first = event.ticket + 1;
   }

@@ -125,6 +125,7 @@ TEST_CASE("what is forgotten is asked for in vain") {
   log.forget(30);
   CHECK(log.from(30).empty());
   CHECK_THROWS_AS(log.from(29), Error);
+  CHECK_THROWS_WITH_AS(log.from(31), doctest::Contains("which has 30 so far"), Error);
 }
 
 TEST_CASE("a block whose end is not there is none, and one with another byte is refused") {

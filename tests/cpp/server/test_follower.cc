@@ -289,6 +289,34 @@ TEST_CASE("who says which parts come ends the wait for those before, and none co
   CHECK_FALSE(alone.of.take(0, 0, 2, 3, again));
 }
 
+TEST_CASE("a part that was given up is late, though its sender has it yet") {
+  Alone alone;
+  alone.of.hear({Kind::push, 0, 1}, {2});
+  alone.of.give_up();
+  CHECK(alone.at.server.counts().missing == 3);
+  alone.of.comes_from(0, 0, 1);
+  auto values = alone.part();
+  CHECK_FALSE(alone.of.take(0, 0, 1, 3, values));
+  CHECK(alone.of.take(0, 0, 2, 3, values));
+}
+
+TEST_CASE("what was said of a later life stays known while one before it is carried out") {
+  Alone alone;
+  alone.of.hear({Kind::pull, 1}, {2});
+  alone.of.hear({Kind::push, 1, 2}, {3});  // for whose part it waits
+  alone.of.hear({Kind::push, 0, 1}, {4});
+  auto values = alone.part();
+  CHECK(alone.of.take(0, 0, 1, 3, values));
+  alone.of.comes_from(0, 1, 9);  // before the leave is heard
+  values = alone.part();
+  CHECK(alone.of.take(1, 0, 2, 3, values));
+  CHECK(alone.of.waits() == nullptr);
+  alone.of.hear({Kind::leave, 0}, {5});
+  alone.of.hear({Kind::pull, 0}, {6});
+  alone.of.hear({Kind::push, 0, 8}, {7});
+  CHECK(alone.of.waits() == nullptr);
+}
+
 TEST_CASE("lines that were heard are passed over, and a gap, a node or a second part is refused") {
   Alone alone;
   EventLog log;
