@@ -109,10 +109,13 @@ void Follower::carry_out(bool with_part) {
   }
   if (event.kind != EventKind::push) return server_.handle(event, nullptr, told.at, sink_);
   Seat& of = seats_[event.node];
+  const std::uint64_t next = event.ticket + 1;
+  of.carried = told.life == of.carried_of ? std::max(of.carried, next) : next;
+  of.carried_of = told.life;
   // What comes of it after this is late. (Of a later life it may have been said already.)
   if (told.life >= of.first_of && !lost(of, told.life, event.ticket)) {
     of.first_of = told.life;
-    of.first = event.ticket + 1;
+    of.first = next;
   }
   Payload payload{nullptr, event.lease.count};
   if (with_part) {
@@ -127,15 +130,19 @@ void Follower::carry_out(bool with_part) {
 
 void Follower::visit(Archive& archive) {
   std::uint64_t line = position();
-  std::vector<std::uint64_t> lives, over;
+  std::vector<std::uint64_t> lives, over, carried_of, carried;
   for (const Seat& of : seats_) {
     lives.push_back(of.life);
     over.push_back(of.over);
+    carried_of.push_back(of.carried_of);
+    carried.push_back(of.carried);
   }
   for (const Told& told : queue_) lives[told.event.node] -= told.event.kind == EventKind::leave;
   archive(line);
   archive.of_each(lives);
   archive.of_each(over);
+  archive.of_each(carried_of);
+  archive.of_each(carried);
   if (!archive.reads()) return;
   archive.require(queue_.empty() && heard_ == 0);  // it is a new one
   heard_ = line;
@@ -143,6 +150,8 @@ void Follower::visit(Archive& archive) {
     archive.require(lives[node] <= over[node] && over[node] <= ~std::uint64_t{0} - 1);
     seats_[node].life = lives[node];
     seats_[node].over = over[node];
+    seats_[node].first_of = seats_[node].carried_of = carried_of[node];
+    seats_[node].first = seats_[node].carried = carried[node];
   }
 }
 

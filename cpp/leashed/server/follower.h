@@ -64,7 +64,8 @@ class Follower {
   std::uint64_t position() const { return heard_ - queue_.size(); }
   std::uint64_t heard() const { return heard_; }
 
-  // Its position, and who has left: of one moment with the server's state. Parts and lines that are
+  // Its position, who has left, and which parts are late by now: of one moment with the server's
+  // state. Parts and lines that are
   // not carried out are no part of it: who goes on from there is told these again.
   void visit(Archive& archive);
 
@@ -74,6 +75,8 @@ class Follower {
     std::uint64_t over = 0;  // lives before this one are over
     // Of the life `first_of`, parts of tickets before `first` do not come.
     std::uint64_t first_of = 0, first = 0;
+    // The same of what is carried out alone, whatever its sender has said.
+    std::uint64_t carried_of = 0, carried = 0;
     // The part.
     bool there = false;
     std::uint64_t part_life = 0, ticket = 0, examples = 0;

@@ -360,5 +360,8 @@ TEST_CASE("a follower that goes on from its snapshot knows who had left behind i
   CHECK(again.life(1) == 0);
   auto late = alone.part();
   CHECK_FALSE(again.take(1, 0, 3, 3, late));  // that life is over
+  CHECK_FALSE(again.take(0, 0, 1, 3, late));  // that push is carried out
+  CHECK(again.take(0, 0, 2, 3, late));
+  late = alone.part();
   CHECK(again.take(1, 1, 9, 3, late));
 }
