@@ -457,6 +457,36 @@ def test_whoever_waits_for_a_server_goes_on_when_the_run_is_over(why: str) -> No
     assert rows.counters()["pushes"] == 0
 
 
+@pytest.mark.parametrize("which", ["first", "last"])
+def test_an_evaluation_that_waits_for_a_server_ends_when_the_run_is_over(which: str) -> None:
+    """As who asks whether a checkpoint is wanted says: with what was trained, and not with an error."""
+    servers = Servers(EXAMPLES["dlrm"](), 2)
+    rows = servers.rows(2, 1, patience=20.0)
+    servers.join(rows)
+    training = servers.example.training(2, [])
+    with contextlib.ExitStack() as stack:
+        stands: list[float] = []
+
+        def stand(*_: object) -> None:
+            if not stands:
+                stack.enter_context(standing_still(servers.natives[1]))
+                stands.append(time.monotonic())
+
+        def over() -> bool:  # when the training has ended, where it had begun
+            if stands and time.monotonic() > stands[0] + 1.0:
+                raise KeyboardInterrupt
+            return False
+
+        if which == "first":
+            stand()
+        until = {"seconds": 0.1}
+        watch = _core.Watch(until=until, evaluate_every=1e6, progress=stand, wanted=over)
+        outcome = _core.train(training, watch, rows=rows)
+    assert outcome["reason"] == "interrupted"
+    assert len(outcome["evaluations"]) == 1
+    assert np.isfinite(outcome["evaluations"][0]["loss"]) == (which == "last")
+
+
 def test_a_server_that_never_answers_is_named() -> None:
     example = EXAMPLES["shared"]()
     servers = Servers(example, 2)

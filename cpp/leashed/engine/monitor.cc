@@ -108,8 +108,9 @@ bool Monitor::keep_evaluating() {
   if (now() >= next_look_) {
     look();
     next_look_ = now() + kSlice;
-    // (What is evaluated is a copy of its own then.)
-    if (clock_.running() && !run_.stop.stopped() && wanted()) save();
+    // (Also where there is nothing to save: who is asked may end this. What is evaluated while
+    // workers run is a copy of its own.)
+    if (wanted() && clock_.running() && !run_.stop.stopped()) save();
   }
   if (clock_.running()) {
     if (clock_.seconds() >= next_copy_) remember();
