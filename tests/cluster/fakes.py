@@ -50,6 +50,24 @@ def trainer(examples: float, **others: float) -> dict[str, float]:
     return {**counters, **others}
 
 
+def exported(report: dict[str, Any]) -> dict[tuple[str, ...], float]:
+    """What Prometheus is told of a run, by name and labels; where that is not installed the test is skipped."""
+    import pytest  # noqa: PLC0415 (roles start in no time)
+
+    pytest.importorskip(
+        "prometheus_client", reason="NOT TESTED: prometheus-client is not installed"
+    )
+    from leashed.cluster.prometheus import Exporter  # noqa: PLC0415
+
+    with Exporter("127.0.0.1", 0) as exporter:
+        exporter(report)
+        return {
+            (sample.name, *sample.labels.values()): sample.value
+            for family in exporter.collect()
+            for sample in family.samples
+        }
+
+
 SERVER = {
     "exchanges": 30.0, "whole": 10.0, "bytes_in": 40e3, "bytes_out": 80e3, "lost": 0.0,
     "serving_seconds": 0.5, "kernel_in": 40e3, "kernel_out": 79e3,

@@ -6,7 +6,6 @@ import functools
 import gc
 import importlib.util
 import json
-import shutil
 import subprocess
 import sys
 import threading
@@ -18,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cluster import alike, faults, inside
+from cluster.launchers import mpiexec
 
 import leashed as lsh
 from leashed import cli
@@ -400,16 +400,16 @@ def trained(run, index, synchroniser, total, backend="gloo"):
     return engine.parameters(), counted
 
 
-@gloo_needed
-@pytest.mark.parametrize("when", WHEN)
-def test_three_trainers_of_a_run_come_and_go(when, tmp_path):
-    """Each comes to a ring that is there, and leaves it at a round's edge."""
+def come_and_go(folder, when, backend):
+    """Of three trainers of a run, which come one after another and leave at a round's edge, what each has
+    counted.
+    """
     total, count = 1500, 3
-    with inside.run(tmp_path, 1000, total=total, batch_size=4, trainers=count) as run:
+    with inside.run(folder, 1000, total=total, batch_size=4, trainers=count) as run:
 
         def trainer(index):
             time.sleep(0.3 * index)
-            return trained(run, index, lsh.sync.MA(when=WHEN[when]), total)
+            return trained(run, index, lsh.sync.MA(when=WHEN[when]), total, backend)
 
         with ThreadPoolExecutor(count) as pool:
             results = list(pool.map(trainer, range(count)))
@@ -418,8 +418,26 @@ def test_three_trainers_of_a_run_come_and_go(when, tmp_path):
     assert report["ledger"]["again"] == 0
     for parameters, counted in results:
         assert counted["syncs"] > 0
-        assert "bytes_out" not in counted
         assert np.linalg.norm(parameters - 1) < 0.5 * np.sqrt(1000)
+    return [counted for _, counted in results]
+
+
+@gloo_needed
+@pytest.mark.parametrize("when", WHEN)
+def test_three_trainers_of_a_run_come_and_go(when, tmp_path):
+    for counted in come_and_go(tmp_path, when, "gloo"):
+        assert "bytes_out" not in counted
+
+
+def summaries_of(folder, trainers):
+    """Of a run of ``cluster up`` in which all was trained, nobody started again, and each has synchronised."""
+    report = json.loads((folder / "run.json").read_text())
+    assert report["ledger"]["complete"] == report["ledger"]["total"]
+    assert sum(report["restarts"].values()) == 0
+    assert len(report["summaries"]) == trainers
+    for each in report["summaries"].values():
+        assert each["syncs"] > 0
+    return list(report["summaries"].values())
 
 
 @pytest.mark.process
@@ -430,12 +448,7 @@ def test_processes_of_a_run(tmp_path, capsys):
     arguments = ["--sync", "ma", "--backend", "gloo", "--when", "every:iterations=5"]
     arguments += ["--trainers", str(trainers), "--epochs", "1", "--run", str(folder)]
     assert cli.main(["cluster", "up", *arguments]) == 0
-    report = json.loads((folder / "run.json").read_text())
-    assert report["ledger"]["complete"] == report["ledger"]["total"]
-    assert sum(report["restarts"].values()) == 0
-    assert len(report["summaries"]) == trainers
-    for each in report["summaries"].values():
-        assert each["syncs"] > 0
+    for each in summaries_of(folder, trainers):
         assert not {"bytes_out", "bytes_in"} & each.keys()
     assert "–" in capsys.readouterr().out
     assert 'backend = "gloo"' in (folder / "plan.toml").read_text()
@@ -573,9 +586,8 @@ with open(f"{sys.argv[1]}/{cluster.index}", "w") as file:
     ],
 )
 def test_processes_of_mpirun(members, when, tmp_path):
-    beside = Path(sys.executable).parent / "mpiexec"
-    mpiexec = str(beside) if beside.exists() else shutil.which("mpiexec")
-    if mpiexec is None or importlib.util.find_spec("mpi4py") is None:
+    mpirun = mpiexec()
+    if mpirun is None or importlib.util.find_spec("mpi4py") is None:
         pytest.skip(
             "NOTHING WAS TESTED OVER MPI: no mpiexec or no mpi4py (pip install mpich mpi4py)"
         )
@@ -584,7 +596,7 @@ def test_processes_of_mpirun(members, when, tmp_path):
     out = tmp_path / "out"
     out.mkdir()
     ended = subprocess.run(
-        [mpiexec, "-n", str(members), sys.executable, str(program), str(out), when],
+        [mpirun, "-n", str(members), sys.executable, str(program), str(out), when],
         capture_output=True,
         text=True,
         check=False,

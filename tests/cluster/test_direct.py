@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import threading
-import time
-from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from cluster import alike, faults, inside
-from cluster.test_backends import SYNCHRONISERS, WHEN, trained
+from cluster import alike, faults
+from cluster.test_backends import SYNCHRONISERS, WHEN, come_and_go, summaries_of
 
 import leashed as lsh
 from leashed import cli
@@ -50,23 +47,8 @@ def test_three_become_alike(when):
 
 @pytest.mark.parametrize("when", WHEN)
 def test_three_trainers_of_a_run_come_and_go(when, tmp_path):
-    """Each comes to those who are there, and leaves at a round's edge."""
-    total, count = 1500, 3
-    with inside.run(tmp_path, 1000, total=total, batch_size=4, trainers=count) as run:
-
-        def trainer(index):
-            time.sleep(0.3 * index)
-            return trained(run, index, lsh.sync.MA(when=WHEN[when]), total, "direct")
-
-        with ThreadPoolExecutor(count) as pool:
-            results = list(pool.map(trainer, range(count)))
-        report = run.report()
-    assert report["ledger"]["complete"] == total
-    assert report["ledger"]["again"] == 0
-    for parameters, counted in results:
-        assert counted["syncs"] > 0
+    for counted in come_and_go(tmp_path, when, "direct"):
         assert counted["bytes_out"] > 0
-        assert np.linalg.norm(parameters - 1) < 0.5 * np.sqrt(1000)
 
 
 @pytest.mark.parametrize(("backend", "waits"), [("leashed", 1), ("direct", 2)])
@@ -120,12 +102,7 @@ def test_processes_of_a_run_with_embedding_servers(tmp_path):
     arguments += ["--data", "clicks", "--sync", "ma", "--backend", "direct"]
     arguments += ["--when", "every:iterations=5", "--epochs", "1", "--run", str(folder)]
     assert cli.main(["cluster", "up", *arguments]) == 0
-    report = json.loads((folder / "run.json").read_text())
-    assert report["ledger"]["complete"] == report["ledger"]["total"]
-    assert sum(report["restarts"].values()) == 0
-    assert len(report["summaries"]) == trainers
-    for each in report["summaries"].values():
-        assert each["syncs"] > 0
+    for each in summaries_of(folder, trainers):
         assert each["bytes_out"] > 0
     assert 'backend = "direct"' in (folder / "plan.toml").read_text()
 

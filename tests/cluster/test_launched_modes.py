@@ -4,9 +4,7 @@ server.
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -15,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cluster import slurm
+from cluster.launchers import TORCHRUN, mpirun, torchrun_needed
 from cluster.test_launched_tables import end, environment
 
 from leashed.cluster.measures import counted
@@ -65,23 +64,15 @@ def check(folder: Path) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.skipif(
-    importlib.util.find_spec("torch") is None,
-    reason="NOTHING WAS TESTED UNDER TORCHRUN: PyTorch is not installed",
-)
+@torchrun_needed
 def test_under_torchrun(tmp_path: Path) -> None:
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    end(start(tmp_path / "run", torchrun, environment()))
+    end(start(tmp_path / "run", TORCHRUN, environment()))
     check(tmp_path / "run")
 
 
 @pytest.mark.process
 def test_under_mpirun(tmp_path: Path) -> None:
-    beside = Path(sys.executable).parent / "mpiexec"
-    mpiexec = str(beside) if beside.exists() else shutil.which("mpiexec")
-    if mpiexec is None:
-        pytest.skip("NOTHING WAS TESTED UNDER MPIRUN: no mpiexec (pip install mpich)")
-    end(start(tmp_path / "run", [mpiexec, "-n", "2", sys.executable], environment()))
+    end(start(tmp_path / "run", mpirun(), environment()))
     check(tmp_path / "run")
 
 

@@ -4,10 +4,8 @@ embedding server.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -17,6 +15,7 @@ from typing import Any
 
 import pytest
 from cluster import namespaces, slurm, written
+from cluster.launchers import TORCHRUN, mpirun, torchrun_needed
 from cluster.test_joined_tables import clicks
 
 import leashed as lsh
@@ -102,27 +101,19 @@ def check_output(folder: Path, told: dict[str, Any]) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.skipif(
-    importlib.util.find_spec("torch") is None,
-    reason="NOTHING WAS TESTED UNDER TORCHRUN: PyTorch is not installed",
-)
+@torchrun_needed
 @pytest.mark.parametrize("servers", ["nodes", 2])
 def test_under_torchrun(servers: object, tmp_path: Path) -> None:
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     folder = tmp_path / "run"
-    end(start(folder, torchrun, environment(), embedding_servers=servers))
+    end(start(folder, TORCHRUN, environment(), embedding_servers=servers))
     told = check(folder, 1 if servers == "nodes" else 2)
     check_output(folder, told[0])
 
 
 @pytest.mark.process
 def test_under_mpirun(tmp_path: Path) -> None:
-    beside = Path(sys.executable).parent / "mpiexec"
-    mpiexec = str(beside) if beside.exists() else shutil.which("mpiexec")
-    if mpiexec is None:
-        pytest.skip("NOTHING WAS TESTED UNDER MPIRUN: no mpiexec (pip install mpich)")
     folder = tmp_path / "run"
-    end(start(folder, [mpiexec, "-n", "2", sys.executable], environment()))
+    end(start(folder, mpirun(), environment()))
     check_output(folder, check(folder, 1)[0])
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from cluster import slurm
+from cluster.launchers import TORCHRUN, mpirun, torchrun_needed
 
 PROGRAM = """
 import dataclasses, json, os, sys
@@ -46,22 +44,14 @@ def expected(rank, told_by):
 
 
 @pytest.mark.process
-@pytest.mark.skipif(
-    importlib.util.find_spec("torch") is None,
-    reason="NOTHING WAS TESTED UNDER TORCHRUN: PyTorch is not installed",
-)
+@torchrun_needed
 def test_under_torchrun(tmp_path):
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    assert places(tmp_path, *torchrun) == [expected(rank, "torchrun") for rank in range(2)]
+    assert places(tmp_path, *TORCHRUN) == [expected(rank, "torchrun") for rank in range(2)]
 
 
 @pytest.mark.process
 def test_under_mpirun(tmp_path):
-    beside = Path(sys.executable).parent / "mpiexec"
-    mpiexec = str(beside) if beside.exists() else shutil.which("mpiexec")
-    if mpiexec is None:
-        pytest.skip("NOTHING WAS TESTED UNDER MPIRUN: no mpiexec (pip install mpich)")
-    found = places(tmp_path, mpiexec, "-n", "2", sys.executable)
+    found = places(tmp_path, *mpirun())
     assert found[0]["told_by"] in {"MPICH", "Open MPI"}
     assert found == [expected(rank, found[0]["told_by"]) for rank in range(2)]
 

@@ -75,18 +75,7 @@ def test_the_view_has_policy_servers() -> None:
 
 
 def test_metrics_have_policy_servers() -> None:
-    pytest.importorskip(
-        "prometheus_client", reason="NOT TESTED: prometheus-client is not installed"
-    )
-    from leashed.cluster.prometheus import Exporter  # noqa: PLC0415
-
-    with Exporter("127.0.0.1", 0) as exporter:
-        exporter(report())
-        found = {
-            (sample.name, *sample.labels.values()): sample.value
-            for family in exporter.collect()
-            for sample in family.samples
-        }
+    found = fakes.exported(report())
     assert found["leashed_policy_grants_total", "0"] == 90.0
     assert found["leashed_policy_updates_total", "0"] == 20.0
     assert found["leashed_policy_commands_total", "0"] == 2.0

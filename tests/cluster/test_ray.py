@@ -20,6 +20,23 @@ over_ray = pytest.mark.skipif(
     reason="NOTHING WAS TESTED OVER RAY: ray or msgspec is not installed",
 )
 
+
+def ended(script, home, *arguments):
+    """What a script has told last, as JSON, in a process of its own whose HOME is there: Ray keeps its token
+    in that.
+    """
+    process = subprocess.run(
+        [sys.executable, "-c", script, *map(str, arguments)],
+        env={**os.environ, "HOME": str(home)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=280,
+    )
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout.splitlines()[-1])
+
+
 DRIVER = """
 import json, os, signal, sys, threading, time
 from pathlib import Path
@@ -81,16 +98,7 @@ ray.shutdown()
 @pytest.mark.process
 @over_ray
 def test_a_run_over_ray_survives_a_killed_trainer(tmp_path):
-    ended = subprocess.run(
-        [sys.executable, "-c", DRIVER, str(tmp_path), str(written.digits(tmp_path / "digits"))],
-        env={**os.environ, "HOME": str(tmp_path)},  # where Ray keeps its token
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=280,
-    )
-    assert ended.returncode == 0, ended.stderr
-    report = json.loads(ended.stdout.splitlines()[-1])
+    report = ended(DRIVER, tmp_path, tmp_path, written.digits(tmp_path / "digits"))
     assert report["state"] == "ended"
     assert report["restarts"] == {"master": 0, "sync-ps-0": 0, "trainer-0": 0, "trainer-1": 1}
     ledger = report["ledger"]
@@ -146,16 +154,7 @@ ray.shutdown()
 def test_a_run_over_ray_has_embedding_servers(readers, tmp_path):
     """Each an actor; their rows are joined where the master is, the second's copied there."""
     files = [str(path) for path in written.clicks(tmp_path, 3000)]
-    ended = subprocess.run(
-        [sys.executable, "-c", TABLES, str(tmp_path), *files, str(readers)],
-        env={**os.environ, "HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=280,
-    )
-    assert ended.returncode == 0, ended.stderr
-    report = json.loads(ended.stdout.splitlines()[-1])
+    report = ended(TABLES, tmp_path, tmp_path, *files, readers)
     assert report["state"] == "ended"
     assert report["ledger"]["complete"] == report["ledger"]["total"] > 0
     assert report["rows_behind"] == {}
@@ -229,16 +228,7 @@ print(json.dumps([whole["folder"], report["folder"], report["ledger"], used(Path
 def test_a_run_over_ray_goes_on_from_its_checkpoint(tmp_path):
     """To the bits of one that was not broken off, on another number of servers."""
     files = [str(path) for path in written.clicks(tmp_path, 3000)]
-    ended = subprocess.run(
-        [sys.executable, "-c", CUTS, str(tmp_path), *files],
-        env={**os.environ, "HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=280,
-    )
-    assert ended.returncode == 0, ended.stderr
-    whole, more, ledger, used = json.loads(ended.stdout.splitlines()[-1])
+    whole, more, ledger, used = ended(CUTS, tmp_path, tmp_path, *files)
     assert ledger["complete"] == ledger["total"] > ledger["resumed"] == used > 0
     alone, other = lsh.load(f"{whole}/output"), lsh.load(f"{more}/output")
     np.testing.assert_array_equal(alone.parameters, other.parameters)
@@ -307,16 +297,7 @@ print(json.dumps(told))
 def test_a_run_over_ray_has_a_policy_server(tmp_path):
     """An actor like the others. A trainer that is killed costs its leases; the server, the run."""
     data = written.digits(tmp_path / "digits")
-    ended = subprocess.run(
-        [sys.executable, "-c", LED, str(tmp_path / "runs"), str(data)],
-        env={**os.environ, "HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=280,
-    )
-    assert ended.returncode == 0, ended.stderr
-    told = json.loads(ended.stdout.splitlines()[-1])
+    told = ended(LED, tmp_path, tmp_path / "runs", data)
     for name in ("without", "trainer"):
         report = told[name]
         assert report["state"] == "ended"

@@ -205,18 +205,7 @@ def test_the_view_has_embedding_servers() -> None:
 
 
 def test_metrics_have_rows() -> None:
-    pytest.importorskip(
-        "prometheus_client", reason="NOT TESTED: prometheus-client is not installed"
-    )
-    from leashed.cluster.prometheus import Exporter  # noqa: PLC0415
-
-    with Exporter("127.0.0.1", 0) as exporter:
-        exporter(report(lost=4.0))
-        found = {
-            (sample.name, *sample.labels.values()): sample.value
-            for family in exporter.collect()
-            for sample in family.samples
-        }
+    found = fakes.exported(report(lost=4.0))
     assert found["leashed_row_seconds_total", "1"] == 0.3
     assert found["leashed_row_settling_seconds_total", "1"] == 0.1
     assert found["leashed_row_bytes_out_total", "0"] == 60e3

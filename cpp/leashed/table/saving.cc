@@ -159,22 +159,22 @@ class TableFiles::Tracking {
 
 std::uint64_t TableFiles::save_tracked(const std::string& path, const std::string& description,
                                        bool quiet, const Watch& watch, bool flush) {
-  const Tracking tracking(*this, watch);
-  require_versions();
-  marks_.reset();
-  ++tracked_;
-  save_since(std::make_unique<Marks>(), path, header(description), quiet, watch, flush);
-  return tracked_;
+  return save_anew(path, description, quiet, watch, flush, false);
 }
 
 std::uint64_t TableFiles::save_touched(const std::string& path, const std::string& description,
                                        bool quiet, const Watch& watch, bool flush) {
+  return save_anew(path, description, quiet, watch, flush, true);
+}
+
+std::uint64_t TableFiles::save_anew(const std::string& path, const std::string& description,
+                                    bool quiet, const Watch& watch, bool flush, bool touched) {
   const Tracking tracking(*this, watch);
   require_versions();
   marks_.reset();
   ++tracked_;
   SavedHeader begin = header(description);
-  if (!growth_.grows() && !shown_.load(kRelaxed)) begin.rest = rest_;
+  if (touched && !growth_.grows() && !shown_.load(kRelaxed)) begin.rest = rest_;
   save_since(std::make_unique<Marks>(), path, std::move(begin), quiet, watch, flush);
   return tracked_;
 }

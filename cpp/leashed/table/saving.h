@@ -82,6 +82,9 @@ class TableFiles {
   [[noreturn]] void fail(const std::string& what) const;
   void require_versions() const;
   SavedHeader header(const std::string& description) const;
+  // Nothing is tracked of before.
+  std::uint64_t save_anew(const std::string& path, const std::string& description, bool quiet,
+                          const Watch& watch, bool flush, bool touched);
   void save_since(std::unique_ptr<Marks> marks, const std::string& path, SavedHeader header,
                   bool quiet, const Watch& watch, bool flush);
   // The rows that are not as they were saved; ids that were saved and have no row go to `gone`.

@@ -14,6 +14,7 @@ from leashed.cluster.checkpoints import Checkpoint, found
 from leashed.cluster.remote_batches import SentSparse, SentStream, sent
 from leashed.cluster.row_index import comes_once, index_of
 from leashed.cluster.server_tending import EXCHANGE
+from leashed.cluster.tended import Training
 from leashed.cluster.trainer_place import TRANSPORTS, Address, TrainerPlace
 from leashed.cluster.trainer_session import Output, Reached, Session, not_known
 from leashed.files.resuming import AtCut, Resume
@@ -170,6 +171,19 @@ class Cluster(TrainerPlace):
                 "cluster has a policy server, which is for leashed.train with a mode; join without "
                 "policy_servers"
             )
+        training = Training(
+            dimension=dimension,
+            synchroniser=synchroniser,
+            total=total,
+            batch_size=batch_size,
+            workers=workers,
+            lockstep=lockstep,
+            resumed=resumed,
+            left=left,
+            rows=rows,
+            sent=sent,
+            led=led,
+        )
         told = {
             **fingerprint.of_trainer(dimension, synchroniser, self.backend, trained),
             **fingerprint.of_batches(total, batch_size),
@@ -199,22 +213,7 @@ class Cluster(TrainerPlace):
             cluster = replace(self, master=met.master, cuts=met.cuts, meet=None)
         try:
             return Session(
-                cluster,
-                dimension,
-                synchroniser,
-                total,
-                batch_size,
-                workers,
-                lockstep,
-                resumed,
-                left,
-                told,
-                ended,
-                rows,
-                None if trained is None else trained[0],
-                sent,
-                led,
-                gone,
+                cluster, training, told, ended, None if trained is None else trained[0], gone
             )
         except BaseException:
             if ended is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,20 +29,16 @@ from leashed.sync import Position, Synchroniser, When
 from leashed.training.led_mode import LedMode
 from leashed.training.rows_read import RowsRead
 
-__all__ = ["Tended"]
+__all__ = ["Tended", "Training"]
 
 _MOVED = ("bytes_out", "bytes_in", "transfers_out", "transfers_in", "kernel_out", "kernel_in")
 
 
-class Tended:
-    """A trainer's.
+@dataclass(frozen=True, eq=False)
+class Training:
+    """What a trainer's part in a run has to know of its training.
 
-    Args:
-        place: the trainer's in the run.
-        member: its side of the connection to the master.
-        callers: who connects to it.
-        closing: set where all of it is to end.
-        counted: called before something is saved: what is used is to be told.
+    Attributes:
         dimension: how many parameters there are.
         synchroniser: how they are kept in sync with those of others; None: not at all.
         total: batches of the whole run; None: that is not known.
@@ -53,6 +50,36 @@ class Tended:
         rows: of tables that embedding servers hold; None: it reads none.
         sent: what readers read; None: there are none.
         led: the mode that is trained by; None: none.
+    """
+
+    dimension: int
+    synchroniser: Synchroniser | None
+    total: int | None
+    batch_size: int
+    workers: int
+    lockstep: bool
+    resumed: Position | None
+    left: Position | None
+    rows: RowsRead | None
+    sent: SentSparse | SentStream | None
+    led: LedMode | None
+
+    @property
+    def sums(self) -> bool:
+        """Whether trainers sum among themselves, without sync servers."""
+        return self.synchroniser is not None and self.synchroniser.SERVERS == 0
+
+
+class Tended:
+    """A trainer's.
+
+    Args:
+        place: the trainer's in the run.
+        member: its side of the connection to the master.
+        callers: who connects to it.
+        closing: set where all of it is to end.
+        counted: called before something is saved: what is used is to be told.
+        training: what it is to know of that.
 
     Attributes:
         goes_on: whether what a process before this one has left is of this run.
@@ -75,26 +102,21 @@ class Tended:
         callers: Callers,
         closing: threading.Event,
         counted: Callable[[], None],
-        *,
-        dimension: int,
-        synchroniser: Synchroniser | None,
-        total: int | None,
-        batch_size: int,
-        workers: int,
-        lockstep: bool,
-        resumed: Position | None,
-        left: Position | None,
-        rows: RowsRead | None,
-        sent: SentSparse | SentStream | None,
-        led: LedMode | None,
+        training: Training,
     ) -> None:
         self._place = place
         self._member = member
-        self._batch_size = batch_size
-        self._sums = synchroniser is not None and synchroniser.SERVERS == 0
+        self._sums = training.sums
+        self._batch_size = training.batch_size
+        synchroniser, dimension, workers = (
+            training.synchroniser,
+            training.dimension,
+            training.workers,
+        )
+        rows, led, left = training.rows, training.led, training.left
         name = member.name
         parts = 1
-        if self._sums and synchroniser is not None:
+        if training.sums and synchroniser is not None:
             parts = min(synchroniser.parts, len(packing.fragments(dimension)))
         self.native: _core.TrainerSync | None = None
         self.rows: _core.RemoteRows | None = None
@@ -135,18 +157,20 @@ class Tended:
             self.policy_servers = ServerTending(
                 "policy-ps", POLICY, connecting, place.policy_servers, place.transport
             )
-            if sent is not None:
-                self.batches = BatchTending(sent, connecting, place.readers, place.patience)
+            if training.sent is not None:
+                self.batches = BatchTending(
+                    training.sent, connecting, place.readers, place.patience
+                )
             self.ring = RingTending(connecting, callers, member, place.backend, place.transport)
             # (Of the moment of its parameters: who goes on from what was kept takes others'.)
             states, within = (None, None) if left is not None else self._begun(dimension)
-            self.leases = LeaseTending(member, total, workers, lockstep)
+            self.leases = LeaseTending(member, training.total, workers, training.lockstep)
             self.account = AccountTending(
                 member,
                 left if self.goes_on else None,
-                resumed,
-                total=total,
-                sums=self._sums,
+                training.resumed,
+                total=training.total,
+                sums=training.sums,
                 parts=parts,
                 when=When("background") if synchroniser is None else synchroniser.when,
                 workers=workers,

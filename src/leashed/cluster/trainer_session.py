@@ -30,15 +30,12 @@ from leashed.cluster.member import JOIN, Lost, Member
 from leashed.cluster.messages import FINISHED, Bye, Cut, End, Epoch, Lease, Rows, Servers, Welcome
 from leashed.cluster.native import check_servers
 from leashed.cluster.opening import Listener
-from leashed.cluster.remote_batches import SentSparse, SentStream
 from leashed.cluster.ring_tending import Callers
-from leashed.cluster.tended import Tended
+from leashed.cluster.tended import Tended, Training
 from leashed.cluster.trainer_place import TrainerPlace
 from leashed.models._running import Running
 from leashed.models.tables import Table
-from leashed.sync import Position, Synchroniser
-from leashed.training.led_mode import LedMode
-from leashed.training.rows_read import RowsRead
+from leashed.sync import Position
 
 __all__ = ["Output", "Reached", "Session", "not_known"]
 
@@ -87,24 +84,15 @@ class Session(Closing):
     def __init__(
         self,
         cluster: TrainerPlace,
-        dimension: int,
-        synchroniser: Synchroniser | None,
-        total: int | None,
-        batch_size: int,
-        workers: int,
-        lockstep: bool,
-        resumed: Position | None,
-        left: Position | None,
+        training: Training,
         told: Mapping[str, str],
         ended: Callable[[Reached | None], Output | None] | None = None,
-        rows: RowsRead | None = None,
         model: Any = None,
-        sent: SentSparse | SentStream | None = None,
-        led: LedMode | None = None,
         gone: Callable[[], str | None] = not_known,
     ) -> None:
-        if synchroniser is not None:
-            check_servers(synchroniser, cluster.servers)
+        if training.synchroniser is not None:
+            check_servers(training.synchroniser, cluster.servers)
+        sent, left = training.sent, training.left
         self._ended = ended
         self._gone = gone
         self._model = model
@@ -112,7 +100,7 @@ class Session(Closing):
         self.output: Output | None = None  # once it is closed
         self._cluster = cluster
         self._name = f"trainer-{cluster.index}"
-        self._batch_size = batch_size
+        self._batch_size = training.batch_size
         self._more_come = sent is not None and sent.index.once
         self._events: queue.SimpleQueue[object] = queue.SimpleQueue()
         self._closing = threading.Event()
@@ -136,7 +124,7 @@ class Session(Closing):
                 deadline=None if ended is None else _joins_in(cluster, sent),
                 grace=cluster.grace,
                 fingerprint=told,
-                summing=synchroniser is not None and synchroniser.SERVERS == 0,
+                summing=training.sums,
                 kept=None if left is None else kept_of(left.run, account_of(left)),
             )
             self._last = LastWord(self._name, cluster, self._member)
@@ -147,17 +135,7 @@ class Session(Closing):
                     self._callers,
                     self._closing,
                     self._counted,
-                    dimension=dimension,
-                    synchroniser=synchroniser,
-                    total=total,
-                    batch_size=batch_size,
-                    workers=workers,
-                    lockstep=lockstep,
-                    resumed=resumed,
-                    left=left,
-                    rows=rows,
-                    sent=sent,
-                    led=led,
+                    training,
                 )
                 self._thread = threading.Thread(
                     target=self._run, name="leashed-session", daemon=True
