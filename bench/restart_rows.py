@@ -1,5 +1,5 @@
-r"""How long a trainer waits for its rows where their embedding server, with so many rows, is killed: from
-kill -9 to the first batch whose rows the one that is started in its place has looked up, from its snapshot.
+r"""How long a trainer waits for its rows where their embedding server, with so many rows, all of which have
+been updated, is killed: from kill -9 to the first batch whose rows the one that is started in its place has looked up, from its snapshot.
 
     python -m bench.restart_rows [--rows 10000000] [--dim 16] [--rule adagrad] [--kills 3] \
         > bench/results/restart_rows.jsonl
@@ -52,7 +52,7 @@ def measured(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
         return 1.0
 
     random = np.random.default_rng(1)
-    ids = random.integers(0, options.rows, (100_000, 1))
+    ids = random.permutation(options.rows)[:, np.newaxis]  # a pass updates all
     data = lsh.datasets.ClickDataset.from_arrays(
         np.zeros((len(ids), 1), np.float32), ids, np.arange(len(ids)) % 2
     )
@@ -65,8 +65,11 @@ def measured(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
 
     def kill() -> None:
         try:
+            _until(lambda: len(begun) * _BATCH > options.rows)
+            for _ in range(2):  # the second has begun since
+                last = _named(home)
+                _until(lambda last=last: _named(home) != last)
             for _ in range(options.kills):
-                _until((home / "embedding-ps-0" / "manifest.json").exists)
                 time.sleep(_QUIET)
                 server = _server(home)
                 killed = time.monotonic()
@@ -99,13 +102,12 @@ def measured(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     killer.join()
     if failed:
         raise failed[0]
-    size = sum(path.stat().st_size for path in (home / "embedding-ps-0").iterdir())
     return {
         "rows": options.rows,
         "dim": options.dim,
         "rule": options.rule,
         "seconds": [round(each, 2) for each in waited],
-        "bytes": size,
+        "bytes": sum(path.stat().st_size for path in (home / "embedding-ps-0").iterdir()),
         "machine": machine.describe(),
         "load": round(os.getloadavg()[0], 1),
     }
@@ -119,6 +121,14 @@ def words(record: dict[str, Any]) -> str:
         f"took {', '.join(first)} and {last} s (`python -m bench.restart_rows`; {of['cores']} processors "
         f"of an {machine.named(of)}, a load of {record['load']:.0f})"
     )
+
+
+def _named(home: Path) -> int:
+    """When the server's newest snapshot was named, in nanoseconds; 0: there is none."""
+    try:
+        return (home / "embedding-ps-0" / "manifest.json").stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
 
 
 def _server(home: Path) -> int:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from leashed.cluster.measures import counted, measure, total
-from leashed.cluster.table import lived
+from leashed.cluster.run_table import lived
 
 _WITHIN = 0.01  # of the one trainer's accuracy
 _KINDS = ("easgd", "ma", "bmuf")

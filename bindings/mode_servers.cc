@@ -1,5 +1,8 @@
 // Modes over several processes: the policy server that leads one, and a trainer of it.
+#include <memory>
 #include <optional>
+#include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -8,56 +11,147 @@
 #include "data.h"
 #include "leashed/cluster/mode_trainer.h"
 #include "leashed/cluster/policy_server.h"
+#include "leashed/discipline/updater.h"
+#include "leashed/engine/checkpoint.h"
+#include "leashed/modes/mode_trace.h"
+#include "leashed/table/saving.h"
 #include "leashed/update/registry.h"
 #include "mode_counts.h"
+#include "mode_taken.h"
 #include "parts.h"
+#include "shards.h"
 #include "transports.h"
 
 namespace leashed {
 namespace {
 
+using PyTables = std::vector<std::shared_ptr<SavedTable>>;
+using PyServedTable = std::tuple<std::string, std::size_t, std::uint64_t>;
+using PyWords = py::array_t<std::uint64_t, py::array::c_style>;
+using PyRecord = std::pair<std::string, std::string>;  // the file, and its header
+
+// Writes down what a policy server hears, until it is told to end.
+class Record {
+ public:
+  Record(const PyRecord& to, const FloatArray& theta)
+      : writer_(to.first, to.second, {theta.data(), theta.data() + theta.size()}, 1, 0) {}
+
+  // By the thread that serves.
+  void heard(const modes::Event& event, Time at) {
+    if (!ended_) recorder_.heard(event, at);
+  }
+  void noted(modes::Node node, bool anew) {
+    if (!ended_) anew ? recorder_.renewed(node) : recorder_.stepped(node);
+  }
+  // While nobody is served. Returns why the record ended before; empty: it did not.
+  std::string end(ParameterServer& server) {
+    const ParameterVector::Pin latest = server.holder().pull();
+    if (!std::exchange(ended_, true)) {
+      writer_.finish(latest.t(), {latest.data(), latest.data() + server.holder().dimension()});
+    }
+    return writer_.failure();
+  }
+
+ private:
+  TraceWriter writer_;
+  ModeRecorder recorder_{writer_};
+  bool ended_ = false;
+};
+
 // A server with what it is made from.
 struct PyPolicyServer {
   PyPolicyServer(const FloatArray& theta, std::vector<std::size_t> block_ends, const PyChoice& mode,
                  const PyChoice& rule_of, const PyChoice& staleness_of, std::size_t workers,
-                 PolicyService::Run run)
-      : rule(make_rule(to_choice(rule_of), workers)),
+                 PolicyService::Run run, const std::optional<PyRecord>& recording,
+                 const std::optional<PyBegun>& from, const PyTables& tables,
+                 const std::optional<PyWords>& served, std::optional<PyWords> ever_told)
+      : ever(std::move(ever_told)),
+        rule(make_rule(to_choice(rule_of), workers)),
         staleness(make_staleness(to_choice(staleness_of))),
-        server(modes::make_server_policy(to_choice(mode)),
-               {theta.data(), static_cast<std::size_t>(theta.size()), workers, 1, *rule, *staleness,
-                std::move(block_ends)},
-               run) {}
+        record(recording ? std::make_unique<Record>(*recording, theta) : nullptr) {
+    if (!tables.empty()) {
+      rows.emplace(std::vector<std::shared_ptr<Table>>(tables.begin(), tables.end()),
+                   std::vector<std::size_t>(), from ? from->first.position.updates : 0);
+    }
+    RowHolder* const held = rows ? &*rows : nullptr;
+    if (ever) run.ever = {ever->mutable_data(), 2};
+    run.holds_end = ever.has_value();
+    const std::size_t nodes = from ? from->second : workers;
+    DisciplineContext context{
+        theta.data(),         static_cast<std::size_t>(theta.size()), nodes, 1, *rule, *staleness,
+        std::move(block_ends)};
+    const modes::ServerPolicy machine = modes::make_server_policy(to_choice(mode));
+    if (!from) {
+      server.emplace(machine, context, run, heard(), noted(), nullptr, held);
+      return;
+    }
+    require_some(nodes, "nodes");
+    const Checkpoint& begins = from->first;
+    const Layout layout = Updater(context).layout();
+    require_fit(begins, layout, context.sparse);
+    const Resumed resumed(begins, layout, *staleness, context);
+    Archived as_then;
+    if (served) as_then.words.assign(served->data(), served->data() + served->size());
+    const PolicyService::Begun begun{begins.mode, workers, false, served ? &as_then : nullptr};
+    server.emplace(machine, context, run, heard(), noted(), &begun, held);
+  }
 
+  PolicyService::Heard heard() {
+    if (!record) return nullptr;
+    return [to = record.get()](const modes::Event& event, Time at) { to->heard(event, at); };
+  }
+  PolicyService::Noted noted() {
+    if (!record) return nullptr;
+    return [to = record.get()](modes::Node node, bool anew) { to->noted(node, anew); };
+  }
+
+  std::optional<PyWords> ever;  // which the server writes to
   const std::unique_ptr<const Rule> rule;
   const std::unique_ptr<const StalenessPolicy> staleness;
-  PolicyServer server;
+  const std::unique_ptr<Record> record;  // null: there is none
+  std::optional<RowHolder> rows;         // of tables; nothing: it has none
+  std::optional<PolicyServer> server;    // always
 };
 
 py::dict counters_of_server(const PyPolicyServer& of) {
   using namespace pybind11::literals;
-  const PolicyServer::Counters c = of.server.counters();
+  const PolicyServer::Counters c = of.server->counters();
   return py::dict("pulls"_a = c.pulls, "grants"_a = c.grants, "pushes"_a = c.pushes,
                   "not_finite"_a = c.not_finite, "strange"_a = c.strange, "replaced"_a = c.replaced,
                   "departures"_a = c.departures, "lost"_a = c.lost, "unused"_a = c.unused,
-                  "lanes"_a = c.lanes, "looks"_a = c.looks, "published"_a = c.published,
-                  "staleness"_a = c.staleness, "payload_bytes"_a = c.payload_bytes,
-                  "bytes_in"_a = c.traffic.in, "bytes_out"_a = c.traffic.out,
-                  "serving_seconds"_a = c.seconds, "connections"_a = c.connections,
-                  "refused"_a = c.refused, **kernel_counts(c.kernel));
+                  "lanes"_a = c.lanes, "looks"_a = c.looks, "commands"_a = c.commands,
+                  "published"_a = c.published, "staleness"_a = c.staleness,
+                  "payload_bytes"_a = c.payload_bytes, "lookups"_a = c.lookups, "reads"_a = c.reads,
+                  "looked_up"_a = c.looked_up, "row_moved"_a = c.rows_moved.bytes,
+                  "row_least"_a = c.rows_moved.least, "bytes_in"_a = c.traffic.in,
+                  "bytes_out"_a = c.traffic.out, "serving_seconds"_a = c.seconds,
+                  "connections"_a = c.connections, "refused"_a = c.refused,
+                  "rounds"_a = c.rounds.rounds, "reduced"_a = c.rounds.updates,
+                  "homes"_a = c.rounds.homes, "lost_updates"_a = c.rounds.lost_updates,
+                  "lost_examples"_a = c.rounds.lost_examples, **kernel_counts(c.kernel));
+}
+
+// While nobody is served.
+PyTaken take_of(PyPolicyServer& of, PolicyService& service, std::vector<DueEvent> due,
+                std::size_t batch_size) {
+  TakenMode found = service.take(std::move(due));
+  found.state.position.batches = service.server().examples_leased() / batch_size;
+  return taken_from(service, std::move(found), of.rows ? &*of.rows : nullptr);
 }
 
 // What is of one moment.
 py::dict standing_of(PyPolicyServer& of) {
   using namespace pybind11::literals;
   ModeCounts counts;
-  std::uint64_t updates = 0, leased = 0, unfinished = 0;
+  std::uint64_t updates = 0, reduced = 0, leased = 0, unfinished = 0;
   std::string failure;
   {
     const py::gil_scoped_release release;
-    of.server.quiet([&](PolicyService& service) {
+    of.server->quiet([&](PolicyService& service) {
       ParameterServer& server = service.server();
       counts = server.counts();
-      updates = server.holder().pull().t();
+      updates = server.updates();
+      reduced = server.reduced();
       leased = server.examples_leased();
       for (const modes::Lease& lease : server.unfinished()) unfinished += lease.count;
       const PolicyService::Counters counted = service.counters();
@@ -66,8 +160,8 @@ py::dict standing_of(PyPolicyServer& of) {
       failure = service.failure();
     });
   }
-  py::dict all("updates"_a = updates, "done"_a = leased - unfinished, "missing"_a = counts.missing,
-               "failure"_a = failure);
+  py::dict all("updates"_a = updates, "reduced"_a = reduced, "done"_a = leased - unfinished,
+               "missing"_a = counts.missing, "failure"_a = failure);
   add_counts(all, std::move(counts));
   return all;
 }
@@ -76,9 +170,9 @@ py::dict counters_of_trainer(const ModeTrainer& trainer) {
   using namespace pybind11::literals;
   const ModeTrainer::Counters c = trainer.counters();
   return py::dict("grants"_a = c.grants, "pushes"_a = c.pushes, "cut"_a = c.cut, "hung"_a = c.hung,
-                  "strange"_a = c.strange, "left_out"_a = c.left_out, "examples"_a = c.examples,
-                  "bytes_out"_a = c.traffic.out, "bytes_in"_a = c.traffic.in,
-                  **kernel_counts(c.kernel));
+                  "strange"_a = c.strange, "left_out"_a = c.left_out, "split"_a = c.split,
+                  "examples"_a = c.examples, "lookups"_a = c.lookups, "bytes_out"_a = c.traffic.out,
+                  "bytes_in"_a = c.traffic.in, **kernel_counts(c.kernel));
 }
 
 }  // namespace
@@ -98,44 +192,157 @@ void bind_mode_servers(py::module_& m) {
           py::init([](const FloatArray& theta, std::vector<std::size_t> block_ends,
                       const PyChoice& mode, const PyChoice& rule, const PyChoice& staleness,
                       std::size_t workers, std::uint64_t run, std::uint64_t terms,
-                      std::uint64_t boot) {
+                      std::uint64_t boot, const std::optional<PyRecord>& record,
+                      const std::optional<PyBegun>& begun, const PyTables& tables,
+                      std::size_t followers, bool reduces, std::optional<std::uint64_t> updates,
+                      const std::optional<PyWords>& served, const std::optional<PyWords>& ever) {
             require_some(workers, "workers");
-            return std::make_unique<PyPolicyServer>(theta, std::move(block_ends), mode, rule,
-                                                    staleness, workers,
-                                                    PolicyService::Run{run, terms, boot});
+            if (ever && ever->size() != 2) throw Error("ever must have 2 numbers");
+            const bool alike = followers > 0 && deciding(mode.first) == Deciding::alike;
+            return std::make_unique<PyPolicyServer>(
+                theta, std::move(block_ends), mode, rule, staleness, workers,
+                PolicyService::Run{run, terms, boot, followers, alike, reduces,
+                                   updates.value_or(StopRules::kNone)},
+                record, begun, tables, served, ever);
           }),
           py::kw_only(), py::arg("theta").noconvert(), py::arg("block_ends"), py::arg("mode"),
           py::arg("rule"), py::arg("staleness"), py::arg("workers"), py::arg("run"),
-          py::arg("terms"), py::arg("boot"),
+          py::arg("terms"), py::arg("boot"), py::arg("record") = py::none(),
+          py::arg("begun") = py::none(), py::arg("tables") = PyTables(), py::arg("followers") = 0,
+          py::arg("reduces") = false, py::arg("updates") = py::none(),
+          py::arg("served") = py::none(), py::arg("ever").noconvert() = py::none(),
           "theta: to begin with, float32 [d]; block_ends: where its variables end. workers: lanes "
           "that may come. run, terms: as trainers have them; boot: a number that no other server's "
-          "process ever has.")
+          "process ever has. record: a file, and its header, that what it hears is written to. "
+          "begun: to go on from, what take() of another one gave. tables: that gradients are of "
+          "too, in the order of the model. followers: servers behind it, of several, of which each "
+          "has a part of the parameters, as theta is one. reduces: while the mode is in Sync "
+          "workers sum among themselves. updates: so many end the run. served: of one that is "
+          "started again in its own run, beside begun what keep() gave, uint64. ever: pushes that "
+          "the mode was ever told of, and their examples, uint64 [2], which it counts on; with it "
+          "nobody is told the end before let_end().")
       .def(
           "adopt",
           [](PyPolicyServer& of, int socket, bool checked, const std::string& transport) {
             const py::gil_scoped_release release;
-            taking(socket, [&](int s) { of.server.adopt(s, checked, to_transport(transport)); });
+            taking(socket, [&](int s) { of.server->adopt(s, checked, to_transport(transport)); });
           },
           py::arg("socket"), py::arg("checked"), py::arg("transport") = "tcp",
           "transport: tcp, shm or auto; with another than tcp it waits for the other side.")
       .def("counters", &counters_of_server,
            "What was counted; kernel_in and kernel_out, where all went over TCP.")
+      .def("standing", &standing_of,
+           "Updates, and how many of them workers alone have, examples of leases that are done, "
+           "what the mode has decided, and why it serves nobody any more (empty: it does), all of "
+           "one moment.")
       .def(
-          "standing", &standing_of,
-          "Updates, examples of leases that are done, what the mode has decided, and why it serves "
-          "nobody any more (empty: it does), all of one moment.")
+          "hold",
+          [](PyPolicyServer& of, bool holds) {
+            const py::gil_scoped_release release;
+            of.server->quiet([&](PolicyService& service) { service.hold(holds); });
+          },
+          py::arg("holds"), "Whether what the mode grants goes to nobody.")
+      .def_property_readonly(
+          "at_rest",
+          [](PyPolicyServer& of) {
+            const py::gil_scoped_release release;
+            bool rests = false;
+            of.server->quiet([&](PolicyService& service) { rests = service.at_rest(); });
+            return rests;
+          },
+          "That no worker has a lease, as far as it was told.")
+      .def(
+          "take",
+          [](PyPolicyServer& of, const std::vector<std::pair<double, std::uint32_t>>& commands,
+             std::size_t batch_size) {
+            require_some(batch_size, "batch_size");
+            const py::gil_scoped_release release;
+            PyTaken taken;
+            of.server->quiet([&](PolicyService& service) {
+              const std::int64_t now = service.elapsed();
+              std::vector<DueEvent> due;
+              for (const auto& [seconds, argument] : commands) {
+                const std::int64_t at = now + static_cast<std::int64_t>(1e9 * seconds);
+                due.push_back({at, {.kind = modes::Event::Kind::command, .argument = argument}});
+              }
+              taken = take_of(of, service, std::move(due), batch_size);
+            });
+            return taken;
+          },
+          py::arg("commands"), py::arg("batch_size"),
+          "While it holds and is at rest its state, how many nodes there are, which words of the "
+          "mode's are of rows that it holds, [begin, end), by slot one more than the number of the "
+          "batch that it holds, 0: of nothing, lines of the log of those behind it, by table "
+          "floats from one gradient of a row to the next, the batches that are not done, as number "
+          "and examples, and of one that follows those that it has had, as first and last number. "
+          "commands: that are still to come, in so many seconds, "
+          "and what they say.")
+      .def(
+          "keep",
+          [](PyPolicyServer& of, std::size_t batch_size) {
+            require_some(batch_size, "batch_size");
+            PyTaken taken;
+            std::vector<std::uint64_t> served;
+            {
+              const py::gil_scoped_release release;
+              of.server->quiet([&](PolicyService& service) {
+                served = service.served().words;
+                taken = take_of(of, service, {}, batch_size);
+              });
+            }
+            return std::pair(std::move(taken), PyWords(py::ssize_t(served.size()), served.data()));
+          },
+          py::arg("batch_size"),
+          "At any moment what take() gives, and for one that is started again in the same run what "
+          "it is to be given beside as served.")
+      .def(
+          "let_end",
+          [](PyPolicyServer& of) {
+            const py::gil_scoped_release release;
+            of.server->quiet([](PolicyService& service) { service.let_end(); });
+          },
+          "That all is trained is kept: whoever waits to hear of the end is told.")
+      .def(
+          "let_go_absent",
+          [](PyPolicyServer& of) {
+            const py::gil_scoped_release release;
+            of.server->quiet([](PolicyService& service) { service.let_go_absent(); });
+          },
+          "Nodes of what it goes on from for which nobody has come are gone.")
+      .def(
+          "quiet",
+          [](PyPolicyServer& of, const py::function& f) {
+            const py::gil_scoped_release release;
+            of.server->quiet([&](PolicyService&) {
+              const py::gil_scoped_acquire acquire;
+              f();
+            });
+          },
+          py::arg("f"), "Calls f() while nobody is served.")
+      .def(
+          "end_record",
+          [](PyPolicyServer& of) {
+            const py::gil_scoped_release release;
+            std::string why;
+            of.server->quiet([&](PolicyService& service) {
+              if (of.record) why = of.record->end(service.server());
+            });
+            return why;
+          },
+          "The record ends here, with the parameters of now. Returns why it ended before; empty: "
+          "it did not, or there is none.")
       .def(
           "command",
           [](PyPolicyServer& of, std::uint32_t argument) {
             const py::gil_scoped_release release;
-            of.server.quiet([&](PolicyService& service) { service.command(argument); });
+            of.server->quiet([&](PolicyService& service) { service.command(argument); });
           },
           py::arg("argument"), "Tells the mode, as its commands say.")
       .def(
           "let_go",
           [](PyPolicyServer& of, std::uint64_t first, std::uint64_t clients) {
             const py::gil_scoped_release release;
-            of.server.quiet([&](PolicyService& service) { service.let_go(first, clients); });
+            of.server->quiet([&](PolicyService& service) { service.let_go(first, clients); });
           },
           py::arg("first"), py::arg("clients"),
           "Of a process that is gone or hangs, by its lanes' numbers: others have its leases.")
@@ -145,7 +352,7 @@ void bind_mode_servers(py::module_& m) {
             std::vector<float> theta;
             {
               const py::gil_scoped_release release;
-              of.server.quiet([&](PolicyService& service) {
+              of.server->quiet([&](PolicyService& service) {
                 const ParameterVector::Pin latest = service.server().holder().pull();
                 const std::size_t dimension = service.server().holder().dimension();
                 theta.assign(latest.data(), latest.data() + dimension);
@@ -162,16 +369,46 @@ void bind_mode_servers(py::module_& m) {
       .def(
           py::init([](std::size_t dimension, std::size_t lanes, std::uint64_t run,
                       std::uint64_t terms, std::uint64_t client, std::uint64_t life,
-                      double patience) {
+                      double patience, const std::vector<PyServedTable>& tables,
+                      const std::string& mode, const std::vector<PySpans>& shards, bool reduces,
+                      const std::optional<RowPlacement>& placement) {
             require_some(lanes, "lanes");
-            return std::make_shared<ModeTrainer>(
-                dimension, lanes, ModeTrainer::Settings{run, terms, client, life, patience});
+            std::vector<ServedTable> served;
+            for (const auto& [name, dim, rows] : tables) served.push_back({name, dim, rows});
+            ModeTrainer::Settings settings{run, terms, client, life, patience};
+            settings.reduces = reduces;
+            if (!shards.empty()) settings.shards = to_mode_shards(mode, shards, dimension);
+            return std::make_shared<ModeTrainer>(dimension, lanes, settings, std::move(served),
+                                                 placement);
           }),
           py::kw_only(), py::arg("dimension"), py::arg("lanes"), py::arg("run"), py::arg("terms"),
           py::arg("client"), py::arg("life"), py::arg("patience"),
+          py::arg("tables") = std::vector<PyServedTable>(), py::arg("mode") = "",
+          py::arg("shards") = std::vector<PySpans>{}, py::arg("reduces") = false,
+          py::arg("placement") = py::none(),
           "lanes: worker threads. client: the first one's number, behind which are as many others' "
           "as there are slots; life: a number that no other process ever has, and none before it a "
-          "larger one. patience: seconds for which the server is waited for.")
+          "larger one. patience: seconds for which the server is waited for. tables: "
+          "(name, dim, rows, or 0 where it grows) of each whose rows the servers have; placement: "
+          "of several servers which one has which. shards: of "
+          "several servers what each has of the parameters, as [begin, end); mode: its name. "
+          "reduces: as the server has it.")
+      .def_property_readonly("wanted", &ModeTrainer::wanted,
+                             "Of an all-reduce, (lane, client) of each other lane, by its number, "
+                             "that is to be called.")
+      .def(
+          "adopt_sum",
+          [](ModeTrainer& of, std::size_t lane, std::uint64_t client, int socket, bool checked,
+             bool called, const std::string& transport) {
+            const py::gil_scoped_release release;
+            taking(socket, [&](int s) {
+              of.adopt_sum(lane, client, s, checked, to_transport(transport),
+                           called ? Role::offers : Role::accepts);
+            });
+          },
+          py::arg("lane"), py::arg("client"), py::arg("socket"), py::arg("checked"),
+          py::arg("called"), py::arg("transport") = "tcp",
+          "The connection of a lane with another one; called: by this one.")
       .def("end", &ModeTrainer::end, py::call_guard<py::gil_scoped_release>(),
            "The run is over for this trainer: what waits for the server waits no more.")
       .def_property_readonly("ended", &ModeTrainer::ended,

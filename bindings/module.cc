@@ -3,6 +3,7 @@
 
 #include "leashed/base/error.h"
 #include "leashed/base/isa.h"
+#include "leashed/cluster/remote_rows.h"
 #include "leashed/data/row_stream.h"
 #include "parts.h"
 
@@ -14,6 +15,7 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
   m.attr("__version__") = LEASHED_VERSION;
   const auto error = py::register_exception<Error>(m, "Error", PyExc_ValueError);
   py::register_exception<NoRows>(m, "NoRows", error);
+  py::register_exception<RowsAway>(m, "RowsAway", error);
 
   m.def(
       "available_isas",
@@ -40,7 +42,7 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
   bind_cluster(m);
   bind_row_server(m);
   bind_remote_rows(m);
-  bind_mode_servers(m);
+  bind_row_calls(m);
   bind_engine(m);
   bind_rules(m);
   bind_shared_vector(m);
@@ -48,6 +50,8 @@ PYBIND11_MODULE(_core, m, pybind11::mod_gil_not_used()) {
   bind_stream(m);
   bind_training(m);
   bind_train(m);
+  bind_mode_servers(m);
+  bind_part_servers(m);
   bind_train_mode(m);
   bind_replay(m);
   bind_simulation(m);

@@ -53,19 +53,19 @@ void bind_remote_rows(py::module_& m) {
                       std::size_t readers, std::uint64_t client, std::uint64_t life, double timeout,
                       double patience, std::size_t look_ahead,
                       const std::vector<std::optional<std::string>>& poolings,
-                      const std::string& pooling) {
+                      const std::string& pooling, bool apart) {
             std::vector<ServedTable> served;
             for (const auto& [name, dim, rows] : tables) served.push_back({name, dim, rows});
             return std::make_shared<RemoteRows>(
                 RemotePlan{std::move(served), std::move(features), placement, servers, workers,
                            readers, client, life, timeout, patience, look_ahead, nullptr,
-                           poolings_of(poolings), find_choice(kPlaces, "pooling", pooling)});
+                           poolings_of(poolings), find_choice(kPlaces, "pooling", pooling), apart});
           }),
           py::kw_only(), py::arg("tables"), py::arg("features"), py::arg("placement"),
           py::arg("servers"), py::arg("workers"), py::arg("readers"), py::arg("client"),
           py::arg("life"), py::arg("timeout"), py::arg("patience"), py::arg("look_ahead") = 1,
           py::arg("poolings") = std::vector<std::optional<std::string>>(),
-          py::arg("pooling") = "auto",
+          py::arg("pooling") = "auto", py::arg("apart") = false,
           "tables: (name, dim, rows, or 0 where it grows) of each; features: of each its table. "
           "client: the first thread's number, behind which are as many others' as there are slots; "
           "life: a number that no other process ever has, and none before it a larger one. "
@@ -73,12 +73,17 @@ void bind_remote_rows(py::module_& m) {
           "which a server is waited for. poolings: of each feature sum, mean or max, or None where "
           "its rows are read; empty: None of each. "
           "pooling: where those are pooled, at servers, in rows that are read, or auto, where that "
-          "is fewer bytes.")
+          "is fewer bytes. apart: workers make calls (RowCalls), each of a table of its own.")
       .def_property_readonly("pooled", &RemoteRows::pooled,
                              "Of each feature whether servers pool it; None: not decided yet.")
       .def_property_readonly("settled", &RemoteRows::settled,
                              "Whether all workers wait for batches, and all that they have pushed "
                              "is applied.")
+      .def("expect", &RemoteRows::expect,
+           "A server that is not reached yet has told that it will be: patience begins anew.")
+      .def("forsake", &RemoteRows::forsake,
+           "Nobody has these rows any more: a training by them ends as one that is interrupted.")
+      .def_property_readonly("forsaken", &RemoteRows::forsaken)
       .def("counters", &counters_of_rows,
            "What was counted; kernel_in and kernel_out, where all went over TCP.");
 }

@@ -42,13 +42,13 @@ RowPlacement placement_of(const std::vector<std::pair<bool, std::int64_t>>& give
 py::dict counters_of_server(const RowServer& server) {
   using namespace pybind11::literals;
   const RowServer::Counters c = server.counters();
-  return py::dict("lookups"_a = c.lookups, "reads"_a = c.reads, "looked_up"_a = c.looked_up,
-                  "pooled"_a = c.pooled, "pushes"_a = c.pushes, "pushed"_a = c.pushed,
-                  "not_finite"_a = c.not_finite, "expired"_a = c.expired, "repeated"_a = c.repeated,
-                  "clients"_a = c.clients, "payload_bytes"_a = c.payload_bytes,
-                  "bytes_in"_a = c.traffic.in, "bytes_out"_a = c.traffic.out,
-                  "serving_seconds"_a = c.seconds, "connections"_a = c.connections,
-                  "refused"_a = c.refused, **kernel_counts(c.kernel));
+  return py::dict(
+      "lookups"_a = c.lookups, "reads"_a = c.reads, "looked_up"_a = c.looked_up,
+      "pooled"_a = c.pooled, "pushes"_a = c.pushes, "apart"_a = c.apart, "pushed"_a = c.pushed,
+      "not_finite"_a = c.not_finite, "expired"_a = c.expired, "repeated"_a = c.repeated,
+      "clients"_a = c.clients, "payload_bytes"_a = c.payload_bytes, "bytes_in"_a = c.traffic.in,
+      "bytes_out"_a = c.traffic.out, "serving_seconds"_a = c.seconds,
+      "connections"_a = c.connections, "refused"_a = c.refused, **kernel_counts(c.kernel));
 }
 
 }  // namespace

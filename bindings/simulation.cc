@@ -6,13 +6,15 @@
 #include "data.h"
 #include "leashed/discipline/registry.h"
 #include "leashed/engine/observers/registry.h"
-#include "leashed/simulation/play_mode.h"
+#include "leashed/simulation/play_record.h"
 #include "leashed/staleness/registry.h"
+#include "leashed/trace/trace_reader.h"
 #include "leashed/training/in_order.h"
 #include "leashed/update/registry.h"
 #include "mode_counts.h"
 #include "pacing.h"
 #include "parts.h"
+#include "shards.h"
 #include "training.h"
 
 namespace leashed {
@@ -106,8 +108,6 @@ Replicas replicas_of(const Choice& choice, const Choice& staleness,
   return made;
 }
 
-using PySpans = std::vector<std::pair<std::size_t, std::size_t>>;
-
 // What its functions make is whole; one server has everything.
 Sharding to_sharding(const std::vector<PySpans>& given, std::size_t dimension) {
   if (given.empty()) return memorywise(dimension, 1);
@@ -186,7 +186,8 @@ struct PyVirtualTime {
 };
 
 py::dict simulate_model(const PyTraining& training, const PyWatch& watch, const PyVirtualTime& time,
-                        bool mode) {
+                        bool mode, const py::object& recording) {
+  const Trace* const record = recording.is_none() ? nullptr : &py::cast<const Trace&>(recording);
   const Assembly& given = training.parts;
   const GradientSource& source = given.source;
   const std::size_t workers = training.workers;
@@ -247,8 +248,11 @@ py::dict simulate_model(const PyTraining& training, const PyWatch& watch, const 
     const std::size_t d = source.dimension(), shift = order.shift();
     Sharding ordered = sharding;
     for (auto& spans : ordered.shards) spans = shifted(spans, shift, d);
-    ModeResult played = simulate_mode(parts.source, parts.data, validation, parts.discipline,
-                                      ordered, context, options, callbacks);
+    ModeResult played =
+        record ? simulate_record(parts.source, parts.data, validation, parts.discipline, *record,
+                                 context, options, callbacks)
+               : simulate_mode(parts.source, parts.data, validation, parts.discipline, ordered,
+                               context, options, callbacks);
     for (ShardResult& shard : played.shards) shard.spans = shifted(shard.spans, d - shift, d);
     order.to_model(played.simulation.training.parameters);
     order.each_to_model(played.models, source.dimension());
@@ -325,10 +329,10 @@ void bind_simulation(py::module_& m) {
            py::arg("trainers") = py::none(), py::arg("shards") = std::vector<PySpans>(),
            py::arg("servers_of_tables") = std::vector<std::uint32_t>());
   m.def("simulate", simulate_model, py::arg("training"), py::arg("watch"), py::arg("time"),
-        py::arg("mode"),
+        py::arg("mode"), py::arg("record") = py::none(),
         "Trains in virtual time, by a mode where the training's `discipline` is one, and returns "
         "what train does, and how many workers were in their updates: for how many seconds each "
-        "number, and when it changed.");
+        "number, and when it changed. record: of a training by that mode, by which it goes.");
 }
 
 }  // namespace leashed

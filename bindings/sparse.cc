@@ -70,6 +70,31 @@ py::array_t<float> predict_sparse(const SparseModel& source, const FloatArray& t
   return predictions;
 }
 
+// Of each place in the vector that a training has, the one in the model's; and where its variables
+// end there.
+std::pair<py::array_t<std::int64_t>, std::vector<std::size_t>> training_order(
+    const SparseModel& source, const PySparseRows* x, std::uint64_t seed) {
+  const auto rows = x ? x->ordered(x->view_for(source), seed)
+                      : std::make_shared<const OrderedRows>(source.features());
+  const std::size_t d = source.dimension();
+  // (Floats have no room for a place.)
+  constexpr std::int64_t kLow = 1 << 16;
+  std::vector<float> low(d), high(d);
+  for (std::size_t i = 0; i < d; ++i) {
+    const auto place = static_cast<std::int64_t>(i);
+    low[i] = static_cast<float>(place % kLow);
+    high[i] = static_cast<float>(place / kLow);
+  }
+  low = rows->ordered(low.data(), source.shape());
+  high = rows->ordered(high.data(), source.shape());
+  py::array_t<std::int64_t> order(static_cast<py::ssize_t>(d));
+  for (std::size_t i = 0; i < d; ++i) {
+    order.mutable_data()[i] =
+        static_cast<std::int64_t>(high[i]) * kLow + static_cast<std::int64_t>(low[i]);
+  }
+  return {std::move(order), source.for_ordered(*rows)->block_ends()};
+}
+
 }  // namespace
 
 void bind_sparse(py::module_& m) {
@@ -102,7 +127,11 @@ void bind_sparse(py::module_& m) {
           },
           py::arg("theta").noconvert(), py::arg("x"), py::arg("y").noconvert(),
           py::arg("weights").noconvert() = py::none(), py::arg("threads") = py::none())
-      .def("predict", predict_sparse, py::arg("theta").noconvert(), py::arg("x"));
+      .def("predict", predict_sparse, py::arg("theta").noconvert(), py::arg("x"))
+      .def("training_order", training_order, py::arg("x"), py::arg("seed"),
+           "A training on these rows with that seed, or on a stream (None), has parameters in "
+           "another order: of each place the one in the model's, int64 [d], and where its "
+           "variables end.");
 
   py::class_<SparseLinear, SparseModel>(m, "SparseLinear")
       .def(py::init([](std::size_t features, std::size_t outputs, const std::string& loss,

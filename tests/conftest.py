@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,6 +44,19 @@ CONCURRENT = (
     lsh.Leashed(1),
     lsh.Leashed(0),
 )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of ``process(n)`` with its parameters the first n run always, and those behind them are long."""
+    tests: Counter[str] = Counter()
+    for item in items:
+        mark = item.get_closest_marker("process")
+        if mark is not None and mark.args:
+            test = item.nodeid.partition("[")[0]
+            tests[test] += 1
+            if tests[test] > mark.args[0]:
+                item.add_marker(pytest.mark.long)
 
 
 @pytest.fixture

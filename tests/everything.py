@@ -37,7 +37,7 @@ class Part:
 
 
 PARTS = {
-    "long": Part(15, "LEASHED_SCHEDULES=1000 LEASHED_FUZZ=100000 pytest -n 2 -m long"),
+    "long": Part(30, "LEASHED_SCHEDULES=1000 LEASHED_FUZZ=100000 pytest -n 2 -m long"),
     "examples": Part(
         40,
         "LEASHED_EXAMPLES=20 LEASHED_SCHEDULES=100 LEASHED_FUZZ=100000 "
@@ -54,12 +54,15 @@ PARTS = {
         "python tests/cluster/row_faults.py --faults 500 && "
         "python tests/cluster/row_faults.py --together --faults 100",
     ),
+    "mode-faults": Part(20, "python tests/cluster/mode_faults.py --faults 200"),
     "cluster": Part(
         60,
         "LEASHED_SCHEDULES=30000 pytest -n 2 --timeout 0 -m 'not process' "
         "tests/cluster/test_schedules.py tests/cluster/test_lost_parameters.py && "
         "cmake -S . -B build/dev -DLEASHED_TESTS=ON && cmake --build build/dev --target test_cluster && "
-        "LEASHED_SCHEDULES=100000 build/dev/tests/cpp/test_cluster -tc='whenever and however*'",
+        "LEASHED_SCHEDULES=100000 build/dev/tests/cpp/test_cluster -tc='whenever and however*' && "
+        "LEASHED_SWITCHES=1000 build/dev/tests/cpp/test_cluster -tc='*live switches*' && "
+        "LEASHED_SWITCHES=50 pytest -m process tests/cluster/test_live_switches.py",
     ),
     "rows": Part(
         90,

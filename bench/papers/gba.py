@@ -14,6 +14,8 @@ Intervals are of 95% over seeds 0 to 4, arms paired by them; all seeds
 have the same clicks. Sketched before they were declared: Figure 1's
 ratios (seed 0), and every study with seeds 100 and 101 and half the clicks, but for Figures 7 and 8; of
 8 an earlier sketch with DLRM had AUC lower at 6,400 clicks alone.
+What is told over sockets is of real processes, on a cluster of their own, eight workers
+(`bench/modes_sockets.py`); it was sketched with another seed.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from bench.papers import over_sockets
 from bench.papers.claim import Claim, End, Told
 from bench.papers.picture import saved
 from leashed.studies.gba import Found, Stale, Switching, ahead, tendencies, worth
@@ -637,4 +640,5 @@ CLAIMS = [
         tell=bound,
         **_SWITCHING,
     ),
+    *over_sockets.GBA,
 ]

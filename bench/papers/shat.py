@@ -1,7 +1,7 @@
 """SHAT: what its tables and figures claim.
 
 Y. Ko, S.-W. Kim: *SHAT: A Novel Asynchronous Training Algorithm That Provides Fast Model Convergence in
-Distributed Deep Learning*. All in virtual time; accuracies are of MNIST's 10,000 test images after three
+Distributed Deep Learning*. All in virtual time, but for what is told over sockets (`bench/modes_sockets.py`); accuracies are of MNIST's 10,000 test images after three
 passes over 10,000 training images, batches of 32. Where a network is trained it is a small one with two
 convolutions, each with batch normalisation as ResNet-50 has it, in place of ResNet-50 and VGG-16 on
 CIFAR-10. Momentum 0.9, weight decay, warm-up and the tenth of η are the paper's; of its η = 0.01 n
@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from bench.papers import over_sockets
 from bench.papers.claim import Claim, End, Told
 from bench.papers.picture import saved
 from leashed.base.table import Table, number
@@ -326,4 +327,5 @@ CLAIMS = [
         results=_RESULTS,
         tell=_sharding,
     ),
+    *over_sockets.SHAT,
 ]

@@ -9,12 +9,11 @@ import json
 import statistics
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 
 from bench import dlrm, figures
+from bench.commanded import report_of
 from bench.context import Bench, Record, installed
 from bench.figures import Results
 from bench.markdown import number, paragraphs, table, thousands
@@ -114,15 +113,8 @@ def _trained(kind: Sequence[str], batch: int, epochs: int) -> tuple[float, float
     """
     words = ["--model", "dlrm", "--data", "clicks", "--batch-size", str(batch)]
     words += ["--epochs", str(epochs), "--evaluate-every", "3600", "--seed", "1"]
-    with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder, "run", "run.json")
-        alone = kind[0] == "train"
-        where = ["--output", str(report)] if alone else ["--run", str(report.parent)]
-        report.parent.mkdir(exist_ok=alone)
-        command = [sys.executable, "-m", "leashed", *kind, *words, *where]
-        subprocess.run(command, check=True, capture_output=True)
-        said = json.loads(report.read_text())
-    if alone:
+    said = report_of(kind, words)
+    if kind[0] == "train":
         return float(said["examples"] / said["elapsed"]), 0.0
     trainers = [each for member, each in said["summaries"].items() if member.startswith("trainer")]
     return (

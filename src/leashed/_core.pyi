@@ -30,6 +30,7 @@ __all__: list[str] = [
     "NoRows",
     "ParameterBlock",
     "ParameterVector",
+    "PartServer",
     "PolicyMachine",
     "PolicyServer",
     "Pulse",
@@ -37,10 +38,12 @@ __all__: list[str] = [
     "Read",
     "RemoteRows",
     "Resumption",
+    "RowCalls",
     "RowPlacement",
     "RowServer",
     "RowServersPlan",
     "RowStream",
+    "RowsAway",
     "RuleState",
     "SentRows",
     "ServedTable",
@@ -64,6 +67,8 @@ __all__: list[str] = [
     "available_isas",
     "batch",
     "batch_rows",
+    "check_parts",
+    "decide_alike",
     "default_isa",
     "losses",
     "mean_loss",
@@ -90,6 +95,9 @@ class Error(ValueError):
     pass
 
 class NoRows(Error):
+    pass
+
+class RowsAway(Error):
     pass
 
 class PolicyMachine:
@@ -995,9 +1003,10 @@ class RemoteRows:
         look_ahead: typing.SupportsInt | typing.SupportsIndex = 1,
         poolings: collections.abc.Sequence[str | None] = [],
         pooling: str = "auto",
+        apart: bool = False,
     ) -> None:
         """
-        tables: (name, dim, rows, or 0 where it grows) of each; features: of each its table. client: the first thread's number, behind which are as many others' as there are slots; life: a number that no other process ever has, and none before it a larger one. timeout: seconds of silence after which a connection is given up; patience: those for which a server is waited for. poolings: of each feature sum, mean or max, or None where its rows are read; empty: None of each. pooling: where those are pooled, at servers, in rows that are read, or auto, where that is fewer bytes.
+        tables: (name, dim, rows, or 0 where it grows) of each; features: of each its table. client: the first thread's number, behind which are as many others' as there are slots; life: a number that no other process ever has, and none before it a larger one. timeout: seconds of silence after which a connection is given up; patience: those for which a server is waited for. poolings: of each feature sum, mean or max, or None where its rows are read; empty: None of each. pooling: where those are pooled, at servers, in rows that are read, or auto, where that is fewer bytes. apart: workers make calls (RowCalls), each of a table of its own.
         """
     def adopt(
         self,
@@ -1015,10 +1024,20 @@ class RemoteRows:
         """
         What was counted; kernel_in and kernel_out, where all went over TCP.
         """
+    def expect(self) -> None:
+        """
+        A server that is not reached yet has told that it will be: patience begins anew.
+        """
+    def forsake(self) -> None:
+        """
+        Nobody has these rows any more: a training by them ends as one that is interrupted.
+        """
     def missing(self, servers: typing.SupportsInt | typing.SupportsIndex) -> list[tuple[int, int]]:
         """
         (slot, server) of the connections to be made.
         """
+    @property
+    def forsaken(self) -> bool: ...
     @property
     def pooled(self) -> list[bool] | None:
         """
@@ -1035,112 +1054,43 @@ class RemoteRows:
         Threads that need a connection with each server.
         """
 
-class PolicyServer:
+class RowCalls:
     """
-    Leads a mode; a thread serves its workers.
-    """
-    def __init__(
-        self,
-        *,
-        theta: numpy.typing.NDArray[numpy.float32],
-        block_ends: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
-        mode: tuple[str, dict],
-        rule: tuple[str, dict],
-        staleness: tuple[str, dict],
-        workers: typing.SupportsInt | typing.SupportsIndex,
-        run: typing.SupportsInt | typing.SupportsIndex,
-        terms: typing.SupportsInt | typing.SupportsIndex,
-        boot: typing.SupportsInt | typing.SupportsIndex,
-    ) -> None:
-        """
-        theta: to begin with, float32 [d]; block_ends: where its variables end. workers: lanes that may come. run, terms: as trainers have them; boot: a number that no other server's process ever has.
-        """
-    def adopt(
-        self,
-        socket: typing.SupportsInt | typing.SupportsIndex,
-        checked: bool,
-        transport: str = "tcp",
-    ) -> None:
-        """
-        transport: tcp, shm or auto; with another than tcp it waits for the other side.
-        """
-    def command(self, argument: typing.SupportsInt | typing.SupportsIndex) -> None:
-        """
-        Tells the mode, as its commands say.
-        """
-    def counters(self) -> dict:
-        """
-        What was counted; kernel_in and kernel_out, where all went over TCP.
-        """
-    def let_go(
-        self,
-        first: typing.SupportsInt | typing.SupportsIndex,
-        clients: typing.SupportsInt | typing.SupportsIndex,
-    ) -> None:
-        """
-        Of a process that is gone or hangs, by its lanes' numbers: others have its leases.
-        """
-    def standing(self) -> dict:
-        """
-        Updates, examples of leases that are done, what the mode has decided, and why it serves nobody any more (empty: it does), all of one moment.
-        """
-    @property
-    def parameters(self) -> numpy.typing.NDArray[numpy.float32]:
-        """
-        A copy, float32 [d].
-        """
-
-class ModeTrainer:
-    """
-    A trainer of a mode that a policy server leads.
+    Look-ups and updates of one table by one thread.
     """
     def __init__(
+        self, rows: RemoteRows, worker: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+    def ask(self, ids: numpy.typing.NDArray[numpy.int64]) -> int:
+        """
+        The look-up's number.
+        """
+    def finish(self) -> dict:
+        """
+        Waits until all updates are applied; what became of them.
+        """
+    def keeps(self, number: typing.SupportsInt | typing.SupportsIndex) -> bool:
+        """
+        Whether that look-up is not over.
+        """
+    def leave(self) -> None: ...
+    def look(self, ids: numpy.typing.NDArray[numpy.int64]) -> numpy.typing.NDArray[numpy.float32]:
+        """
+        [n, dim], for who only reads.
+        """
+    def update(
         self,
-        *,
-        dimension: typing.SupportsInt | typing.SupportsIndex,
-        lanes: typing.SupportsInt | typing.SupportsIndex,
-        run: typing.SupportsInt | typing.SupportsIndex,
-        terms: typing.SupportsInt | typing.SupportsIndex,
-        client: typing.SupportsInt | typing.SupportsIndex,
-        life: typing.SupportsInt | typing.SupportsIndex,
-        patience: typing.SupportsFloat | typing.SupportsIndex,
-    ) -> None:
+        number: typing.SupportsInt | typing.SupportsIndex,
+        gradients: numpy.typing.NDArray[numpy.float32],
+    ) -> dict:
         """
-        lanes: worker threads. client: the first one's number, behind which are as many others' as there are slots; life: a number that no other process ever has, and none before it a larger one. patience: seconds for which the server is waited for.
+        What became of updates before; that look-up is over.
         """
-    def adopt(
-        self,
-        slot: typing.SupportsInt | typing.SupportsIndex,
-        server: typing.SupportsInt | typing.SupportsIndex,
-        socket: typing.SupportsInt | typing.SupportsIndex,
-        checked: bool,
-        transport: str = "tcp",
-        patience: typing.SupportsFloat | typing.SupportsIndex = 0.0,
-    ) -> bool:
+    def values(
+        self, number: typing.SupportsInt | typing.SupportsIndex
+    ) -> numpy.typing.NDArray[numpy.float32]:
         """
-        With patience, in seconds: False where the server does not answer within it.
-        """
-    def counters(self) -> dict:
-        """
-        What was counted; kernel_in and kernel_out, where all went over TCP.
-        """
-    def end(self) -> None:
-        """
-        The run is over for this trainer: what waits for the server waits no more.
-        """
-    def missing(self, servers: typing.SupportsInt | typing.SupportsIndex) -> list[tuple[int, int]]:
-        """
-        (slot, server) of the connections to be made.
-        """
-    @property
-    def ended(self) -> bool:
-        """
-        Whether the server has said that all is trained.
-        """
-    @property
-    def slots(self) -> int:
-        """
-        Threads that need a connection with each server.
+        [n, dim], of its ids.
         """
 
 class Engine:
@@ -1349,6 +1299,12 @@ class SparseModel(GradientSource):
     def predict(
         self, theta: numpy.typing.NDArray[numpy.float32], x: SparseRows
     ) -> numpy.typing.NDArray[numpy.float32]: ...
+    def training_order(
+        self, x: SparseRows, seed: typing.SupportsInt | typing.SupportsIndex
+    ) -> tuple[numpy.typing.NDArray[numpy.int64], list[int]]:
+        """
+        A training on these rows with that seed, or on a stream (None), has parameters in another order: of each place the one in the model's, int64 [d], and where its variables end.
+        """
 
 class SparseLinear(SparseModel):
     def __init__(
@@ -1698,6 +1654,314 @@ class Resumption:
         Theta and the rule's states, [1 + S, d].
         """
 
+class PolicyServer:
+    """
+    Leads a mode; a thread serves its workers.
+    """
+    def __init__(
+        self,
+        *,
+        theta: numpy.typing.NDArray[numpy.float32],
+        block_ends: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+        mode: tuple[str, dict],
+        rule: tuple[str, dict],
+        staleness: tuple[str, dict],
+        workers: typing.SupportsInt | typing.SupportsIndex,
+        run: typing.SupportsInt | typing.SupportsIndex,
+        terms: typing.SupportsInt | typing.SupportsIndex,
+        boot: typing.SupportsInt | typing.SupportsIndex,
+        record: tuple[str, str] | None = None,
+        begun: tuple[Resumption, typing.SupportsInt | typing.SupportsIndex] | None = None,
+        tables: collections.abc.Sequence[Table] = [],
+        followers: typing.SupportsInt | typing.SupportsIndex = 0,
+        reduces: bool = False,
+        updates: typing.SupportsInt | typing.SupportsIndex | None = None,
+        served: typing.Annotated[numpy.typing.ArrayLike, numpy.uint64] | None = None,
+        ever: numpy.typing.NDArray[numpy.uint64] | None = None,
+    ) -> None:
+        """
+        theta: to begin with, float32 [d]; block_ends: where its variables end. workers: lanes that may come. run, terms: as trainers have them; boot: a number that no other server's process ever has. record: a file, and its header, that what it hears is written to. begun: to go on from, what take() of another one gave. tables: that gradients are of too, in the order of the model. followers: servers behind it, of several, of which each has a part of the parameters, as theta is one. reduces: while the mode is in Sync workers sum among themselves. updates: so many end the run. served: of one that is started again in its own run, beside begun what keep() gave, uint64. ever: pushes that the mode was ever told of, and their examples, uint64 [2], which it counts on; with it nobody is told the end before let_end().
+        """
+    def adopt(
+        self,
+        socket: typing.SupportsInt | typing.SupportsIndex,
+        checked: bool,
+        transport: str = "tcp",
+    ) -> None:
+        """
+        transport: tcp, shm or auto; with another than tcp it waits for the other side.
+        """
+    def command(self, argument: typing.SupportsInt | typing.SupportsIndex) -> None:
+        """
+        Tells the mode, as its commands say.
+        """
+    def counters(self) -> dict:
+        """
+        What was counted; kernel_in and kernel_out, where all went over TCP.
+        """
+    def end_record(self) -> str:
+        """
+        The record ends here, with the parameters of now. Returns why it ended before; empty: it did not, or there is none.
+        """
+    def hold(self, holds: bool) -> None:
+        """
+        Whether what the mode grants goes to nobody.
+        """
+    def keep(
+        self, batch_size: typing.SupportsInt | typing.SupportsIndex
+    ) -> tuple[
+        tuple[
+            Resumption,
+            int,
+            tuple[int, int],
+            list[int],
+            int,
+            list[int],
+            list[tuple[int, int]],
+            list[tuple[int, int]],
+        ],
+        numpy.typing.NDArray[numpy.uint64],
+    ]:
+        """
+        At any moment what take() gives, and for one that is started again in the same run what it is to be given beside as served.
+        """
+    def let_end(self) -> None:
+        """
+        That all is trained is kept: whoever waits to hear of the end is told.
+        """
+    def let_go(
+        self,
+        first: typing.SupportsInt | typing.SupportsIndex,
+        clients: typing.SupportsInt | typing.SupportsIndex,
+    ) -> None:
+        """
+        Of a process that is gone or hangs, by its lanes' numbers: others have its leases.
+        """
+    def let_go_absent(self) -> None:
+        """
+        Nodes of what it goes on from for which nobody has come are gone.
+        """
+    def quiet(self, f: collections.abc.Callable) -> None:
+        """
+        Calls f() while nobody is served.
+        """
+    def standing(self) -> dict:
+        """
+        Updates, and how many of them workers alone have, examples of leases that are done, what the mode has decided, and why it serves nobody any more (empty: it does), all of one moment.
+        """
+    def take(
+        self,
+        commands: collections.abc.Sequence[
+            tuple[
+                typing.SupportsFloat | typing.SupportsIndex,
+                typing.SupportsInt | typing.SupportsIndex,
+            ]
+        ],
+        batch_size: typing.SupportsInt | typing.SupportsIndex,
+    ) -> tuple[
+        Resumption,
+        int,
+        tuple[int, int],
+        list[int],
+        int,
+        list[int],
+        list[tuple[int, int]],
+        list[tuple[int, int]],
+    ]:
+        """
+        While it holds and is at rest its state, how many nodes there are, which words of the mode's are of rows that it holds, [begin, end), by slot one more than the number of the batch that it holds, 0: of nothing, lines of the log of those behind it, by table floats from one gradient of a row to the next, the batches that are not done, as number and examples, and of one that follows those that it has had, as first and last number. commands: that are still to come, in so many seconds, and what they say.
+        """
+    @property
+    def at_rest(self) -> bool:
+        """
+        That no worker has a lease, as far as it was told.
+        """
+    @property
+    def parameters(self) -> numpy.typing.NDArray[numpy.float32]:
+        """
+        A copy, float32 [d].
+        """
+
+class ModeTrainer:
+    """
+    A trainer of a mode that a policy server leads.
+    """
+    def __init__(
+        self,
+        *,
+        dimension: typing.SupportsInt | typing.SupportsIndex,
+        lanes: typing.SupportsInt | typing.SupportsIndex,
+        run: typing.SupportsInt | typing.SupportsIndex,
+        terms: typing.SupportsInt | typing.SupportsIndex,
+        client: typing.SupportsInt | typing.SupportsIndex,
+        life: typing.SupportsInt | typing.SupportsIndex,
+        patience: typing.SupportsFloat | typing.SupportsIndex,
+        tables: collections.abc.Sequence[
+            tuple[
+                str,
+                typing.SupportsInt | typing.SupportsIndex,
+                typing.SupportsInt | typing.SupportsIndex,
+            ]
+        ] = [],
+        mode: str = "",
+        shards: collections.abc.Sequence[
+            collections.abc.Sequence[
+                tuple[
+                    typing.SupportsInt | typing.SupportsIndex,
+                    typing.SupportsInt | typing.SupportsIndex,
+                ]
+            ]
+        ] = [],
+        reduces: bool = False,
+        placement: RowPlacement | None = None,
+    ) -> None:
+        """
+        lanes: worker threads. client: the first one's number, behind which are as many others' as there are slots; life: a number that no other process ever has, and none before it a larger one. patience: seconds for which the server is waited for. tables: (name, dim, rows, or 0 where it grows) of each whose rows the servers have; placement: of several servers which one has which. shards: of several servers what each has of the parameters, as [begin, end); mode: its name. reduces: as the server has it.
+        """
+    def adopt(
+        self,
+        slot: typing.SupportsInt | typing.SupportsIndex,
+        server: typing.SupportsInt | typing.SupportsIndex,
+        socket: typing.SupportsInt | typing.SupportsIndex,
+        checked: bool,
+        transport: str = "tcp",
+        patience: typing.SupportsFloat | typing.SupportsIndex = 0.0,
+    ) -> bool:
+        """
+        With patience, in seconds: False where the server does not answer within it.
+        """
+    def adopt_sum(
+        self,
+        lane: typing.SupportsInt | typing.SupportsIndex,
+        client: typing.SupportsInt | typing.SupportsIndex,
+        socket: typing.SupportsInt | typing.SupportsIndex,
+        checked: bool,
+        called: bool,
+        transport: str = "tcp",
+    ) -> None:
+        """
+        The connection of a lane with another one; called: by this one.
+        """
+    def counters(self) -> dict:
+        """
+        What was counted; kernel_in and kernel_out, where all went over TCP.
+        """
+    def end(self) -> None:
+        """
+        The run is over for this trainer: what waits for the server waits no more.
+        """
+    def missing(self, servers: typing.SupportsInt | typing.SupportsIndex) -> list[tuple[int, int]]:
+        """
+        (slot, server) of the connections to be made.
+        """
+    @property
+    def ended(self) -> bool:
+        """
+        Whether the server has said that all is trained.
+        """
+    @property
+    def slots(self) -> int:
+        """
+        Threads that need a connection with each server.
+        """
+    @property
+    def wanted(self) -> list[tuple[int, int]]:
+        """
+        Of an all-reduce, (lane, client) of each other lane, by its number, that is to be called.
+        """
+
+class PartServer:
+    """
+    A policy server behind the first; a thread serves its workers.
+    """
+    def __init__(
+        self,
+        *,
+        theta: numpy.typing.NDArray[numpy.float32],
+        mode: tuple[str, dict],
+        rule: tuple[str, dict],
+        staleness: tuple[str, dict],
+        workers: typing.SupportsInt | typing.SupportsIndex,
+        run: typing.SupportsInt | typing.SupportsIndex,
+        terms: typing.SupportsInt | typing.SupportsIndex,
+        boot: typing.SupportsInt | typing.SupportsIndex,
+        server: typing.SupportsInt | typing.SupportsIndex,
+        tables: collections.abc.Sequence[Table] = [],
+        begun: tuple[Resumption, typing.SupportsInt | typing.SupportsIndex] | None = None,
+        leads: bool = False,
+    ) -> None:
+        """
+        theta: its part, float32. mode, and the others: as of PolicyServer; server: its number, from 1. tables: of which it has rows, in the order of the model. begun: its part of a state; leads: of servers that decide by themselves, that is of the mode of the first.
+        """
+    def adopt(
+        self,
+        socket: typing.SupportsInt | typing.SupportsIndex,
+        checked: bool,
+        transport: str = "tcp",
+    ) -> None:
+        """
+        As of PolicyServer.
+        """
+    def counters(self) -> dict:
+        """
+        What was counted; kernel_in and kernel_out, where all went over TCP.
+        """
+    def follow(
+        self,
+        socket: typing.SupportsInt | typing.SupportsIndex,
+        checked: bool,
+        transport: str = "tcp",
+    ) -> None:
+        """
+        Takes a connection to the first server over.
+        """
+    def let_go(
+        self,
+        first: typing.SupportsInt | typing.SupportsIndex,
+        clients: typing.SupportsInt | typing.SupportsIndex,
+    ) -> None:
+        """
+        As of PolicyServer.
+        """
+    def quiet(self, f: collections.abc.Callable) -> None:
+        """
+        Calls f() while nobody is served.
+        """
+    def standing(self) -> dict:
+        """
+        Updates, lines of the first server's log that are carried out, what its mode has decided, and why it serves nobody any more (empty: it does), all of one moment.
+        """
+    def take(
+        self,
+    ) -> tuple[
+        Resumption,
+        int,
+        tuple[int, int],
+        list[int],
+        int,
+        list[int],
+        list[tuple[int, int]],
+        list[tuple[int, int]],
+    ]:
+        """
+        While it is at rest its part of what PolicyServer.take gives.
+        """
+    @property
+    def at_rest(self) -> bool:
+        """
+        That all is carried out that the first has heard, once that was at rest.
+        """
+    @property
+    def follows(self) -> bool:
+        """
+        Whether it has a connection to the first server.
+        """
+    @property
+    def parameters(self) -> numpy.typing.NDArray[numpy.float32]:
+        """
+        A copy of its part, float32.
+        """
+
 class Trace:
     """
     The record of a training, every page checked.
@@ -1814,6 +2078,16 @@ def batch_rows(
 ) -> list[int]:
     """
     Row numbers of batch k: a function of (seed, k) alone.
+    """
+
+def check_parts(mode: str, rule: tuple[str, dict], staleness: tuple[str, dict]) -> None:
+    """
+    Raises ValueError where no several policy servers, each with a part of the parameters, can train so.
+    """
+
+def decide_alike(mode: str) -> bool:
+    """
+    Whether several policy servers of that mode decide all as the first, rather than each by itself.
     """
 
 def default_isa() -> str:
@@ -2034,9 +2308,11 @@ def sharding(
     What each of so many servers holds of parts that end at `ends`, as spans of parameters, and how uneven that is.
     """
 
-def simulate(training: Training, watch: Watch, time: VirtualTime, mode: bool) -> dict:
+def simulate(
+    training: Training, watch: Watch, time: VirtualTime, mode: bool, record: typing.Any = None
+) -> dict:
     """
-    Trains in virtual time, by a mode where the training's `discipline` is one, and returns what train does, and how many workers were in their updates: for how many seconds each number, and when it changed.
+    Trains in virtual time, by a mode where the training's `discipline` is one, and returns what train does, and how many workers were in their updates: for how many seconds each number, and when it changed. record: of a training by that mode, by which it goes.
     """
 
 def staleness_factors(

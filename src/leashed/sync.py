@@ -359,11 +359,6 @@ class Session(Protocol):
         """Whether what is trained is to be saved now, for a checkpoint of the whole run."""
         ...
 
-    @property
-    def forsaken(self) -> bool:
-        """Whether the run is over, and nobody has rows any more that workers may wait for."""
-        ...
-
     def save(self, put: Callable[[Path, Position], None]) -> None:
         """Has it saved by ``put``, which is given the file, and how far the run is."""
         ...

@@ -156,6 +156,43 @@ def test_rows_at_servers_are_judged_turn_by_turn(results: figures.Results, tmp_p
 
 
 @pytest.mark.usefixtures("words_only")
+def test_modes_over_processes_are_judged_turn_by_turn(
+    results: figures.Results, tmp_path: Path
+) -> None:
+    def training(work: str, *eps: float) -> dict[str, object]:
+        return {"figure": "training", "mode": "asp", "batch": 512, "work": work, "eps": list(eps)}
+
+    results["sections"]["led"] = {
+        "scale": 1.0,
+        "seconds": 1.0,
+        "load_before": 0.0,
+        "figures": [
+            training("one thread", 100.0, 50.0, 80.0),
+            training("tcp", 90.0, 46.0, 70.0),
+            training("shm", 80.0, 40.0, 64.0),
+            {
+                "figure": "pushes",
+                "bytes": 1024,
+                "lanes": 8,
+                "of_its_processor_time": [2e5, 3e5, 1e5],
+                "of_time": [1e4, 1e4, 1e4],
+            },
+        ],
+    }
+    lines = [
+        line for line in _goal_lines(page.page(results, tmp_path)) if "server" in line.split("|")[1]
+    ]
+    told = [line for line in lines if "mode=" in line or "policy server" in line]
+    assert len(told) == 9
+    (tcp,) = [line for line in told if "mode=asp" in line and "TCP, MLP, batch 512" in line]
+    assert "0.900" in tcp
+    assert "| met |" in tcp
+    (missed,) = [line for line in told if "missed" in line]
+    assert "shared memory" in missed
+    assert any("200" in line and "| met |" in line for line in told)
+
+
+@pytest.mark.usefixtures("words_only")
 def test_dlrm_is_judged_by_its_ceiling_and_by_the_best_peer(
     results: figures.Results, tmp_path: Path
 ) -> None:

@@ -385,6 +385,34 @@ def test_version_and_help(capsys):
     assert lsh.__version__ in capsys.readouterr().out
 
 
+IMPORTED = """
+import signal, sys
+
+class Finder:
+    def find_spec(self, name, *_):
+        if name == sys.argv[1]:
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Finder())
+from leashed.cli import main
+sys.exit(main(["policies"]))
+"""
+
+
+@pytest.mark.parametrize(
+    "name", ["leashed._core", "leashed.cli.arguments", "leashed.cli.train", "numpy"]
+)
+def test_ctrl_c_while_it_is_imported_is_one_line(name):
+    ended = subprocess.run(
+        [sys.executable, "-c", IMPORTED, name],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (130, "leashed: interrupted\n")
+
+
 def interrupt_after_the_first_line(*arguments):
     """The lines printed until, and after, Ctrl-C at the first one; and standard error."""
     process = subprocess.Popen(

@@ -121,7 +121,7 @@ def test_arguments_become_a_plan():
     options = cli._parser().parse_args(
         [
             "cluster", "up", "--trainers", "4", "--sync-ps", "2", "--sync",
-            "bmuf:alpha=0.5,nesterov=true", "--when", "every:iterations=5", "--threads", "3",
+            "easgd:alpha=0.5,symmetric=true", "--when", "every:iterations=5", "--threads", "3",
             "--rule", "adam:beta1=0.8", "--lr", "0.01", "--discipline", "leashed:persistence=2",
             "--seconds", "9",
             "--data", "folder", "--output", "best", "--transport", "tcp", "--compression", "int8",
@@ -130,8 +130,8 @@ def test_arguments_become_a_plan():
     )  # fmt: skip
     plan = cluster._plan(options)
     assert (plan.cluster.ports, plan.cluster.metrics_address) == (7000, ("0.0.0.0", 9100))
-    assert plan.sync == plans.Sync("bmuf:alpha=0.5,nesterov=true", "every:iterations=5", "int8")
-    assert plan.sync == plans.Sync("bmuf:alpha=0.5,nesterov=true", {"iterations": 5}, "int8")
+    assert plan.sync == plans.Sync("easgd:alpha=0.5,symmetric=true", "every:iterations=5", "int8")
+    assert plan.sync == plans.Sync("easgd:alpha=0.5,symmetric=true", {"iterations": 5}, "int8")
     assert (plan.cluster.trainers, plan.cluster.sync_ps, plan.cluster.transport) == (4, 2, "tcp")
     assert plan.train == plans.Train(
         data=str(Path("folder").absolute()),
@@ -165,6 +165,7 @@ def test_arguments_become_a_plan():
         (["up", "--sync", "gba"], "--sync 'gba' is unknown; choose one of easgd"),
         (["up", "--sync-ps", "0"], "--sync-ps must be at least 1 with easgd"),
         (["up", "--mode", "gba", "--sync-ps", "1"], "--sync-ps must be 0 with --mode, got 1"),
+        (["up", "--sync", "none", "--sync-ps", "1"], "--sync-ps must be 0 with --sync none, to "),
         (["up", "--stream", "--model", "fm"], "cluster is not for streams, since"),
         (
             ["up", "--model", "dlrm"],

@@ -143,7 +143,6 @@ class Place(contextlib.AbstractContextManager):
     cut_short: str | None = None
     rows: None = None
     wants: bool = False
-    forsaken: bool = False
     output: None = None
 
     def session(self, *_: object, total: int | None, **__: object) -> Place:

@@ -24,7 +24,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import cycle
@@ -35,6 +35,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from cluster import written
+from cluster.processes import pids
 
 from leashed.cluster import opening, outcome
 from leashed.cluster import plan as plans
@@ -140,6 +141,7 @@ class Injector:
     still: list[tuple[float, float]] = field(default_factory=list)  # from, to: without a batch
     descriptors: dict[str, int] = field(default_factory=dict)
     threads: dict[str, int] = field(default_factory=dict)
+    trains: Callable[[Path, str], bool] | None = None
 
     def __post_init__(self) -> None:
         self._started = self._moved = self._grew = time.time()
@@ -158,7 +160,8 @@ class Injector:
                 if self.supervisor.pids().get(fault.name) == fault.pid:
                     os.kill(fault.pid, signal.SIGCONT)
                 fault.pid = 0
-        if self._waits and self._next and trains(self.folder, self._next[1].name):
+        begun = self.trains or trains
+        if self._waits and self._next and begun(self.folder, self._next[1].name):
             self._waits, self._due = False, now + self._due - self._started
         if self._next and now >= self._due and not self._waits and self._may(self._next[1]):
             self._inject(self._next[1], now)
@@ -255,10 +258,14 @@ def make_plan(
     """
     folder.mkdir(parents=True)
     opening.make_key(folder / "key")
-    limits = {"beat": BEAT, "timeout": TIMEOUT, "grace": GRACE, "restarts": 1000, "sync_ps": 2}
+    sync = plans.Sync(kind=kind, when=when)
+    servers = 2 * plans.servers_of(sync)
+    limits = {
+        "beat": BEAT, "timeout": TIMEOUT, "grace": GRACE, "restarts": 1000, "sync_ps": servers,
+    }  # fmt: skip
     plan = plans.Plan(
         plans.Cluster(trainers=trainers, run=folder, **{**limits, **cluster}),
-        plans.Sync(kind=kind, when=when),
+        sync,
         plans.Train(
             **{
                 "data": None if train else str(written.digits(folder.parent / "digits")),
@@ -282,14 +289,20 @@ def clicks(folder: Path, **given: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def play(plan: plans.Plan, planned: Iterable[tuple[float, Fault]]) -> Played:
-    """A run with these faults, to its end. Raises TimeoutError where it does not come."""
+def play(
+    plan: plans.Plan,
+    planned: Iterable[tuple[float, Fault]],
+    begun: Callable[[Path, str], bool] | None = None,
+) -> Played:
+    """A run with these faults, to its end. Raises TimeoutError where it does not come. ``begun``: as ``trains``,
+    in its place.
+    """
     folder = plan.cluster.run
     start = time.monotonic()
     of = command(folder / "plan.toml")
     supervisor = Supervisor(plan.cluster.processes(), of, folder, plan.cluster.restarts)
     with supervisor:
-        injector = Injector(supervisor, folder, iter(planned))
+        injector = Injector(supervisor, folder, iter(planned), trains=begun)
         supervise(supervisor, plan.cluster.timeout, injector)
     seconds = time.monotonic() - start
     report = outcome.read_report(folder)
@@ -314,21 +327,8 @@ def check(played: Played) -> None:
         ("threads", injector.threads, MOST_THREADS),
     ):
         assert max(found.values()) <= most, f"{what}: {found}"
-    left = processes(plan.cluster.run)
+    left = pids(plan.cluster.run)
     assert not left, f"processes are left: {left}"
-
-
-def processes(folder: Path) -> list[int]:
-    """Those of the run in that folder."""
-    found = []
-    for each in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = each.read_bytes().decode(errors="replace").split("\0")
-        except OSError:
-            continue
-        if str(folder / "plan.toml") in words and "leashed.cluster.role" in words:
-            found.append(int(each.parent.name))
-    return found
 
 
 def check_ledger(report: dict[str, Any]) -> None:

@@ -1,4 +1,6 @@
-"""Two network namespaces and the link between them, where this user may make them."""
+"""Network namespaces with a network between them, where this user may make them: two and their link, or any
+number at a switch.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +32,11 @@ def missing() -> str | None:
     return None
 
 
+def inside(namespace: str, program: Sequence[str]) -> list[str]:
+    """What starts a program in a namespace."""
+    return ["ip", "netns", "exec", namespace, *program]
+
+
 @dataclass(frozen=True)
 class Link:
     """Between the namespaces ``near``, of address ``HERE``, and ``far``, of ``THERE``."""
@@ -39,7 +46,7 @@ class Link:
 
     def inside(self, namespace: str, program: Sequence[str]) -> list[str]:
         """What starts a program in one of them."""
-        return ["ip", "netns", "exec", namespace, *program]
+        return inside(namespace, program)
 
     def up(self) -> None:
         _ip("-n", self.near, "link", "set", "veth", "up")
@@ -89,6 +96,30 @@ def link() -> Iterator[Link]:
         yield Link(near, far)
     finally:
         for namespace in (near, far):
+            subprocess.run(["ip", "netns", "del", namespace], check=False, capture_output=True)
+
+
+@contextlib.contextmanager
+def switched(count: int) -> Iterator[dict[str, str]]:
+    """So many namespaces at one switch, by address; gone afterwards with all that is in them."""
+    name = f"leashed-{os.getpid()}"
+    switch = f"{name}-switch"
+    found = {f"{HERE.rpartition('.')[0]}.{k + 1}": f"{name}-{k}" for k in range(count)}
+    try:
+        _ip("netns", "add", switch)
+        _ip("-n", switch, "link", "add", "name", "bridge", "type", "bridge")
+        _ip("-n", switch, "link", "set", "dev", "bridge", "up")
+        for port, (address, namespace) in enumerate(found.items()):
+            _ip("netns", "add", namespace)
+            _ip("-n", namespace, "link", "set", "lo", "up")
+            _ip("link", "add", "veth", "netns", namespace, "type", "veth", "peer", "name",
+                f"port{port}", "netns", switch)  # fmt: skip
+            _ip("-n", switch, "link", "set", "dev", f"port{port}", "master", "bridge", "up")
+            _ip("-n", namespace, "address", "add", f"{address}/24", "dev", "veth")
+            _ip("-n", namespace, "link", "set", "veth", "up")
+        yield found
+    finally:
+        for namespace in (*found.values(), switch):
             subprocess.run(["ip", "netns", "del", namespace], check=False, capture_output=True)
 
 

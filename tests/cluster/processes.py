@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-__all__ = ["child", "running"]
+__all__ = ["child", "pids", "running"]
 
 
 def running() -> dict[int, list[str]]:
@@ -15,6 +15,16 @@ def running() -> dict[int, list[str]]:
         with contextlib.suppress(OSError):  # it has ended meanwhile
             words = each.read_bytes().decode(errors="replace").rstrip("\0")
             found[int(each.parent.name)] = words.split("\0")
+    return found
+
+
+def pids(folder: Path) -> dict[str, int]:
+    """Those of the run in a folder, by role and index, such as ``trainer-1``."""
+    found = {}
+    for pid, words in running().items():
+        if "leashed.cluster.role" in words and str(folder / "plan.toml") in words:
+            role, index = words[words.index("--plan") - 1], words[words.index("--index") + 1]
+            found[f"{role}-{index}"] = pid
     return found
 
 

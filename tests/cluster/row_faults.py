@@ -2,8 +2,8 @@
 
     python tests/cluster/row_faults.py [--faults 500] [--seed 0] [--mean 1.0] [--together]
 
-Each run: a master, a sync server where there are any, two embedding servers, a reader and two trainers on loopback, and
-faults until it ends: kill -9, SIGSTOP for a while and SIGCONT, or a connection that ends, now and then
+Each run: a master, a sync server where there are any, two embedding servers, a reader (of CSV, packed CSV or
+Parquet) and two trainers on loopback, and faults until it ends: kill -9, SIGSTOP for a while and SIGCONT, or a connection that ends, now and then
 of two at once. Each example has an id of its own, and all have ids in common at each server; steps are
 so small that rows stay what they began with, which tells whose they are. Then (``check``) beside what
 ``faults`` wants of any run: no row has another id's values; at each server all rows of a batch have as
@@ -22,6 +22,7 @@ dead trainer had told (others are granted again). The rows tell here what lacks 
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import random
 import shutil
@@ -40,6 +41,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import numpy as np
 from cluster import faults
 from cluster.faults import Fault, Played
+from cluster.processes import pids
 from numpy.typing import NDArray
 
 import leashed as lsh
@@ -54,10 +56,11 @@ COMMON = 24  # ids that all examples have: some at each server
 RATE = 1e-9  # of Adagrad: a thousand steps do not reach what tells one row from another
 SETTINGS = [("easgd", "background"), ("ma", {"iterations": 5}), ("bmuf", "background")]
 NEAR, APART = 1e-5, 1e-4
+FORMATS = ("csv", "csv.gz", "parquet")
 
 
-def written(folder: Path, rows: int = ROWS) -> dict[str, Any]:
-    """The words that train on a file of examples with ids of their own, and in common."""
+def written(folder: Path, rows: int = ROWS, kind: str = "csv") -> dict[str, Any]:
+    """The words that train on a file of that kind with examples with ids of their own, and in common."""
     columns = {
         "click": {"kind": "label"},
         "price": {"kind": "number"},
@@ -66,10 +69,20 @@ def written(folder: Path, rows: int = ROWS) -> dict[str, Any]:
     }
     folder.mkdir(parents=True, exist_ok=True)
     common = " ".join(map(str, range(COMMON)))
-    lines = [f"{k % 2},{k % 7},{k},{common}\n" for k in range(rows)]
-    (folder / "rows.csv").write_text("".join([",".join(columns) + "\n", *lines]))
+    values = [(k % 2, k % 7, k, common) for k in range(rows)]
+    path = folder / f"rows.{kind}"
+    if kind == "parquet":
+        import pyarrow as pa  # noqa: PLC0415
+        from pyarrow import parquet  # noqa: PLC0415
+
+        by_column = dict(zip(columns, zip(*values, strict=True), strict=True))
+        parquet.write_table(pa.table(by_column), path, row_group_size=rows // 4)
+    else:
+        lines = [",".join(map(str, each)) for each in [tuple(columns), *values]]
+        text = "".join(f"{line}\n" for line in lines).encode()
+        path.write_bytes(gzip.compress(text) if kind.endswith("gz") else text)
     (folder / "schema.json").write_text(json.dumps({"columns": columns}))
-    file = str(folder / "rows.csv")
+    file = str(path)
     return {
         "model": "dlrm", "data": file, "test": file, "schema": str(folder / "schema.json"),
         "table_mib": 1.0, "dim": 4, "rule": "adagrad", "lr": RATE, "batch_size": BATCH,
@@ -184,7 +197,7 @@ def check(played: Played) -> Stamps:
     faults.check_ledger(report)
     faults.check_members(played)
     faults.check_standstill(played)
-    left = faults.processes(plan.cluster.run)
+    left = pids(plan.cluster.run)
     assert not left, f"processes are left: {left}"
     found = stamps(played)
     assert found.common == found.pushes == found.applied.sum(axis=1).tolist()
@@ -252,16 +265,27 @@ def unknown(played: Played, found: Stamps) -> int:
 
 
 def attempts(
-    wanted: int, seed: int, base: Path, mean: float, each: int = 12, *, pairs: bool = False
+    wanted: int,
+    seed: int,
+    base: Path,
+    mean: float,
+    each: int = 12,
+    *,
+    pairs: bool = False,
+    first: int = 0,
 ) -> int:
-    """Runs until so many faults were injected; how many runs failed. ``pairs``: of two at once (``together``)."""
+    """Runs until so many faults were injected; how many runs failed. ``pairs``: of two at once (``together``).
+    ``first``: which of ``FORMATS`` the first run reads; the others follow.
+    """
     done = failed = run = 0
     while done < wanted:
         rng = random.Random(f"{seed}.{run}")
         folder = base / str(run)
         few = min(each, wanted - done)
         kind, when = SETTINGS[run % len(SETTINGS)]
-        plan = make_plan(folder / "run", 20.0 + 40.0 * few * mean, kind=kind, when=when)
+        file = FORMATS[(first + run + run // len(SETTINGS)) % len(FORMATS)]
+        train = written(folder / "rows", kind=file)
+        plan = make_plan(folder / "run", 20.0 + 40.0 * few * mean, train, kind=kind, when=when)
         drawn = together(rng, mean) if pairs else at_random(rng, plan, mean)
         planned = list(islice(drawn, few))
         begun, error, ledger, words = time.monotonic(), None, {}, ""
@@ -280,7 +304,7 @@ def attempts(
         injected = [fault for _, fault in planned if fault.time]
         done += len(injected)
         print(
-            f"{run:3} {kind:5} {time.monotonic() - begun:6.1f} s  faults {done:3}  again "
+            f"{run:3} {kind:5} {file:7} {time.monotonic() - begun:6.1f} s  faults {done:3}  again "
             f"{ledger.get('again', '-')} of {ledger.get('total', '-')} {words}"
             f"{'; '.join(map(str, injected))}",
             flush=True,

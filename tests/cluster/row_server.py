@@ -72,7 +72,7 @@ class Server:
             self.pushes += 1
 
     def counters(self) -> dict[str, Any]:
-        return {"pushes": self.pushes}
+        return {"pushes": self.pushes, "apart": 0}
 
     def applied(self) -> Sequence[Applied]:
         return [

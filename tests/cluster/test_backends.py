@@ -493,7 +493,7 @@ lsh.train(
 """
 
 
-@pytest.mark.process
+@pytest.mark.process(1)
 @gloo_needed
 @pytest.mark.parametrize("when", WHEN)
 def test_processes_that_join_end_in_peace(when, tmp_path):

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from warned import once
 
-from leashed.cluster import bringing, joining, sent_files
+from leashed.cluster import bringing, joined_output, sent_files
 from leashed.cluster.children import saved
 from leashed.cluster.opening import Key, Listener, connect
 from leashed.cluster.receiving import exactly
@@ -197,7 +197,7 @@ def test_rows_that_did_not_reach_rank_0_are_told_of(tmp_path: Path) -> None:
     reached = Reached(RUN, None, np.zeros(1, np.float32), None)
     there = rows(tmp_path / "embedding-ps-1")
     with once("rank 0 has not got the rows of embedding server ") as told:
-        joining._send(tmp_path, 1, reached, f"127.0.0.1:{free_port()}", KEY, 0.1)
+        joined_output.send(tmp_path, 1, reached, f"127.0.0.1:{free_port()}", KEY, 0.1)
     assert (
         f"{there}; copied to one machine with those of the others, lsh.cluster.tables_of("
         in str(told[0].message)
@@ -232,6 +232,34 @@ def test_rows_that_still_come_are_waited_for(tmp_path: Path) -> None:
         assert rank_0.wait(0.8) == []
         sender.join()
     assert (here / "a").stat().st_size == size
+
+
+def test_what_is_there_in_part_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The parameters of a policy server are put beside its folder before that is there."""
+    here = tmp_path / "here"
+    rename = Path.rename
+
+    def slowly(path: Path, target: Path) -> Path:
+        if path.suffix == ".coming":
+            time.sleep(0.3)
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", slowly)
+    with receiving(here) as (rank_0, address):
+
+        def sends() -> None:
+            files = [[MANIFEST, 1], ["here.npz", 1]]
+            with begin(address, {"files": files, "saved": False}) as link:
+                link.sendall(b"ab")
+                assert reply(link) == ""
+
+        sender = threading.Thread(target=sends)
+        sender.start()
+        assert rank_0.wait(10.0) == []
+        assert here.exists()
+        sender.join()
 
 
 def test_half_of_what_comes_takes_no_room_of_the_disk(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cluster.test_up import PATIENCE, pids
+from cluster.processes import pids
+from cluster.test_up import PATIENCE
 from cluster.test_up_tables import check, given, in_one_process
 
 import leashed as lsh
@@ -25,6 +26,7 @@ from leashed.cluster import plan as plans
 from leashed.cluster.checkpoints import Checkpoint, newest
 
 ALONE = ("--trainers", "1", "--look-ahead", "0", "--sync", "none", "--discipline", "sequential")
+EPOCHS, BATCHES = "150", 5625
 
 
 @contextlib.contextmanager
@@ -70,9 +72,20 @@ def made(folder: Path, process: subprocess.Popen[str], count: int = 1) -> dict:
 
 
 def killed(folder: Path, *arguments: str) -> Path:
-    """The newest checkpoint of a run that was killed, all of it."""
+    """The newest checkpoint of a run that was killed, all of it, as soon as one had some batches."""
+
+    def begun() -> bool:
+        try:
+            return Checkpoint(newest(folder)).account.used > 200
+        except FileNotFoundError:  # there is none, or it went for a newer one
+            return False
+
     with running(folder, *arguments) as process:
-        made(folder, process)
+        deadline = time.monotonic() + PATIENCE
+        while not begun():
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
     return newest(folder)
 
 
@@ -88,13 +101,13 @@ def alike(one: lsh.Trained, other: lsh.Trained) -> None:
 @pytest.mark.process
 def test_one_trainer_goes_on_to_the_bits_of_a_run_that_was_not_killed(tmp_path):
     """Over two servers, then three, then one."""
-    told = [*ALONE, *given(tmp_path), "--epochs", "60"]
+    told = [*ALONE, *given(tmp_path), "--epochs", EPOCHS]
     up = ["cluster", "up", "--embedding-servers", "2", *told]
     assert cli.main([*up, "--run", str(tmp_path / "whole")]) == 0
     folder = tmp_path / "run"
     killed(folder, "--embedding-servers", "2", *told)
     used = Checkpoint(newest(folder)).account.used
-    assert 0 < used < 2250
+    assert 0 < used < BATCHES
     three = tmp_path / "three"
     shutil.copytree(folder, three)
     assert cli.main(["cluster", "resume", str(three), "--embedding-servers", "3"]) == 0
@@ -114,12 +127,12 @@ def test_gaps_between_rounds_and_whose_turn_it_is_go_on(tmp_path):
         *("--trainers", "1", "--look-ahead", "0", "--discipline", "sequential"),
         *("--pooling", "rows", "--sync"),
         *("easgd:alpha=0.5,parts=2", "--when", "every:iterations=7", "--embedding-servers", "1"),
-        *given(tmp_path), "--epochs", "60",
+        *given(tmp_path), "--epochs", EPOCHS,
     ]  # fmt: skip
     folder = tmp_path / "run"
     found = killed(folder, *told)
     assert cli.main(["cluster", "up", *told, "--run", str(tmp_path / "whole")]) == 0
-    assert 0 < Checkpoint(found).account.used < 2250
+    assert 0 < Checkpoint(found).account.used < BATCHES
     ((iterations, since, seconds, turn),) = Checkpoint(found).within(0)
     assert (iterations, since) == (Checkpoint(found).account.used, iterations % 7)
     assert seconds >= 0
@@ -133,7 +146,7 @@ def test_gaps_between_rounds_and_whose_turn_it_is_go_on(tmp_path):
 def test_in_the_background_whose_turn_it_is_goes_on(tmp_path):
     told = [*ALONE[:4], "--sync", "easgd:parts=2", "--embedding-servers", "1", *given(tmp_path)]
     folder = tmp_path / "run"
-    ((*gaps, turn),) = Checkpoint(killed(folder, *told, "--epochs", "60")).within(0)
+    ((*gaps, turn),) = Checkpoint(killed(folder, *told, "--epochs", EPOCHS)).within(0)
     assert gaps == [0, 0, 0]
     assert turn > 2
     assert cli.main(["cluster", "resume", str(folder)]) == 0
@@ -142,16 +155,16 @@ def test_in_the_background_whose_turn_it_is_goes_on(tmp_path):
 
 @pytest.mark.process
 def test_a_checkpoint_is_read_and_trained_on_in_one_process(tmp_path):
-    told = [*ALONE, *given(tmp_path), "--epochs", "60"]
+    told = [*ALONE, *given(tmp_path), "--epochs", EPOCHS]
     folder = tmp_path / "run"
     found = killed(folder, "--embedding-servers", "2", *told)
     loaded = lsh.load(found)
     problem = plans.read(folder / "plan.toml").train.problem()
-    assert loaded.evaluate(problem.test).loss < 1
+    assert loaded.evaluate(problem.test).auc > 0.6  # (its loss rises again: the rows are few)
     assert set(loaded.tables) == {one.name for one in problem.model.tables}
     up = ["cluster", "up", "--embedding-servers", "2", *told, "--run", str(tmp_path / "whole")]
     assert cli.main(up) == 0
-    alone = in_one_process(problem, epochs=60, resume=found)
+    alone = in_one_process(problem, epochs=int(EPOCHS), resume=found)
     whole = lsh.load(tmp_path / "whole" / "output")
     np.testing.assert_array_equal(alone.parameters, whole.parameters)
     for name, table in alone.tables.items():
@@ -159,14 +172,14 @@ def test_a_checkpoint_is_read_and_trained_on_in_one_process(tmp_path):
         np.testing.assert_array_equal(whole.tables[name].lookup(ids), table.lookup(ids))
 
 
-@pytest.mark.process
+@pytest.mark.process(1)
 @pytest.mark.parametrize(
     ("sync", "more"),
     [("easgd", ["--sync-ps", "2"]), ("bmuf:momentum=0.5", [])],
 )
 def test_trainers_may_be_more_or_fewer(sync, more, tmp_path):
     folder = tmp_path / "run"
-    told = ["--sync", sync, *given(tmp_path), "--epochs", "100"]
+    told = ["--sync", sync, *given(tmp_path), "--epochs", "200"]
     found = killed(folder, "--trainers", "2", "--embedding-servers", "2", *more, *told)
     assert Checkpoint(found).trainers == [0, 1]
     three = tmp_path / "three"
@@ -183,7 +196,7 @@ def test_trainers_may_be_more_or_fewer(sync, more, tmp_path):
 @pytest.mark.process
 def test_without_its_manifest_the_older_one_is_taken(tmp_path):
     folder = tmp_path / "run"
-    told = [*ALONE, *given(tmp_path), "--epochs", "60"]
+    told = [*ALONE, *given(tmp_path), "--epochs", EPOCHS]
     found = killed(folder, "--embedding-servers", "1", *told)
     later = found.parent / str(int(found.name) + 1)
     shutil.rmtree(later, ignore_errors=True)
@@ -196,7 +209,7 @@ def test_without_its_manifest_the_older_one_is_taken(tmp_path):
     assert found.is_dir()
 
 
-@pytest.mark.process
+@pytest.mark.process(2)
 @pytest.mark.parametrize("name", ["trainer-1", "embedding-ps-0", "master-0"])
 def test_a_cut_that_somebody_does_not_live_to_see_is_given_up(name, tmp_path):
     """It is stopped, so that the cut is under way when it is killed; the next one is whole."""
@@ -222,7 +235,7 @@ def test_what_does_not_fit_is_refused_by_name(tmp_path, capsys):
     assert f"there is no folder {folder} of a run" in capsys.readouterr().err
     assert cli.main(["cluster", "resume", str(tmp_path)]) == 2
     assert "has no whole checkpoint" in capsys.readouterr().err
-    told = [*ALONE, *given(tmp_path), "--epochs", "60"]
+    told = [*ALONE, *given(tmp_path), "--epochs", EPOCHS]
     found = killed(folder, "--embedding-servers", "1", *told)
     text = (folder / "plan.toml").read_text()
     capsys.readouterr()

@@ -94,11 +94,24 @@ def test_who_has_another_key_tells_nothing(tmp_path):
         until(lambda: served(tmp_path))
         with pytest.raises(ConnectionError, match="it holds another key"):
             lsh.cluster.command(tmp_path, "sync", key=other)
-        with pytest.raises(FileNotFoundError, match="there is no key"):
+        with pytest.raises(
+            FileNotFoundError, match="give the key of the run's plan, as key= or --key"
+        ):
             lsh.cluster.command(tmp_path, "sync")
         other.chmod(0o644)
         with pytest.raises(PermissionError, match="others can read or write"):
             lsh.cluster.command(tmp_path, "sync", key=other)
+        run.close()
+
+
+def test_the_key_of_joined_trainers_is_above_their_runs(tmp_path, monkeypatch):
+    folder = tmp_path / "run-0"
+    with led(folder, MODEL, DATA, **given(mode="gba")) as run:
+        until(lambda: served(folder))
+        keyed(tmp_path / "key")
+        assert lsh.cluster.command(folder, "gba") == 0
+        monkeypatch.chdir(folder)
+        assert lsh.cluster.command(".", "gba") == 0
         run.close()
 
 
@@ -152,7 +165,7 @@ def test_the_command(tmp_path, capsys):
     process = up(folder, "--mode", "switching:m=3,iota=1000")
     try:
         for k, to in enumerate(["gba", "sync", "gba", "sync"]):
-            begun(folder, 150 * (k + 1), process)
+            begun(folder, 50 * (k + 1), process)
             assert cli.main(["cluster", "command", str(folder), to]) == 0
             assert f"policy server 0 was told to be {to}, at update" in capsys.readouterr().out
         told, _ = process.communicate(timeout=120)

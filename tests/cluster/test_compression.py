@@ -123,7 +123,7 @@ def test_what_there_is_not_is_refused():
 )
 def test_roles_of_a_run_send_less(sync, compression, tmp_path):
     folder = tmp_path / "run"
-    arguments = ["--sync", sync, "--compression", compression, "--epochs", "2"]
+    arguments = ["--sync", sync, "--compression", compression, "--epochs", "8"]
     arguments += ["--data", str(written.digits(tmp_path / "digits")), "--run", str(folder)]
     assert cli.main(["cluster", "up", *arguments, "--transport", "tcp"]) == 0
     report = json.loads((folder / "run.json").read_text())

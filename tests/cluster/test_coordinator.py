@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from leashed.cluster import table
+from leashed.cluster import run_table
 from leashed.cluster.coordinator import Coordinator
 from leashed.cluster.master import _say
 from leashed.cluster.measures import counted, lives
@@ -27,6 +27,7 @@ from leashed.cluster.messages import (
     Rejoin,
     Report,
     Saved,
+    Servers,
     ToMaster,
     Welcome,
 )
@@ -99,16 +100,119 @@ def test_all_have_finished() -> None:
     assert talk.say(3, Join("trainer", 0, "")) == [Bye("all trainers have finished")]
 
 
-def led() -> Talk:
+def led(*, returns: bool = False) -> Talk:
     """By a policy server, whose connection is 2, of one trainer; the mode is done with 3 of 10 batches."""
     talk = Talk(trainers=1, policy_ps=1)
     talk.join(1)
-    talk.say(2, Join("policy-ps", 0, "h:1"))
+    talk.say(2, Join("policy-ps", 0, "h:1", returns=returns))
     talk.wait(1, 1, 2)
     (lease,) = [m for m in talk.say(2, Report(want=1, batches=10)) if isinstance(m, Lease)]
     assert (lease.ticket, lease.count) == (1, 10)
     talk.say(2, Report(used=[(1, 3)], metrics={"mode_late": 8.0}))
     return talk
+
+
+def test_a_process_in_the_place_of_one_that_led_ends_the_run_and_is_not_welcomed() -> None:
+    talk = led()
+    talk.master.closed(2, talk.now)
+    told = talk.say(3, Join("policy-ps", 0, "h:3"))
+    assert not [m for m in told if isinstance(m, Welcome)]  # it would write over what was recorded
+    assert [m.reason for m in told if isinstance(m, Bye)] == [talk.master.over]
+    assert talk.master.over.startswith("policy server 0 is lost (another process has its place)")
+
+
+def test_who_led_is_started_again_and_goes_on_from_what_it_has_kept() -> None:
+    talk = led(returns=True)
+    talk.master.closed(2, talk.now)
+    talk.wait(14, 1)  # timeout and grace are 15 s
+    assert talk.master.over is None
+    (welcome, *_) = talk.say(3, Join("policy-ps", 0, "h:3", kept=Kept("run", 1), returns=True))
+    assert isinstance(welcome, Welcome)
+    ledger = talk.master.standing(talk.now)["ledger"]
+    assert (ledger["complete"], ledger["undone"], ledger["again"]) == (1, 2, 0)
+    (lease,) = [m for m in talk.say(3, Report(want=1, batches=9)) if isinstance(m, Lease)]
+    assert lease.count == 9
+    talk.say(3, Report(used=[(lease.ticket, 9)]))
+    talk.say(1, Report(left=True, summary={"loss": 1.0}))
+    talk.wait(5, 3)
+    standing = talk.master.standing(talk.now)
+    assert standing["state"] == "ended"
+    assert standing["reason"] == (
+        "all trainers have finished; 2 batches were trained anew, since a policy server was lost with what "
+        "they had led to"
+    )
+
+
+def test_a_policy_server_that_has_kept_more_than_was_told_of_goes_on_from_that() -> None:
+    talk = led(returns=True)
+    talk.master.closed(2, talk.now)
+    talk.say(3, Join("policy-ps", 0, "h:3", kept=Kept("run", 5), returns=True))
+    ledger = talk.master.standing(talk.now)["ledger"]
+    assert (ledger["complete"], ledger["undone"], ledger["free"]) == (5, 0, 5)
+
+
+def test_a_policy_server_that_was_killed_behind_the_end_is_at_the_end_again() -> None:
+    talk = led(returns=True)
+    talk.say(2, Report(used=[(1, 10)]))
+    assert talk.master._told_end
+    talk.master.closed(2, talk.now)
+    talk.say(3, Join("policy-ps", 0, "h:3", kept=Kept("run", 10), returns=True))
+    assert talk.master._told_end
+    assert talk.master.standing(talk.now)["ledger"]["complete"] == 10
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [None, Kept("another", 1), Kept("run", 11)],
+    ids=["nothing", "of another run", "of more batches than there are"],
+)
+def test_a_policy_server_that_has_kept_nothing_of_the_run_ends_it(kept: Kept | None) -> None:
+    talk = led(returns=True)
+    talk.master.closed(2, talk.now)
+    told = talk.say(3, Join("policy-ps", 0, "h:3", kept=kept, returns=True))
+    assert not [m for m in told if isinstance(m, Welcome)]
+    assert talk.master.over is not None
+    assert talk.master.over.startswith("policy server 0 is lost (another process has its place)")
+
+
+def test_a_policy_server_that_does_not_come_back_ends_the_run() -> None:
+    talk = led(returns=True)
+    talk.master.closed(2, talk.now)
+    talk.wait(16, 1)
+    assert talk.master.over == (
+        "policy server 0 is lost (it did not come back to the master), and with it all that was trained; 7 of "
+        "10 batches are left"
+    )
+
+
+def test_of_several_who_lead_each_is_told_where_the_others_are() -> None:
+    talk = Talk(trainers=1, policy_ps=2)
+    talk.join(1)
+    talk.say(2, Join("policy-ps", 0, "h:1"))
+    talk.say(3, Join("policy-ps", 1, "h:2"))
+    (servers,) = [m for m in talk.say(3, Report()) if isinstance(m, Servers)]
+    assert servers.addresses["policy-ps"] == {0: "h:1", 1: "h:2"}
+    assert not [m for m in talk.say(3, Report(servers=servers.number)) if isinstance(m, Servers)]
+    alone = led()
+    assert not [m for m in alone.say(2, Report()) if isinstance(m, Servers)]
+
+
+def test_a_run_waits_for_the_last_counts_of_each_of_several_who_lead() -> None:
+    talk = Talk(trainers=1, policy_ps=2)
+    talk.join(1)
+    talk.say(2, Join("policy-ps", 0, "h:1"))
+    talk.say(3, Join("policy-ps", 1, "h:2"))
+    talk.wait(1, 1, 2, 3)
+    talk.say(2, Report(want=1, batches=10))
+    talk.say(2, Report(used=[(1, 10)], metrics={"grants": 1.0}))
+    talk.say(1, Report(left=True, summary={"batches_used": 10.0}))
+    talk.wait(1.5, 2, 3)
+    talk.say(2, Report(metrics={"grants": 1.0}))
+    talk.wait(0.5, 2, 3)
+    assert talk.master.over is None
+    talk.say(3, Report(metrics={"grants": 2.0}))
+    talk.wait(0.5, 2, 3)
+    assert str(talk.master.over).startswith("all trainers have finished")
 
 
 @pytest.mark.parametrize("tells", [True, False])
@@ -130,17 +234,57 @@ def test_who_leads_tells_of_the_last_batches_before_the_run_ends_early(tells: bo
     assert ledger["twice"] == 2 + tells
 
 
+def test_who_leads_comes_back_where_its_connection_has_ended() -> None:
+    """As a network may have it: the run goes on."""
+    talk = led()
+    (leads,) = [m for m in talk.master.state.membership.members.values() if m.role == "policy-ps"]
+    talk.master.closed(2, talk.now)
+    talk.wait(talk.master.terms.timeout - 0.5, 1)
+    assert isinstance(talk.say(3, Rejoin("run", leads.id))[0], Welcome)
+    talk.say(3, Report(used=[(1, 10)], metrics={"grants": 10.0}))
+    talk.wait(10, 1, 3)
+    talk.say(1, Report(left=True, summary={"batches_used": 10.0}))
+    assert str(talk.master.over).startswith("all trainers have finished")
+    assert talk.master.standing(talk.now)["ledger"]["complete"] == 10
+
+
+@pytest.mark.parametrize("comes", [True, False])
+def test_a_master_started_again_at_the_end_hears_who_leads_before_it_says_so(comes: bool) -> None:
+    """It knows no counter: the report would tell nothing of the mode."""
+    talk = led()
+    talk.say(2, Report(used=[(1, 10)], metrics={"grants": 10.0}))
+    state = talk.master.state
+    leads, trains = (
+        next(m for m in state.membership.members.values() if m.role == role)
+        for role in ("policy-ps", "trainer")
+    )
+    leads.counters, leads.counted = {}, None  # which no journal has
+    talk.master = Coordinator(talk.master.terms, "run", state, talk.now)
+    talk.say(2, Rejoin("run", trains.id))
+    talk.say(2, Report(left=True, summary={"batches_used": 10.0}))
+    talk.wait(0.5)
+    assert talk.master.over is None
+    if comes:
+        talk.say(3, Rejoin("run", leads.id))
+        talk.say(3, Report(metrics={"grants": 10.0}))
+    assert (talk.master.over is not None) == comes
+    talk.wait(3)
+    assert str(talk.master.over).startswith("all trainers have finished")
+    (told,) = [m for m in talk.master.standing(talk.now)["members"] if m["role"] == "policy-ps"]
+    assert told["counters"] == ({"grants": 10.0} if comes else {})
+
+
 @pytest.mark.parametrize("leaving", [True, False])
 def test_without_who_leads_a_run_fails_unless_all_are_told_to_end(leaving: bool) -> None:
     talk = led()
     talk.master.leaving = leaving
     talk.master.closed(2, talk.now)
-    talk.wait(0.5, 1)
+    talk.wait(talk.master.terms.timeout + 0.5, 1)
     assert (talk.master.over is None) == leaving
     if leaving:
         talk.master = Coordinator(talk.master.terms, "run", talk.master.state, talk.now)
         talk.wait(0.5)
-    assert "policy server 0 is lost (its connection closed)" in str(talk.master.over)
+    assert "policy server 0 is lost (it did not come back" in str(talk.master.over)
     assert talk.master.standing(talk.now)["state"] == "failed"
 
 
@@ -621,7 +765,7 @@ def test_what_a_life_had_counted_survives_it_and_the_master() -> None:
         lost.tick(float(second))
     told = {**lost.standing(20.0), "terms": {"batch_size": 4}}
     assert counted(told, "trainer") == {0: {"examples": 400.0}}
-    assert "trainer 0 (3.00 s to 16.0 s): gone before the master was told" in table.render(told)
+    assert "trainer 0 (3.00 s to 16.0 s): gone before the master was told" in run_table.render(told)
 
 
 def test_a_process_that_was_taken_for_dead_is_the_same_one() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from cluster import slurm, written
-from cluster.test_up import pids
+from cluster.processes import pids
 
 from leashed.datasets import synthetic_click_lines
 
@@ -25,7 +25,8 @@ BLOCKS = re.findall(r"```(\w+)\n(.*?)```", PAGE, re.DOTALL)
 LINES = [line for kind, text in BLOCKS if kind == "sh" for line in text.splitlines()]
 PROGRAMS = {
     "train.py": "EASGD(alpha=0.5), servers=2",
-    "tables-train.py": "embedding_servers=",
+    "tables-train.py": "trained = lsh.load(result",
+    "loop-train.py": "cluster.tables(",
     "stream-train.py": "readers=",
 }
 _TOOLS = Path(sys.executable).parent

@@ -479,7 +479,7 @@ def test_a_thread_that_does_other_things_holds_no_round_up_for_long(tmp_path):
         ({"cluster": "here"}, ValueError, "batches is no end here, and 20 in"),
         ({"batches": 20, "batch_size": 2, "cluster": "here"}, ValueError, "batch_size is 2 here"),
         (
-            {"batches": 20, "cluster": "more"},
+            {"batches": 20, "sync": lsh.sync.EASGD(), "cluster": "more"},
             ValueError,
             "sync servers is 3 here, and 0 in the run",
         ),

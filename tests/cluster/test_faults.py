@@ -590,7 +590,7 @@ def test_the_link_is_down_for_a_while(kind: str, down: float, tmp_path: Path) ->
     folder = tmp_path / "run"
     with (
         namespaces.link() as link,
-        _apart(link, folder, kind, "background", epochs=30.0, grace=20.0) as (run, plan),
+        _apart(link, folder, kind, "background", epochs=200.0, grace=20.0) as (run, plan),
     ):
         begun = time.monotonic()
         changes = [(0.5, link.down), (down, link.up)]

@@ -12,9 +12,10 @@ import time
 
 import numpy as np
 import pytest
+from cluster.processes import pids
 from cluster.test_checkpoints import ALONE, alike, killed, made, running
 from cluster.test_readers import report_of, up
-from cluster.test_up import PATIENCE, pids
+from cluster.test_up import PATIENCE
 from cluster.test_up_days import DAYS, _trains, told, written
 
 import leashed as lsh

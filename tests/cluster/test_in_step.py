@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import math
+import queue
 import time
 import warnings
 import weakref
@@ -19,7 +22,8 @@ from warned import once
 import leashed as lsh
 from leashed.cluster import account_tending, last_word, server_tending, session, troubles
 from leashed.cluster.connecting import Connecting
-from leashed.cluster.messages import Bye, Report
+from leashed.cluster.member import Lost
+from leashed.cluster.messages import Bye, End, Report
 from leashed.cluster.results import Result
 
 D = 100
@@ -295,10 +299,11 @@ def connecting(outcomes: list[str]) -> Connecting:
     """Connections of which each comes, or fails, as told; on the thread that asks."""
     said = iter(outcomes)
 
-    def connect(*_: object) -> SimpleNamespace:
+    def connect(*_: object) -> contextlib.AbstractContextManager[SimpleNamespace]:
         if (why := next(said)) != "":
             raise OSError(why)
-        return SimpleNamespace(detach=lambda: 3)
+        made = SimpleNamespace(settimeout=lambda _: None, recv=lambda _: b"\1", detach=lambda: 3)
+        return contextlib.nullcontext(made)
 
     def start(work: Callable[[], None]) -> bool:
         work()
@@ -391,6 +396,30 @@ def test_what_stands_in_the_way_of_a_result_is_logged_when_it_changes(monkeypatc
     assert caplog.messages == [
         "the result is not out yet: refused", "the result is not out yet: cut off",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("last", [Bye("told to end"), Lost("the master is away")])
+def test_rows_of_servers_that_have_ended_with_the_run_are_waited_for_no_more(last):
+    """Also where all batches are used by then: its pushes, or its last evaluation, were for ``patience``."""
+    forsaken: list[bool] = []
+    of = session.Session.__new__(session.Session)
+    vars(of).update(
+        _events=queue.SimpleQueue(), _told_end=False, _over=False, _left=True, _reported=math.inf,
+        _last=SimpleNamespace(cut_short=None), _tended=SimpleNamespace(
+            native=None, mode=None, batches=None, leases=SimpleNamespace(end=lambda: None),
+            rows=SimpleNamespace(forsake=lambda: forsaken.append(True)), row_servers=SimpleNamespace(
+                tend=lambda _: None, amiss=lambda: {"embedding-ps 0": "it has left the run"}
+            ),
+        ),
+    )  # fmt: skip
+    of._events.put(End("all batches are complete"))
+    of._hear()
+    of._turn()
+    assert not forsaken
+    of._events.put(last)
+    of._hear()
+    of._turn()
+    assert forsaken == [True]
 
 
 def test_who_joins_anew_says_why(caplog):

@@ -71,7 +71,7 @@ def trained(folder: Path) -> tuple[Any, ...]:
     """What a run of one trainer and two servers comes to, and its report."""
     words = faults.clicks(folder.parent, batch_size=64, discipline="sequential")
     plan = faults.make_plan(
-        folder, "none", "background", epochs=60.0, trainers=1, sync_ps=0, embedding_ps=2, look_ahead=0,
+        folder, "none", "background", epochs=1200.0, trainers=1, sync_ps=0, embedding_ps=2, look_ahead=0,
         timeout=SECONDS * 3 / 4, train=words,
     )  # fmt: skip
     played = faults.play(plan, [])

@@ -28,6 +28,7 @@ import leashed as lsh
 from leashed.cluster import (
     batch_wire,
     joining,
+    node_servers,
     opening,
     passed_rows,
     placing,
@@ -506,9 +507,9 @@ def test_the_first_rank_of_each_node_reads(monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setenv(name, str(value))
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     place = placing.find(os.environ, rank=None, size=None, rendezvous=None)
-    assert joining._placed("readers", "nodes", "reader", place, "f") == (2, [])
+    assert node_servers.placed("readers", "nodes", "reader", place, "f") == (2, [])
     monkeypatch.setenv("RANK", "2")
     monkeypatch.setenv("LOCAL_RANK", "0")
     place = placing.find(os.environ, rank=None, size=None, rendezvous=None)
-    found = joining._placed("readers", "nodes", "reader", place, "f")
+    found = node_servers.placed("readers", "nodes", "reader", place, "f")
     assert found == (2, [("reader", 1)])

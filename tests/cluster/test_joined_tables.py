@@ -16,12 +16,14 @@ from typing import Any
 import made_clicks
 import numpy as np
 import pytest
+from cluster import inside
 from cluster.processes import child
 from warned import once
 
 import leashed as lsh
 from leashed import _core
-from leashed.cluster import joining, table_terms
+from leashed.cluster import joined_output, table_terms
+from leashed.cluster.fingerprint import of_tables
 from leashed.cluster.session import Output, Reached
 from leashed.cluster.supervisor import read_report
 from leashed.cluster.trainer_session import Session
@@ -105,7 +107,7 @@ KINDS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], dict[str, Any], 
 }
 
 
-@pytest.mark.process
+@pytest.mark.process(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_trainer_has_the_bits_of_one_process(kind: str, tmp_path: Path) -> None:
     make, data_of, given, choices = KINDS[kind]
@@ -234,23 +236,23 @@ def test_rows_that_rank_0_does_not_see_are_told_of(tmp_path: Path) -> None:
     there = [home / "embedding-ps-0", tmp_path / "node-1" / "run-0" / "embedding-ps-1"]
     reached = Reached("run", dlrm(), np.zeros(1, np.float32), None)
     with once(f"{there[1]} has not come; that node has it, in the folder that was given there, "):
-        assert joining._output(there, home, reached, 1.0, collect=False) is None
+        assert joined_output.write(there, home, reached, 1.0, collect=False) is None
 
 
 def test_rows_that_were_not_saved_at_the_end_are_told_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    written = Output(tmp_path / "output", {})
-    monkeypatch.setattr(joining.served_output, "write", lambda *_, **__: written)
+    written = Output(tmp_path / "output", {}, np.zeros(1, np.float32), {})
+    monkeypatch.setattr(joined_output.served_output, "write", lambda *_, **__: written)
     folders = [tmp_path / "embedding-ps-0", tmp_path / "embedding-ps-1"]
     (tmp_path / "embedding-ps-0.saved").touch()
     reached = Reached("run", dlrm(), np.zeros(1, np.float32), None)
     with once(
         "embedding-ps-1 has not saved its rows at the end, and they are of its last snapshot; "
     ):
-        assert joining._output(folders, tmp_path, reached, 1.0, collect=False) is written
+        assert joined_output.write(folders, tmp_path, reached, 1.0, collect=False) is written
     (tmp_path / "embedding-ps-1.saved").touch()
-    assert joining._output(folders, tmp_path, reached, 1.0, collect=False) is written
+    assert joined_output.write(folders, tmp_path, reached, 1.0, collect=False) is written
 
 
 def test_what_does_not_go_together_is_refused_by_name(tmp_path: Path) -> None:
@@ -326,6 +328,42 @@ def test_who_trains_when_rank_0_is_killed_ends_with_what_it_has(tmp_path: Path) 
 
 
 @pytest.mark.process
+def test_a_master_that_hangs_for_good_is_not_waited_for(tmp_path: Path) -> None:
+    """By rank 0, which has lost it: there is nobody who could still need its servers."""
+    home = tmp_path / "run" / "run-0"
+    over = threading.Event()
+    stopped = []
+
+    def stop() -> None:
+        while not over.wait(0.05):
+            report = read_report(home) if home.exists() else None
+            metrics = {} if report is None else report["metrics"]
+            if metrics.get("trainer-0", {}).get("row_pushes", 0) > 0:
+                stopped.append(child(home, "master", 0))
+                os.kill(stopped[0], signal.SIGSTOP)
+                break
+        if not over.wait(100):  # (what waits for it is to end, too)
+            stopped.append(None)
+            os.kill(stopped[0], signal.SIGKILL)
+
+    stopping = threading.Thread(target=stop)
+    stopping.start()
+    try:
+        with once(
+            "the run ended before its training did (the master is away for more than 2 s",
+            "has not saved its rows at the end",
+        ):
+            result = train(
+                dlrm(), join(tmp_path / "run", grace=2.0), until=lsh.until(epochs=100_000)
+            )
+    finally:
+        over.set()
+        stopping.join()
+    assert len(stopped) == 1
+    assert lsh.load(result.config["cluster_output"]).evaluate(clicks()).auc > 0.4
+
+
+@pytest.mark.process
 def test_a_session_that_fails_ends_its_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -396,3 +434,20 @@ def test_a_server_is_told_all_of_its_tables(rule: lsh.Rule, policy: Any) -> None
     assert list(found.read.tables) == list(read.tables)
     assert (found.settings, found.servers, found.here) == (terms.settings, 3, 2)
     assert (list(found.read.features), found.read.seed) == ([0, 1], 5)
+
+
+def test_who_joins_with_other_settings_of_tables_is_turned_away(tmp_path: Path) -> None:
+    def words(folder: str, **given: Any) -> Any:
+        return join(tmp_path / folder, tables=given).words
+
+    given = {"init": tables.uniform(0.3), "admit_after": np.int64(2), "max_bytes": 1 << 20}
+    read = RowsRead(dlrm().tables, [0, 1], RULE, lsh.staleness.none(), 5)
+    told = json.dumps(table_terms.TableTerms(read, 2, given).to_json(), default=np.int64.item)
+    servers = table_terms.TableTerms.of_json(json.loads(told)).to_json()["settings"]
+    assert words("0", **given) == of_tables(servers)
+    assert join(tmp_path / "1", embedding_servers=0).words == {}
+    data, model = lsh.datasets.synthetic_digits(n=100).train, lsh.models.mlp(784, [2], 10)
+    with inside.run(tmp_path / "run", model.dimension, fingerprint=words("2")) as run:
+        other = run.cluster(words=words("3", admit_after=2))
+        with pytest.raises(ValueError, match=r'tables is {"admit_after": 2} here, and {} in the'):
+            lsh.train(model, data, until=lsh.until(epochs=1), cluster=other)

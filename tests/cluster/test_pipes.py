@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cluster.processes import pids
 from cluster.test_coordinator import Talk
 from cluster.test_readers import report_of
 
@@ -529,7 +530,7 @@ def test_a_pipe_trains_to_the_bits_of_a_file(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.parameters, expected.parameters)
 
 
-@pytest.mark.process
+@pytest.mark.process(2)
 @pytest.mark.parametrize("who", ["trainer", "master", "reader"])
 def test_one_is_killed_while_rows_come(tmp_path: Path, who: str) -> None:
     pieces = [HEAD + lines(3000), 8.0, lines(3000, 3000)]
@@ -562,15 +563,8 @@ def kill(folder: Path, who: str) -> None:
             continue
         if report["ledger"]["complete"] > 10:
             break
-    for each in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            given = each.read_bytes().decode(errors="replace").split("\0")
-        except OSError:
-            continue
-        if str(folder / "plan.toml") in given and who in given:
-            os.kill(int(each.parent.name), signal.SIGKILL)
-            return
-    raise AssertionError(f"there is no {who}")
+    there = (pid for name, pid in pids(folder).items() if name.startswith(who))
+    os.kill(next(there), signal.SIGKILL)
 
 
 @pytest.mark.process

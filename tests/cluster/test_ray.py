@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import os
 import subprocess
 import sys
+import types
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +17,7 @@ from cluster import written
 
 import leashed as lsh
 from leashed.cluster.measures import counted
+from leashed.cluster.plan import Cluster, Plan
 
 over_ray = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None or importlib.util.find_spec("msgspec") is None,
@@ -27,7 +31,7 @@ def ended(script, home, *arguments):
     """
     process = subprocess.run(
         [sys.executable, "-c", script, *map(str, arguments)],
-        env={**os.environ, "HOME": str(home)},
+        env={**os.environ, "HOME": str(home), "PYTHONPATH": str(Path(__file__).parents[1])},
         capture_output=True,
         text=True,
         check=False,
@@ -42,6 +46,7 @@ import json, os, signal, sys, threading, time
 from pathlib import Path
 
 import ray
+from cluster.processes import running
 
 from leashed.cluster import plan as plans
 from leashed.cluster.ray import up
@@ -50,15 +55,10 @@ folder = Path(sys.argv[1])
 
 
 def processes():
-    found = {}
-    for each in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            line = each.read_bytes().decode().split("\\0")
-        except OSError:
-            continue
-        if "leashed.cluster.role" in line and any(word.startswith(str(folder)) for word in line):
-            found[int(each.parent.name)] = line
-    return found
+    return {
+        pid: words for pid, words in running().items()
+        if "leashed.cluster.role" in words and any(word.startswith(str(folder)) for word in words)
+    }
 
 
 def kill():
@@ -135,9 +135,9 @@ if int(readers):
 places, rays._PIECE = rays._places, 10_000
 
 
-def apart(actors, hosts, run):
+def apart(actors, hosts, run, holds):
     "As if the second embedding server were on a machine of its own."
-    return places(actors, {**hosts, ("embedding-ps", 1): "elsewhere"}, run)
+    return places(actors, {**hosts, ("embedding-ps", 1): "elsewhere"}, run, holds)
 
 
 rays._places = apart
@@ -148,7 +148,7 @@ ray.shutdown()
 """
 
 
-@pytest.mark.process
+@pytest.mark.process(1)
 @over_ray
 @pytest.mark.parametrize("readers", [0, 2])
 def test_a_run_over_ray_has_embedding_servers(readers, tmp_path):
@@ -185,7 +185,7 @@ text = [
     "[cluster]", "trainers = 1", "embedding_ps = 2", "look_ahead = 0", "checkpoint_every = 0.3", "[sync]",
     "kind = 'none'", "[train]", "model = 'dlrm'", f"data = {json.dumps(data)}",
     f"schema = {json.dumps(schema)}", "table_mib = 1.0", "dim = 4", "rule = 'adagrad'", "lr = 0.05",
-    "epochs = 60", "discipline = 'sequential'",
+    "epochs = 600", "discipline = 'sequential'",
 ]
 plan = plans.parse("\\n".join(text), Path(folder))
 
@@ -224,6 +224,7 @@ print(json.dumps([whole["folder"], report["folder"], report["ledger"], used(Path
 
 
 @pytest.mark.process
+@pytest.mark.long
 @over_ray
 def test_a_run_over_ray_goes_on_from_its_checkpoint(tmp_path):
     """To the bits of one that was not broken off, on another number of servers."""
@@ -243,6 +244,7 @@ import json, os, signal, sys, threading, time
 from pathlib import Path
 
 import ray
+from cluster.processes import running
 
 import leashed.cluster.ray as rays
 from leashed.cluster import plan as plans
@@ -256,13 +258,9 @@ text = [
 
 
 def pid(role):
-    for each in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = each.read_bytes().decode().split("\\0")
-        except OSError:
-            continue
+    for each, words in running().items():
         if "leashed.cluster.role" in words and role in words and any(folder in w for w in words):
-            return int(each.parent.name)
+            return each
     return None
 
 
@@ -279,7 +277,7 @@ def kill(name, role):
 ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=2**27)
 told = {}
 for name, role in (("without", None), ("trainer", "trainer"), ("server", "policy-ps")):
-    words = text if role is None else [*text[:-2], "epochs = 400", text[-1]] if role == "policy-ps" else text
+    words = text if role is None else [*text[:-2], "epochs = 400", text[-1]]
     plan = plans.parse("\\n".join([words[0], f"run = '{folder}/{name}'", *words[1:]]), Path(folder))
     if role is not None:
         threading.Thread(target=kill, args=(name, role), daemon=True).start()
@@ -293,6 +291,7 @@ print(json.dumps(told))
 
 
 @pytest.mark.process
+@pytest.mark.long
 @over_ray
 def test_a_run_over_ray_has_a_policy_server(tmp_path):
     """An actor like the others. A trainer that is killed costs its leases; the server, the run."""
@@ -307,6 +306,7 @@ def test_a_run_over_ray_has_a_policy_server(tmp_path):
         pushed = sum(server[f"mode_{fate}"] for fate in fates)
         assert pushed == report["ledger"]["total"] * 64 + server["mode_late"]
         assert report["output"].endswith("(the policy server's parameters)")
+        assert (Path(report["folder"]) / "policy-ps-0.npz").exists()  # it was brought
     assert told["trainer"]["restarts"]["trainer-0"] + told["trainer"]["restarts"]["trainer-1"] == 1
     assert "policy server 0 is lost" in json.dumps(told["server"])
 
@@ -316,3 +316,16 @@ def test_ray_is_asked_for_where_it_is_not(monkeypatch):
     monkeypatch.delitem(sys.modules, "leashed.cluster.ray", raising=False)
     with pytest.raises(ImportError, match=r"pip install leashed\[ray\]"):
         importlib.import_module("leashed.cluster.ray")
+
+
+def test_a_server_that_has_never_begun_has_no_rows(monkeypatch, tmp_path):
+    """So nobody fails to copy them, and there is a report, which says so."""
+    monkeypatch.setitem(sys.modules, "ray", types.SimpleNamespace())
+    monkeypatch.delitem(sys.modules, "leashed.cluster.ray", raising=False)
+    process = importlib.import_module("leashed.cluster.ray")._Process("embedding-ps", 0)
+    del sys.modules["leashed.cluster.ray"]
+    folder = process._planned(Plan(Cluster(run=tmp_path)).text()).cluster.run
+    assert process.rows() == []
+    (folder / "embedding-ps-0").mkdir()
+    (folder / "embedding-ps-0" / "1.table0").write_bytes(b"12345")
+    assert process.rows() == [("1.table0", 5)]

@@ -27,7 +27,7 @@ def leashed(*words: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
-@pytest.mark.process
+@pytest.mark.process(1)
 @pytest.mark.parametrize(
     ("sync", "number"), [("easgd", signal.SIGKILL), ("ma", signal.SIGKILL), ("ma", signal.SIGINT)]
 )
@@ -75,7 +75,7 @@ def test_a_run_that_is_broken_off(sync: str, number: int, tmp_path: Path) -> Non
     assert model.evaluate(parameters, test)[1] > 0.7
 
 
-@pytest.mark.process
+@pytest.mark.process(1)
 @pytest.mark.parametrize("sync", ["easgd", "ma"])
 def test_who_left_early_does_not_decide_what_a_run_had_reached(sync: str, tmp_path: Path) -> None:
     """One is told to end soon, the others are broken off much later."""
@@ -111,7 +111,7 @@ def test_who_left_early_does_not_decide_what_a_run_had_reached(sync: str, tmp_pa
     assert output[1].strip() == "trainer 1"
 
 
-@pytest.mark.process
+@pytest.mark.process(1)
 @pytest.mark.parametrize("sync", ["easgd", "ma"])
 def test_a_run_on_a_machine_that_is_shut_down_goes_on_after_it(sync: str, tmp_path: Path) -> None:
     """All are told to end at once, by whoever starts them by hand, and started again."""

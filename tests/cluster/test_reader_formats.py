@@ -370,7 +370,7 @@ def up(folder: Path, kind: str, *more: str, rows: int = 6000) -> list[str]:
     return [*given, "--model", "ffm" if kind == "libffm" else "fm", "--lr", "0.3", "--epochs", "3"]
 
 
-@pytest.mark.process
+@pytest.mark.process(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_run_with_readers_of_such_files_trains(tmp_path: Path, kind: str):
     assert cli.main(up(tmp_path, kind, "--trainers", "2")) == 0
@@ -378,7 +378,7 @@ def test_a_run_with_readers_of_such_files_trains(tmp_path: Path, kind: str):
     assert report["ledger"]["again"] == 0
 
 
-@pytest.mark.process
+@pytest.mark.process(2)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["reader-0", "trainer-1"])
 def test_a_reader_or_a_trainer_that_is_killed_comes_back(tmp_path: Path, kind: str, name: str):

@@ -436,51 +436,39 @@ def test_whoever_waits_for_a_server_goes_on_when_the_run_is_over(why: str) -> No
     rows = servers.rows(2, 1, patience=120.0)
     servers.join(rows)
     training = servers.example.training(2, [])
-    begun = time.monotonic()
-
-    def failed() -> bool:
-        if time.monotonic() < begun + 0.5:
-            return False
-        raise OSError("of the session")
-
     until = {"seconds": 0.5 if why == "seconds" else 1000.0}
     with standing_still(servers.natives[1]):
-        if why == "the session":
-            with pytest.raises(OSError, match="of the session"):
-                _core.train(training, _core.Watch(until=until, wanted=failed), rows=rows)
-        else:
-            if why == "a signal":
-                threading.Timer(0.5, signal.raise_signal, (signal.SIGINT,)).start()
-            outcome = _core.train(training, _core.Watch(until=until), rows=rows)
-            assert outcome["reason"] == ("seconds" if why == "seconds" else "interrupted")
-            assert outcome["updates"] == 0
+        if why == "a signal":
+            threading.Timer(0.5, signal.raise_signal, (signal.SIGINT,)).start()
+        elif why == "the session":
+            threading.Timer(0.5, rows.forsake).start()
+        outcome = _core.train(training, _core.Watch(until=until), rows=rows)
+    assert outcome["reason"] == ("seconds" if why == "seconds" else "interrupted")
+    assert outcome["updates"] == 0
     assert rows.counters()["pushes"] == 0
 
 
 @pytest.mark.parametrize("which", ["first", "last"])
 def test_an_evaluation_that_waits_for_a_server_ends_when_the_run_is_over(which: str) -> None:
-    """As who asks whether a checkpoint is wanted says: with what was trained, and not with an error."""
+    """With what was trained, and not with an error."""
     servers = Servers(EXAMPLES["dlrm"](), 2)
     rows = servers.rows(2, 1, patience=20.0)
     servers.join(rows)
     training = servers.example.training(2, [])
     with contextlib.ExitStack() as stack:
-        stands: list[float] = []
+        stands: list[bool] = []
 
         def stand(*_: object) -> None:
             if not stands:
                 stack.enter_context(standing_still(servers.natives[1]))
-                stands.append(time.monotonic())
-
-        def over() -> bool:  # when the training has ended, where it had begun
-            if stands and time.monotonic() > stands[0] + 1.0:
-                raise KeyboardInterrupt
-            return False
+                stands.append(True)
+                # When the training has ended, where it had begun.
+                threading.Timer(1.0, rows.forsake).start()
 
         if which == "first":
             stand()
         until = {"seconds": 0.1}
-        watch = _core.Watch(until=until, evaluate_every=1e6, progress=stand, wanted=over)
+        watch = _core.Watch(until=until, evaluate_every=1e6, progress=stand)
         outcome = _core.train(training, watch, rows=rows)
     assert outcome["reason"] == "interrupted"
     assert len(outcome["evaluations"]) == 1
@@ -509,6 +497,24 @@ def test_a_server_that_never_answers_is_named() -> None:
         rows.adopt(0, 1, silent.detach(), True)
         with pytest.raises(_core.Error, match=r"embedding server 1 .*patience"):
             _core.train(example.training(1, []), watch(5), rows=rows)
+
+
+def test_a_server_that_is_expected_is_waited_for_beyond_patience() -> None:
+    example = EXAMPLES["shared"]()
+    servers = Servers(example, 1)
+    rows = servers.rows(1, 0, patience=0.5)
+
+    def comes() -> None:
+        for _ in range(30):
+            rows.expect()
+            time.sleep(0.05)
+        servers.join(rows)
+
+    thread = threading.Thread(target=comes)
+    thread.start()
+    outcome = _core.train(example.training(1, []), watch(5), rows=rows)
+    thread.join()
+    assert outcome["updates"] == 5
 
 
 def test_rows_of_other_tables_and_disciplines_in_lockstep_are_refused() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from cluster import written
 
-from leashed.cluster import ending, member, opening, role
+from leashed.cluster import ending, led_bringing, master, member, opening, role
 
 Plan = Callable[..., Path]
 
@@ -60,6 +60,22 @@ def test_a_batch_larger_than_the_data_is_refused(
     assert role.status(name, plan("batch_size = 10001"), 0) == 2
     told = "train.batch_size must be at most the 10000 examples of the data, got 10001\n"
     assert capsys.readouterr().err.endswith(told)
+
+
+def test_a_master_that_waits_for_what_servers_leave_takes_sigterm_as_ctrl_c(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(*_: object, **__: object) -> dict[str, str]:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # as a loop leaves it that has had it
+        return {"state": "ended"}
+
+    found: list[object] = []
+    monkeypatch.setattr(master, "run", run)
+    monkeypatch.setattr(
+        led_bringing, "bring", lambda *_: found.append(signal.getsignal(signal.SIGTERM))
+    )
+    assert role.status("master", plan('mode = "sync"'), 0) == 0
+    assert found == [signal.default_int_handler]
 
 
 @pytest.mark.parametrize("name", ["sync-ps", "trainer"])

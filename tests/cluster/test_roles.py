@@ -15,7 +15,7 @@ roles.ROLES = {"scorer": scorer, **roles.ROLES}
 
 from cluster import fakes
 from leashed.cli.cluster import _missing
-from leashed.cluster import plan, table, traffic, wire
+from leashed.cluster import plan, run_table, traffic, wire
 from leashed.cluster.messages import Join
 from leashed.cluster.prometheus import Exporter
 from leashed.cluster.state import Joined, State, Terms
@@ -44,7 +44,7 @@ report = fakes.report(terms={**fakes.TERMS, "sync_ps": 2, "trainers": 0})
 report["members"] = [fakes.member(1, "scorer", 0, None, counted, 9.0)]
 assert _missing(report) == ["scorer-1", "sync-ps-0", "sync-ps-1"]
 assert [row[0] for row in traffic.table(report).rows] == ["scorer 0"]
-assert dict(table.facts(report))["snapshots"].startswith("2 of scorer 0")
+assert dict(run_table.facts(report))["snapshots"].startswith("2 of scorer 0")
 with Exporter("127.0.0.1", 0) as exporter:
     exporter(report)
     told = {s.name: s.value for f in exporter.collect() for s in f.samples if "scorer" in str(s)}

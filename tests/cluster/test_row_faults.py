@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from cluster import faults, row_faults
-from cluster.test_up import pids
 
 from leashed.cluster import outcome
 from leashed.cluster.measures import Counters, counted
 from leashed.cluster.supervisor import OVER, Supervisor, command
 
 
-@pytest.mark.process
-def test_5_faults_in_a_row(tmp_path: Path) -> None:
+@pytest.mark.process(1)
+@pytest.mark.parametrize("kind", row_faults.FORMATS)
+def test_3_faults_in_a_row(kind: str, tmp_path: Path) -> None:
     """``python tests/cluster/row_faults.py --faults 500`` for more."""
-    assert row_faults.attempts(5, 1, tmp_path, mean=0.5) == 0
+    first = row_faults.FORMATS.index(kind)
+    assert row_faults.attempts(3, 1 + first, tmp_path, mean=0.5, first=first) == 0
 
 
 @pytest.mark.process
@@ -89,30 +90,22 @@ class Look(NamedTuple):
     """At a server while a run goes on.
 
     Attributes:
-        time: since 1970.
         resident: bytes of memory.
         told: what it counts.
     """
 
-    time: float
     resident: int
     told: Counters
 
 
-def look(folder: Path, over: threading.Event, found: dict[int, list[Look]]) -> None:
-    """At all embedding servers, again and again."""
-    while not over.wait(0.1):
-        there = pids(folder)
-        try:
-            told = counted(outcome.read_report(folder) or {"members": []}, "embedding-ps")
-            for index, counters in told.items():
-                path = Path(f"/proc/{there[f'embedding-ps-{index}']}/statm")
-                pages = int(path.read_text().split()[1])
-                found.setdefault(index, []).append(
-                    Look(time.time(), pages * os.sysconf("SC_PAGE_SIZE"), counters)
-                )
-        except (KeyError, OSError, ValueError):
-            continue
+def look(folder: Path, servers: dict[int, int]) -> dict[int, Look]:
+    """At all embedding servers of which something is told, by their process ids."""
+    found = {}
+    told = counted(outcome.read_report(folder) or {"members": []}, "embedding-ps")
+    for index, counters in told.items():
+        pages = int(Path(f"/proc/{servers[index]}/statm").read_text().split()[1])
+        found[index] = Look(pages * os.sysconf("SC_PAGE_SIZE"), counters)
+    return found
 
 
 PATIENCE = 2.0
@@ -124,40 +117,50 @@ def test_a_trainer_that_hangs_for_good_holds_rows_for_a_term_and_no_memory(tmp_p
     the way of the other until they are let go, and then every id of that gets one.
     """
     batch = 448  # of a table of 600 rows a server: two batches of one trainer have 448 there
-    words = row_faults.written(tmp_path / "rows", 12 * batch)
+    rows = 12 * batch
+    words = row_faults.written(tmp_path / "rows", rows)
     del words["test"]  # a part of the rows is kept back
     plan = row_faults.make_plan(
-        tmp_path / "run", epochs=4000.0, patience=PATIENCE, snapshot_every=1.0, readers=0,
+        tmp_path / "run", epochs=1e6, patience=PATIENCE, snapshot_every=1.0, readers=0,
         grace=5.0, train={**words, "batch_size": batch, "table_mib": 1 / 8, "evict": "age"},
     )  # fmt: skip
-    looks: dict[int, list[Look]] = {}
-    over = threading.Event()
-    looking = threading.Thread(target=look, args=(plan.cluster.run, over, looks))
-    looking.start()
-    hangs = faults.Fault("trainer-1", 600.0)
-    try:
-        played = faults.play(plan, [(-1.0, hangs)])
-    finally:
-        over.set()
-        looking.join()
-    ledger = played.report["ledger"]
-    assert ledger["complete"] == ledger["total"]
-    assert len(looks) == row_faults.SERVERS
-    for each in looks.values():
-        held = [one for one in each if one.time < hangs.time + PATIENCE]
-        free = [
-            one for one in each if one.time > hangs.time + 2 * PATIENCE + 2.0
-        ]  # (told once a second)
-        first, last = free[0].told, free[-1].told
+    folder = plan.cluster.run
+    supervisor = Supervisor(plan.cluster.processes(), command(folder / "plan.toml"), folder)
+    looks: dict[int, list[Look]] = {index: [] for index in range(row_faults.SERVERS)}
 
-        def share(name: str, begin: Counters, end: Counters) -> float:
-            return (end[f"row_{name}"] - begin[f"row_{name}"]) / (
-                end["row_asked"] - begin["row_asked"]
-            )
+    def until(done: Callable[[list[Look]], bool]) -> None:
+        """Looks at all servers, until that is so of what is seen of each."""
+        while not all(map(done, looks.values())):
+            time.sleep(0.05)
+            supervisor.step()
+            assert supervisor.running("master"), outcome.read_report(folder)
+            there = {k: supervisor.pids().get(f"embedding-ps-{k}", 0) for k in looks}
+            for index, one in look(folder, there).items() if all(there.values()) else ():
+                if not looks[index] or looks[index][-1].told != one.told:
+                    looks[index].append(one)
 
-        assert last["expired"] >= 1
-        assert last["row_refused"] > 0
-        assert share("refused", first, last) < 0.05  # (those to go are found by sampling)
-        assert share("evicted", first, last) > 0.3
-        assert last["payload_bytes"] <= max(one.told["payload_bytes"] for one in held)
-        assert max(one.resident for one in each) < held[-1].resident + 2**24
+    with supervisor:
+        until(lambda each: bool(each) and each[-1].told.get("row_asked", 0.0) > 10 * rows)
+        held = {index: each[-1] for index, each in looks.items()}
+        os.kill(supervisor.pids()["trainer-1"], signal.SIGSTOP)
+        until(lambda each: each[-1].told["expired"] >= 1)
+        let_go = {index: len(each) - 1 for index, each in looks.items()}
+        asked = {index: each[-1].told["row_asked"] for index, each in looks.items()}
+        # By then it is so for each id that the other asks for.
+        until(lambda each: each[-1].told["row_asked"] > max(asked.values()) + 10 * rows)
+        first = {index: each[-1].told for index, each in looks.items()}
+        begun = max(told["row_asked"] for told in first.values())
+        until(lambda each: each[-1].told["row_asked"] > begun + 90 * rows)
+    for index, each in looks.items():
+        begin, end = first[index], each[-1].told
+
+        def share(name: str, begin: Counters = begin, end: Counters = end) -> float:
+            asked = end["row_asked"] - begin["row_asked"]
+            return (end[f"row_{name}"] - begin[f"row_{name}"]) / asked
+
+        before = [held[index], *each[: let_go[index]]]
+        assert end["row_refused"] > 0
+        assert share("refused") < 0.05  # (those to go are found by sampling)
+        assert share("evicted") > 0.3
+        assert end["payload_bytes"] <= max(one.told["payload_bytes"] for one in before)
+        assert max(one.resident for one in each) < held[index].resident + 2**24

@@ -231,13 +231,16 @@ def test_a_server_that_has_saved_nothing_is_named(tmp_path: Path) -> None:
     for index in (0, 2):
         _, files = serving(tmp_path, index, 3)
         files.end()
-    with pytest.raises(FileNotFoundError, match=r"embedding server 1 has saved no rows in .*-ps-1"):
+    named = r"embedding server 1 has saved no rows in .*-ps-1"
+    with pytest.raises(FileNotFoundError, match=f"{named}: .*another machine, copy that folder"):
         joined(tmp_path, DESCRIBED, 3, RUN)
     _, files = serving(tmp_path, 1, 3, run="4567")
+    with pytest.raises(FileNotFoundError, match=f"{named}: it ended before its first snapshot"):
+        joined(tmp_path, DESCRIBED, 3, RUN)
     files.end()
     with pytest.raises(ValueError, match=r"ps-1 is of run 4567, and not of 0123"):
         joined(tmp_path, DESCRIBED, 3, RUN)
-    with pytest.raises(ValueError, match="is of the rows of an embedding server, and of no model"):
+    with pytest.raises(ValueError, match="is of the rows of a server, and of no model"):
         lsh.load(tmp_path / "embedding-ps-0")
 
 
@@ -280,6 +283,10 @@ def test_a_damaged_snapshot_is_named(tmp_path: Path) -> None:
     file.write_bytes(whole[:-1])
     with pytest.raises(ValueError, match=r"table0: it is not what the manifest beside it says"):
         serving(tmp_path)
+    for at in (0, len(whole) // 2, len(whole) - 20):
+        file.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        with pytest.raises(ValueError, match=r"table0' (is damaged|is no file)"):
+            serving(tmp_path)
     file.unlink()
     with pytest.raises(FileNotFoundError, match="the manifest beside it names it"):
         serving(tmp_path)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from cluster import fakes
 
-from leashed.cluster import page, row_table, table
+from leashed.cluster import page, row_table, run_table
 from leashed.cluster.packing import BY_ROW_BYTES, FRAGMENT
 
 ASKED = {
@@ -119,7 +119,7 @@ def test_what_is_lost_and_refused_is_told() -> None:
     told["members"][0]["counters"] |= {"row_lost": 3.0, "row_lost_examples": 150.0}
     for member in told["members"][:2]:
         member["counters"] |= {"row_not_finite": 1.0, "row_expired": 0.0, "row_unsettled": 2.0}
-    facts = dict(table.facts(told))
+    facts = dict(run_table.facts(told))
     assert facts["pushes of rows"] == (
         "80 made, 80 settled, 3 lost with 150 examples, 2 with gradients that were not finite, 4 of "
         "which nobody knows at the end"
@@ -142,14 +142,14 @@ def test_ids_without_a_row_are_told() -> None:
 
 def test_bad_lines_that_readers_have_left_out_are_told() -> None:
     told = report()
-    assert "rows read" not in dict(table.facts(told))
+    assert "rows read" not in dict(run_table.facts(told))
     told["reading"] = {"rows": 1200, "bad": 0, "first_bad": []}
-    assert dict(table.facts(told))["rows read"] == "1,200"
+    assert dict(run_table.facts(told))["rows read"] == "1,200"
     told["reading"] |= {
         "bad": 3,
         "first_bad": [["day.tsv", 1, "no number: x"], ["day.tsv", 9, "?"]],
     }
-    assert dict(table.facts(told))["rows read"] == (
+    assert dict(run_table.facts(told))["rows read"] == (
         "1,200; 3 bad lines left out, the first of them 1 of day.tsv: no number: x"
     )
 
@@ -157,9 +157,9 @@ def test_bad_lines_that_readers_have_left_out_are_told() -> None:
 def test_rows_of_a_pipe_that_nobody_has_trained_on_are_told() -> None:
     told = report()
     told["reading"] = {"rows": 1200, "bad": 0, "first_bad": [], "used": 1200}
-    assert dict(table.facts(told))["rows read"] == "1,200"
+    assert dict(run_table.facts(told))["rows read"] == "1,200"
     told["reading"]["used"] = 200
-    assert dict(table.facts(told))["rows read"] == (
+    assert dict(run_table.facts(told))["rows read"] == (
         "1,200; 1,000 of them not trained on, and the pipe has them no more"
     )
 
@@ -168,15 +168,15 @@ def test_a_run_without_embedding_servers_tells_nothing_of_rows() -> None:
     plain = fakes.report()
     assert row_table.servers(plain).rows == []
     assert row_table.facts(plain) == []
-    for text in (table.render(plain), page.render(plain, [])):
+    for text in (run_table.render(plain), page.render(plain, [])):
         assert "mbedding" not in text
 
 
 def test_the_report_and_its_page_have_the_table() -> None:
     told = report()
-    assert "embedding server" in table.render(told)
+    assert "embedding server" in run_table.render(told)
     told["members"] = told["members"][:2]  # before any has told what it counts
-    assert "embedding server" not in table.render(told)
+    assert "embedding server" not in run_table.render(told)
     text = page.render(report(), [])
     assert "<h2>Embedding servers</h2>" in text
     assert "44 bytes an example" in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import select
 import socket
 import threading
@@ -93,6 +94,85 @@ def test_what_an_earlier_attempt_has_left_is_replaced(tmp_path: Path) -> None:
     assert found(here) == FILES
 
 
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Bytes of each file that is sent."""
+    sizes: list[int] = []
+    copy = sent_files._copy
+
+    def counted(link: Any, file: Any, size: int, comes: Any) -> None:
+        sizes.append(size)
+        copy(link, file, size, comes)
+
+    monkeypatch.setattr(sent_files, "_copy", counted)
+    return sizes
+
+
+def next_cut(there: Path, files: dict[str, bytes]) -> None:
+    """Cut 3 has these files beside those of cut 2, which are the same."""
+    before = checkpoints.place(there, 2)
+    written(there, files)
+    for path in before.rglob("*"):
+        name = path.relative_to(before)
+        if path.is_file() and str(name) not in files:
+            os.link(path, checkpoints.place(there, 3) / name)
+
+
+def test_what_the_checkpoint_before_has_is_not_sent_again(tmp_path: Path, sent: list[int]) -> None:
+    there, here = written(tmp_path / "there", number=2), tmp_path / "here"
+    here.mkdir()
+    changed = {"embedding-ps-1/2.changes0": b"z" * 1000, f"embedding-ps-1/{MANIFEST}": b"{2}"}
+    with master(here) as parts:
+        send(parts, there, number=2, under_way=2)
+        assert sorted(sent) == [0, 2, 3_000_000]
+        sent.clear()
+        next_cut(there, changed)
+        send(parts, there, whole=2)
+        assert sorted(sent) == [3, 1000]
+        checkpoints.tidy(here, 3, [])
+    assert found(here) == FILES | changed
+
+
+def test_of_the_checkpoint_before_a_file_of_another_time_is_another(
+    tmp_path: Path, sent: list[int]
+) -> None:
+    there, here = written(tmp_path / "there", number=2), tmp_path / "here"
+    here.mkdir()
+    changed = {"embedding-ps-1/1.table0": b"y" * 3_000_000}
+    with master(here) as parts:
+        send(parts, there, number=2, under_way=2)
+        next_cut(there, changed)
+        sent.clear()
+        send(parts, there, whole=2)
+    assert sent == [3_000_000]
+    assert found(here) == FILES | changed
+
+
+def test_where_the_connection_has_ended_what_had_come_is_not_sent_again(
+    tmp_path: Path, sent: list[int]
+) -> None:
+    there, here = written(tmp_path / "there"), tmp_path / "here"
+    here.mkdir()
+    with master(here) as parts:
+        send(parts, there)
+        (checkpoints.place(here, 3) / "embedding-ps-1" / MANIFEST).unlink()
+        sent.clear()
+        send(parts, there)
+    assert sent == [2]
+    assert found(here) == FILES
+
+
+@pytest.mark.parametrize("told", [[], [["embedding-ps-1/a", -1]], [["embedding-ps-1/a", "1"]], 3])
+def test_of_a_file_whose_time_is_not_told_nothing_is_taken(tmp_path: Path, told: Any) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, master(tmp_path) as parts:
+        ours.settimeout(inside.PATIENCE)
+        peer = Peer("embedding-ps", "embedding-ps-1", sent_parts.PURPOSE, "")
+        parts.take(theirs, peer, 3, 0)
+        sent_files._put(ours, {"cut": 3, "modified": told, "files": [["embedding-ps-1/a", 1]]})
+        assert "the master does not have its files" in sent_files._get(ours)
+
+
 def test_a_disk_that_is_full_is_told_to_who_sends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,7 +208,7 @@ def test_what_others_still_send_has_its_room(
         ours.settimeout(inside.PATIENCE)
         parts.take(theirs, Peer("trainer", "trainer-0", sent_parts.PURPOSE, ""), 3, 0)
         name, size = "trainer-0.safetensors", 2_000_000
-        told = {"cut": 3, "modified": [], "files": [[name, size]]}
+        told = {"cut": 3, "modified": [[name, 1]], "files": [[name, size]]}
         sent_files._put(ours, told)
         assert sent_files._get(ours) == [name]
         with pytest.raises(OSError, match="No space left"):
@@ -168,7 +248,7 @@ def test_a_disk_that_is_slow_is_waited_for_as_long_as_the_master_lives(tmp_path:
     with ours, theirs:
         ours.settimeout(0.1)
         theirs.settimeout(inside.PATIENCE)
-        sent_files.send(ours, tmp_path, [name], {}, answered, lives)
+        sent_files.send(ours, {name: tmp_path / name}, {}, answered, lives)
         stalls.join()
     assert b"".join(found) == content
     assert len(waits) >= 2
@@ -181,7 +261,7 @@ def test_a_master_that_is_gone_is_not_waited_for(tmp_path: Path) -> None:
         ours.settimeout(0.1)
         sent_files._put(theirs, ["trainer-0.states"])
         with pytest.raises(TimeoutError):
-            sent_files.send(ours, tmp_path, ["trainer-0.states"], {})
+            sent_files.send(ours, {"trainer-0.states": tmp_path / "trainer-0.states"}, {})
 
 
 def test_who_sends_of_a_cut_that_is_given_up_is_cut_off(
@@ -191,7 +271,9 @@ def test_who_sends_of_a_cut_that_is_given_up_is_cut_off(
     with ours, master(tmp_path) as parts:
         ours.settimeout(inside.PATIENCE)
         parts.take(theirs, Peer("trainer", "trainer-0", sent_parts.PURPOSE, ""), 3, 0)
-        sent_files._put(ours, {"cut": 3, "modified": [], "files": [["trainer-0.states", 1 << 30]]})
+        name = "trainer-0.states"
+        told = {"cut": 3, "modified": [[name, 1]], "files": [[name, 1 << 30]]}
+        sent_files._put(ours, told)
         sent_files._get(ours)
         parts.over()
         while ours.recv(1 << 16):

@@ -70,6 +70,15 @@ def test_batches_that_fill_every_server_are_told() -> None:
         needed(replace(WANTED, examples_per_second=6000.0), COSTS)
 
 
+def test_more_servers_than_a_table_is_spread_over_are_none() -> None:
+    rows = 256 * 2**30 * WANTED.load / COSTS.row_bytes
+    assert needed(replace(WANTED, rows=rows), COSTS).servers == 256
+    with pytest.raises(
+        ValueError, match=r"it takes 257 servers, by memory, .* 256 at most: .*--memory-gib"
+    ):
+        needed(replace(WANTED, rows=rows + 1.0), COSTS)
+
+
 @pytest.mark.parametrize("batches", [1, 3])
 def test_what_is_measured_is_what_the_wire_has(batches: int) -> None:
     tables = [Table(dim=4, rows=100, number=f, name=f"feature {f}") for f in range(3)]
@@ -120,6 +129,7 @@ def test_of_one_row_there_is_an_answer() -> None:
     ("option", "value", "told"),
     [
         ("--rows", "25", "rows must be at least one for each feature"),
+        ("--rows", "1e19", "rows must be at most 9.22e+18, got 1e+19"),
         ("--examples-per-second", "0", "examples_per_second must be greater than 0"),
         ("--load", "1.5", "load must be at most 1, got 1.5"),
         ("--skew", "-1", "skew must be at least 0"),

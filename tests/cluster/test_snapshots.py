@@ -67,8 +67,7 @@ def kept(fake: Fake, folder: Path, restored: int = 0, first: float = 0.0) -> kee
     return keeping.Keeping(
         lambda: fake.changes,
         lambda: server._save(fake, folder / "sync-ps-0.snapshot", "0123"),  # type: ignore[arg-type]
-        folder / "sync-ps-0.count",
-        "0123",
+        keeping.Counts(folder / "sync-ps-0.count", "0123", restored),
         restored,
         1.0,
         first,

@@ -305,6 +305,26 @@ def test_a_run_whose_policy_server_does_not_come_fails(tmp_path):
         supervise(supervisor, 0.1, lambda: None)
 
 
+def test_a_run_one_of_whose_policy_servers_does_not_come_fails(tmp_path):
+    dies = "import sys, time\nif sys.argv[1] == '1': sys.exit(2)\ntime.sleep(600)"
+    each = programs(master="import time; time.sleep(20)", trainer=SLEEPS, policy_ps=dies)
+    processes = [("master", 0), ("policy-ps", 0), ("policy-ps", 1), ("trainer", 0)]
+    with (
+        Supervisor(processes, each, tmp_path) as supervisor,
+        pytest.raises(ChildProcessError, match=r"^policy server 1 ended with status 2"),
+    ):
+        supervise(supervisor, 0.1, lambda: None)
+
+
+def test_of_a_policy_server_that_died_for_good_the_master_is_to_say_so(tmp_path):
+    waits = "import time; time.sleep(1)"  # as long as for one that is started again
+    each = programs(master=waits, trainer=SLEEPS, policy_ps="import sys; sys.exit(2)")
+    processes = [("master", 0), ("policy-ps", 0), ("trainer", 0)]
+    with Supervisor(processes, each, tmp_path) as supervisor:
+        supervise(supervisor, 0.1, lambda: None, PATIENCE)
+        assert supervisor.statuses("master") == [0]
+
+
 def test_the_others_have_a_moment_to_end_after_the_master(tmp_path):
     wait = "import pathlib, time\nwhile not pathlib.Path('{}').exists(): time.sleep(0.02)\n"
     mark, end = tmp_path / "mark", tmp_path / "end"
@@ -331,7 +351,7 @@ folder.mkdir()
 while not pathlib.Path('{mark}').exists(): time.sleep(0.02)
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 for _ in range({times}):
-    with (folder / 'rows').open('a') as file: file.write('row')
+    with pathlib.Path('{path}').open('a') as file: file.write('row')
     time.sleep(0.1)
 {then}
 print('saved')
@@ -339,17 +359,26 @@ print('saved')
 
 
 @pytest.mark.parametrize("how", ["the master has ended", "told to end"])
-@pytest.mark.parametrize("saves", [True, False])
-def test_who_writes_rows_has_the_time_that_it_takes(tmp_path, how, saves):
+@pytest.mark.parametrize(
+    ("saves", "file"),
+    [
+        (True, "rows-0/rows"),
+        (True, ".policy-ps-0.npz.1.1"),
+        (True, "policy-ps-0.snapshot-new"),
+        (True, "policy-ps-0.snapshot.7-12ab"),
+        (False, "rows-0/rows"),
+    ],
+)
+def test_who_writes_what_it_had_has_the_time_that_it_takes(tmp_path, how, saves, file):
     """Twenty times as long as others have; but not where nothing more is written."""
     mark = tmp_path / "mark"
-    given = {"folder": tmp_path / "rows-0", "mark": mark}
+    given = {"folder": tmp_path / "rows-0", "mark": mark, "path": tmp_path / file}
     given |= {"times": 20, "then": ""} if saves else {"times": 1, "then": "time.sleep(600)"}
     each = programs(trainer=WRITES.format(**given), master="")
     with Supervisor([("trainer", 0), ("master", 0)], each, tmp_path) as supervisor:
         until((tmp_path / "rows-0").exists, supervisor.step)
         mark.touch()
-        until((tmp_path / "rows-0" / "rows").exists)
+        until((tmp_path / file).exists)
         if how == "the master has ended":
             supervise(supervisor, 0.5, lambda: None)
         supervisor.stop(0.5)

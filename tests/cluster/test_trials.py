@@ -10,6 +10,7 @@ from cluster import trials
 
 
 @pytest.mark.process
+@pytest.mark.timeout(1200)  # beside other tests that start processes
 def test_20_runs_end_as_they_should(tmp_path: Path) -> None:
     """``python tests/cluster/trials.py`` for 200."""
     ended = trials.attempts(20, 0, 2, tmp_path)

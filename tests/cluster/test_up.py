@@ -17,25 +17,15 @@ from pathlib import Path
 
 import pytest
 from cluster import written
-from cluster.processes import running
+from cluster.processes import pids
 
 import leashed as lsh
 from leashed import cli
 from leashed.cluster import plan as plans
-from leashed.cluster import table
+from leashed.cluster import run_table
 from leashed.cluster.measures import counted, lives
 
 PATIENCE = 120.0
-
-
-def pids(folder: Path) -> dict[str, int]:
-    """The processes of the run in a folder, by name."""
-    found = {}
-    for pid, words in running().items():
-        if "leashed.cluster.role" in words and str(folder / "plan.toml") in words:
-            role, index = words[words.index("--plan") - 1], words[words.index("--index") + 1]
-            found[f"{role}-{index}"] = pid
-    return found
 
 
 def outlives(
@@ -134,7 +124,7 @@ def test_sparse_rows_are_trained_on(model, told, given, tmp_path, capsys, monkey
     assert report.get("test_accuracy", 1.0) > 0.6
 
 
-@pytest.mark.process
+@pytest.mark.process(2)
 @pytest.mark.parametrize(
     ("rules", "total", "complete"),
     [
@@ -301,7 +291,7 @@ def test_a_run_whose_processes_are_told_to_end_is_incomplete(tmp_path):
 
 def _rows(report: dict) -> list[dict[str, str]]:
     """Of the trainers' table."""
-    found = table.trainers(report)
+    found = run_table.trainers(report)
     return [dict(zip(found.header, row, strict=True)) for row in found.rows]
 
 

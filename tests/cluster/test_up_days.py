@@ -13,7 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cluster.test_up import PATIENCE, pids
+from cluster.processes import pids
+from cluster.test_up import PATIENCE
 
 import leashed as lsh
 from leashed import cli
@@ -93,7 +94,7 @@ def test_days_that_are_done_are_not_trained_again_and_more_may_come(tmp_path, ca
 @pytest.mark.parametrize("readers", [0, 1])
 def test_each_role_is_killed_and_the_command_too(readers, tmp_path):
     run = tmp_path / "run"
-    words = [*written(tmp_path, 2000), "--epochs", "20", "--checkpoint-every", "1"]
+    words = [*written(tmp_path, 2000), "--epochs", "20", "--checkpoint-every", "0.3"]
     servers = ["--trainers", "2", "--embedding-servers", "2", "--readers", str(readers)]
     up = [sys.executable, "-m", "leashed", "cluster", "up", *words, *servers, "--run", str(run)]
     third = "reader-0" if readers else "sync-ps-0"
@@ -101,12 +102,15 @@ def test_each_role_is_killed_and_the_command_too(readers, tmp_path):
     process = subprocess.Popen(up, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + PATIENCE
     for day, name in deaths.items():
-        while not _trains(run / day) or (name and name not in pids(run / day)):
+        while True:
+            found = pids(run / day) if _trains(run / day) else {}
+            if found and (name is None or name in found):
+                break
             assert time.monotonic() < deadline
             assert process.poll() is None, process.communicate()
             time.sleep(0.02)
         if name is not None:
-            os.kill(pids(run / day)[name], signal.SIGKILL)
+            os.kill(found[name], signal.SIGKILL)
     process.kill()
     process.communicate()
     while pids(run / DAYS[-1]):

@@ -16,7 +16,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cluster import faults, written
-from cluster.test_up import PATIENCE, outlives, pids
+from cluster.processes import pids
+from cluster.test_up import PATIENCE, outlives
 
 import leashed as lsh
 from leashed import cli
@@ -132,7 +133,7 @@ def test_servers_get_no_more_of_tables_than_they_have_room_for(tmp_path, capsys)
     assert report["terms"]["rows"]["room"] == 60 * 2**20
 
 
-@pytest.mark.process
+@pytest.mark.process(2)
 @pytest.mark.parametrize(
     "how",
     [
@@ -148,7 +149,7 @@ def test_the_dense_part_is_kept_in_sync_by_any_synchroniser(how, tmp_path):
     assert auc(folder, check(folder)) > 0.7
 
 
-@pytest.mark.process
+@pytest.mark.process(2)
 @pytest.mark.parametrize(
     ("norm", "pooling"), [(None, "auto"), ("batch", "auto"), (None, "servers")]
 )
@@ -175,7 +176,7 @@ def test_one_trainer_comes_to_what_one_process_does(norm, pooling, tmp_path):
         np.testing.assert_allclose(rows, table.lookup(ids), rtol=0, atol=off)
 
 
-@pytest.mark.process
+@pytest.mark.process(2)
 @pytest.mark.parametrize(
     ("name", "pooling"),
     [
@@ -257,7 +258,7 @@ def _started(folder: Path, arguments: list[str]) -> subprocess.Popen[str]:
     return process
 
 
-@pytest.mark.process
+@pytest.mark.process(2)
 @pytest.mark.parametrize("whom", ["the job", "the first process"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
 def test_an_interrupted_run_has_an_output(number, whom, tmp_path):

@@ -35,6 +35,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from cluster import faults, written
+from cluster.processes import pids
 
 from leashed.cluster import outcome
 from leashed.cluster import plan as plans
@@ -211,16 +212,7 @@ class Ended:
 
 def processes(folder: Path) -> dict[str, int]:
     """Those of the run in that folder: process ids by name."""
-    found = {}
-    for each in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError):
-            words = each.read_bytes().decode(errors="replace").split("\0")
-            if "leashed.cluster.role" in words and str(folder / "plan.toml") in words:
-                role = words[words.index("leashed.cluster.role") + 1]
-                index = words[words.index("--index") + 1]
-                name = role if role == "master" else f"{role}-{index}"
-                found[name] = int(each.parent.name)
-    return found
+    return {"master" if name == "master-0" else name: pid for name, pid in pids(folder).items()}
 
 
 class Happens:

@@ -215,7 +215,7 @@ OTHERS: dict[str, tuple[str, Callable[[Path], Path | None], str]] = {
         r"rows of a table; .*Table\.load",
     ),
     "a snapshot": (
-        "server checkpoints joining",
+        "server checkpoints joining led_part led_keeping",
         lambda path: server._save(_core.SyncServer([(0, 2)]), path, "0123") and None,
         "arrays of NumPy's, as a sync server's snapshot",
     ),

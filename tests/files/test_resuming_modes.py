@@ -236,7 +236,7 @@ def test_a_file_that_lacks_what_the_mode_had_is_refused(
         train(problems["dense"], 19, mode=modes.GBA(m=3), resume=kept)
 
 
-@pytest.mark.process
+@pytest.mark.process(2)
 @pytest.mark.parametrize("name", mode_kills.LEDGERS)
 def test_a_run_that_is_killed_again_and_again_trains_on_every_example_once(
     name: str, tmp_path: Path

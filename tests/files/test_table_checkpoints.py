@@ -249,7 +249,7 @@ pathlib.Path.replace = lambda a, b: kill() if b.name == "manifest.json" else rep
 }
 
 
-@pytest.mark.process
+@pytest.mark.process(2)
 @pytest.mark.parametrize("where", KILLED)
 def test_a_process_that_is_killed_leaves_one_whole_generation(
     where: str, folder: Path, scratch: Path

@@ -101,3 +101,19 @@ def test_bindings_include_nothing_but_themselves_and_the_core():
         if name not in own and not name.startswith("leashed/")
     ]
     assert not wrong
+
+
+@pytest.mark.parametrize("room", ["cluster", "simulation"])
+def test_names_of_synchronisers_and_of_modes_are_told_apart_in_full(room):
+    # CI compiles several sources at once: where both are known the short name is of neither.
+    named = re.compile(r"^(?:struct|class) (\w+)", re.MULTILINE)
+    machines = [CORE / "policy" / name for name in ("machine.h", "server_machine.h")]
+    one, other = (set(named.findall(path.read_text())) for path in machines)
+    assert {"Event", "Action"} <= one & other
+    wrong = [
+        f"{path.relative_to(CORE)}: {line}"
+        for path in sources(CORE / room)
+        for line in path.read_text().splitlines()
+        if (said := re.match(r"\s*using modes::(\w+);", line)) and said[1] in one & other
+    ]
+    assert not wrong

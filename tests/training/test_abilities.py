@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from made_clicks import small
 
 import leashed as lsh
-from leashed import modes, simulation, staleness
+from leashed import modes, simulation, staleness, stream
 from leashed.training import abilities
 
 PAGE = Path(__file__).parents[2] / "docs" / "combinations.md"
@@ -29,9 +30,10 @@ class Place:
         embedding_servers: int = 0,
         readers: int = 0,
         policy_servers: int = 0,
+        begins: object = None,
     ) -> None:
         self.sync, self.embedding_servers, self.readers = sync, embedding_servers, readers
-        self.policy_servers = policy_servers
+        self.policy_servers, self.begins = policy_servers, begins
 
     def session(self, *_: Any, **__: Any) -> None: ...
 
@@ -54,7 +56,12 @@ def asked(tmp_path: Path) -> dict[str, dict[str, Any]]:
         "readers": {"cluster": Place(readers=2)},
         "cluster without a policy server": {"cluster": Place()},
         "policy servers": {"cluster": Place(policy_servers=1)},
+        "several policy servers": {"cluster": Place(policy_servers=2)},
         "modes without a server": {"mode": modes.Swarm(h=1)},
+        "all-reduce": {"dense": "all-reduce"},
+        "modes without rounds": {"mode": modes.ASP()},
+        "a staleness policy": {"staleness": "power:k=2"},
+        "checkpoints of the run": {"cluster": Place(policy_servers=1, begins="there")},
         "checkpoint": {"checkpoint": tmp_path / "kept"},
         "until.updates": {"until": lsh.until(epochs=1, updates=9)},
         "init.tables": {"init": lsh.Init(tables=made())},
@@ -107,6 +114,17 @@ def arguments(tmp_path: Path) -> Any:
         given: dict[str, Any] = {"until": lsh.until(epochs=1), "batch_size": 16}
         for part in parts:
             given |= VIRTUAL.get(part, asked(tmp_path).get(part, {}))
+        if {"embedding servers", "policy servers"} <= set(parts):
+            given["cluster"] = Place(embedding_servers=2, policy_servers=1)
+        if "rows that come once" in parts:
+            pipe, columns = tmp_path / "pipe", {"y": stream.Label(), "a": stream.Number()}
+            os.mkfifo(pipe)
+            piped = lsh.models.logistic_regression(1), stream.csv(pipe, columns)
+            problems["once"], data = lambda: piped, "once"
+            given["mode"] = modes.ASP()
+            given["cluster"] = lsh.cluster.join(
+                rank=0, size=1, policy_servers=1, readers=1, folder=tmp_path / "there"
+            )
         kept = {k: given.pop(k) for k in ("every", "updates", "incremental") if k in given}
         if kept:
             given["checkpoint"] = lsh.Checkpoint(tmp_path / "kept", **kept)

@@ -187,7 +187,7 @@ def test_several_threads(paths: list[Path], tmp_path: Path) -> None:
     assert result.days[-1].updates == 62
 
 
-@pytest.mark.process
+@pytest.mark.process(1)
 @pytest.mark.parametrize(
     "options",
     [["--stream"], ["--incremental"], ["--stream", "--incremental"]],

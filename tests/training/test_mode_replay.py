@@ -101,7 +101,7 @@ lsh.train(lsh.models.mlp(784, [8], 10), data, mode=mode_of(sys.argv[1]),
 """
 
 
-@pytest.mark.process
+@pytest.mark.process(1)
 @pytest.mark.parametrize("word", ["gba:m=4", "automatic:window=0.01", "shat"])
 def test_what_a_killed_process_had_recorded(word: str, trace: Path) -> None:
     updates, loss = killed.told_by(KILLED, word, str(trace))[-1]

@@ -223,7 +223,7 @@ lsh.train(model, clicks(model, 800), rule=lsh.Adagrad(0.05), batch_size=8, threa
 """
 
 
-@pytest.mark.process
+@pytest.mark.process(1)
 @pytest.mark.parametrize("word", ["asp", "gba", "sync"])
 def test_what_a_killed_process_had_recorded(word: str, trace: Path) -> None:
     """Under Synchronous too, whose rows at an evaluation are of no one moment, and of whose last step

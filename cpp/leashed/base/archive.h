@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "leashed/base/error.h"
@@ -70,9 +71,9 @@ class Archive {
   void require(bool holds) const {
     if (!holds) throw Error("what the checkpoint has of the mode is damaged; use another one");
   }
-  // Somebody else has at least so many of what is named by its place here.
-  void expect(std::size_t places) { expected_ = std::max(expected_, places); }
-  std::size_t expected() const { return expected_; }
+  // What somebody else has by its place here: by place a number of its own.
+  void expect(std::vector<std::uint64_t> numbers) { expected_ = std::move(numbers); }
+  const std::vector<std::uint64_t>& expected() const { return expected_; }
   // All has been read.
   void finish() const {
     require(words_ == from_->words.size() && floats_ == from_->vectors.size());
@@ -127,7 +128,7 @@ class Archive {
   Archived* const to_ = nullptr;
   const Archived* const from_ = nullptr;
   std::size_t words_ = 0, floats_ = 0;  // that have been read
-  std::size_t expected_ = 0;
+  std::vector<std::uint64_t> expected_;
 };
 
 }  // namespace leashed

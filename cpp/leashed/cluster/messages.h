@@ -44,6 +44,22 @@ enum Kind : std::uint16_t {
   kModeEnd,
   kModeLook,
   kModeLooked,
+  // Of several policy servers (part_messages.h).
+  kPartHello,
+  kPart,
+  kPartPull,
+  kPartLook,
+  kToldHello,
+  kTold,
+  kToldAt,
+  kModeRead,
+  // Of members who sum gradients, and the policy server that leads them (round_messages.h).
+  kRound,
+  kRoundVote,
+  kRoundAgain,
+  kRoundTake,
+  kRoundWant,
+  kRoundState,
   kKinds,
 };
 

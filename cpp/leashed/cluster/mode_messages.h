@@ -12,9 +12,16 @@
 //   kModeLeave     (nothing)                   (nothing)
 //   kModeCommand   ModeCommand                 (nothing)
 //   kModeLook      ModeHello                   kModeLooked   ModeLooked, then the parameters, float
+//   kLookup        LookupHead, counts, ids     kRows         the rows' values, as of the moment
+//   kModeRead      ModeHello, then as kLookup  kRows         likewise
 //   kProbe         as sync servers have it
 //
 // A push's correlation is the ticket of its grant; all else that it stands for the server knows.
+// Of a model that reads tables a lookup comes before, once, with the same correlation and with
+// `trains`, of the distinct ids that the lease's examples have of each table (row_messages.h,
+// without pools); and behind the parameters' gradient a push has those of the rows, as kRows has
+// the values. A read is of who looks on, without `trains`: no id gets a row by it. Its answer has
+// its correlation.
 // A pull is answered when its mode says so, also before a push that came in between is of use.
 // Behind the end nothing comes but what answers a hello, a look or a probe. Who looks on is no
 // node, and says no hello before.
@@ -23,7 +30,8 @@
 // has gone, or said that he leaves, has no lease any more: another gets it, and what was pushed
 // under it is refused. Whoever comes back says hello once more, with the life of his process: he
 // gets the node that he had, and whatever connection he had is of no more use. A life that is over
-// is refused.
+// is refused. A hello's correlation is the ticket of the lease that the lane has computed last, or
+// 0: where that was lost with the connection before, its own model has gone on by it.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +39,9 @@
 
 #include "leashed/base/choice.h"
 #include "leashed/cluster/messages.h"
+#include "leashed/cluster/part_messages.h"
+#include "leashed/cluster/round_messages.h"
+#include "leashed/cluster/row_messages.h"
 #include "leashed/policy/server_machine.h"
 
 namespace leashed {
@@ -43,10 +54,14 @@ struct ModeHello {
 };
 
 struct ModeWelcome {
-  std::uint64_t boot;  // of the server's process: no other one ever has it
+  // Of the server: no other one ever has it, but a process that goes on, in the same run, from what
+  // this one has kept.
+  std::uint64_t boot;
   std::uint64_t dimension;
   std::uint64_t largest_lease;  // examples, at most
   std::uint32_t node;           // which one this is: other lanes have other ones
+  std::uint32_t life = 0;       // which one of the node: the number of times that it has left
+  std::uint32_t nodes = 0;      // that there may be, of who leads
   std::uint32_t zero = 0;
 };
 
@@ -74,10 +89,12 @@ struct ModeLooked {
   std::uint64_t applied, late, stale, straggler;
   std::uint64_t lost, departures, exchanges;
   std::uint64_t dimension;
+  std::uint64_t position;  // in the log, where there are several servers (part_messages.h)
+  RowPublication rows{};   // what became of the gradients of tables' rows
 };
 
-static_assert(sizeof(ModeHello) == 32 && sizeof(ModeWelcome) == 32 && sizeof(GrantHead) == 64 &&
-              sizeof(ModeCommand) == 8 && sizeof(ModeEnd) == 8 && sizeof(ModeLooked) == 80 &&
+static_assert(sizeof(ModeHello) == 32 && sizeof(ModeWelcome) == 40 && sizeof(GrantHead) == 64 &&
+              sizeof(ModeCommand) == 8 && sizeof(ModeEnd) == 8 && sizeof(ModeLooked) == 424 &&
               std::is_trivially_copyable_v<GrantHead>);
 
 // Parameters of a model, at most: a frame has no room for more.
@@ -88,13 +105,29 @@ inline constexpr auto kModeLimits =
              {kModeWelcome, sizeof(ModeWelcome)},
              {kModePull, 0},
              {kGrant, sizeof(GrantHead) + kMostParameters * sizeof(float)},
-             {kModePush, kMostParameters * sizeof(float)},
-             {kModePushPull, kMostParameters * sizeof(float)},
+             {kModePush, kMostParameters * sizeof(float) + kRowLimits[kRows]},
+             {kModePushPull, kMostParameters * sizeof(float) + kRowLimits[kRows]},
              {kModeLeave, 0},
              {kModeCommand, sizeof(ModeCommand)},
              {kModeEnd, sizeof(ModeEnd)},
              {kModeLook, sizeof(ModeHello)},
              {kModeLooked, sizeof(ModeLooked) + kMostParameters * sizeof(float)},
+             {kPartHello, sizeof(PartHello)},
+             {kPart, sizeof(PartTail) + kMostParameters * sizeof(float) + kRowLimits[kRows]},
+             {kPartPull, sizeof(PartTail) + kMostParameters * sizeof(float) + kRowLimits[kRows]},
+             {kPartLook, sizeof(PartLook)},
+             {kToldHello, sizeof(ToldHello)},
+             {kTold, sizeof(BlockHead) + kMostBlock},
+             {kToldAt, sizeof(ToldAt)},
+             {kLookup, kRowLimits[kLookup]},
+             {kModeRead, sizeof(ModeHello) + kRowLimits[kLookup]},
+             {kRows, kRowLimits[kRows]},
+             {kRound, sizeof(RoundHead) + kMostMembers * sizeof(RoundSeat)},
+             {kRoundVote, sizeof(RoundVote)},
+             {kRoundAgain, sizeof(RoundEpoch)},
+             {kRoundTake, sizeof(RoundEpoch)},
+             {kRoundWant, sizeof(RoundEpoch)},
+             {kRoundState, sizeof(StateHead) + kMostParameters * sizeof(float)},
              {kShare, kShareFrame},
              {kProbe, 1}});
 

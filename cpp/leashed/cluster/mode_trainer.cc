@@ -1,19 +1,22 @@
 #include "leashed/cluster/mode_trainer.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
-#include <cstring>
 #include <iterator>
 #include <limits>
 #include <list>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "leashed/base/clock.h"
 #include "leashed/base/error.h"
 #include "leashed/base/relaxed.h"
+#include "leashed/cluster/looked_rows.h"
 #include "leashed/data/make_batches.h"
+#include "leashed/data/reading.h"
 #include "leashed/engine/executor.h"
 #include "leashed/engine/run.h"
 #include "leashed/engine/watched_run.h"
@@ -26,8 +29,6 @@ using modes::WorkerRule;
 
 namespace {
 
-constexpr std::size_t kLooks = 0;  // of a conversation: the lane that there is
-constexpr std::size_t kLookedFloats = sizeof(ModeLooked) / sizeof(float);
 constexpr double kAsk = 0.02;      // seconds between two questions whether it is told to end
 constexpr double kLastWait = 2.0;  // seconds without a byte of the server's, once it is
 
@@ -38,17 +39,26 @@ struct ModeTrainer::Training {
   Training(ModeTrainer& trainer, const GradientSource& source, const DatasetView& data,
            const WorkerRule& rule, const DisciplineContext& context,
            const ModeTrainOptions& options)
-      : batches(make_batches(data, options.batch_size, options.seed, nullptr, false, true)),
-        run(source, data, trainer, options.until, options.workers, options.batch_size, nullptr,
-            Counting::Updates::by_server),
+      : batches(make_batches(data, options.batch_size, options.seed, options.stream)),
+        rows(trainer.tables_, trainer.over_,
+             [&trainer](AskedRows& asked, const std::function<bool()>& keep_on) {
+               trainer.look(asked, keep_on);
+             }),
+        run(source, data, trainer, options.until, options.workers, options.batch_size,
+            source.tables().empty() ? nullptr : &rows, Counting::Updates::by_server),
         models(rule, true, context),
         remote(std::make_shared<RemoteServer>(
             run.stop, *batches, rule, &models, source.dimension(), options.workers,
-            RemoteServer::Settings{trainer.settings_.run, trainer.settings_.terms,
-                                   trainer.settings_.client, trainer.settings_.life,
-                                   trainer.settings_.patience})),
+            RemoteServer::Settings{
+                trainer.settings_.run, trainer.settings_.terms, trainer.settings_.client,
+                trainer.settings_.life, trainer.settings_.patience, trainer.shards_,
+                trainer.settings_.reduces ? &context : nullptr, options.until.updates},
+            source.tables().empty() ? nullptr : &trainer.tables_)),
         lanes(options.workers) {
     run.observe(options.metrics, options.observers);
+    if (options.stream) {
+      run.stop.on_stop([stream = options.stream->stream] { stream->stop(); });
+    }
     const bool own = rule.model == WorkerRule::Model::own;
     for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
       lanes[lane].number = static_cast<std::uint32_t>(lane);
@@ -58,6 +68,7 @@ struct ModeTrainer::Training {
   }
 
   const std::unique_ptr<const BatchSource> batches;
+  LookedRows rows;
   Run run;
   OwnModels models;
   const std::shared_ptr<RemoteServer> remote;
@@ -65,27 +76,35 @@ struct ModeTrainer::Training {
   std::list<ModeWorker> workers;
 };
 
-ModeTrainer::ModeTrainer(std::size_t dimension, std::size_t lanes, const Settings& settings)
+ModeTrainer::ModeTrainer(std::size_t dimension, std::size_t lanes, const Settings& settings,
+                         std::vector<ServedTable> tables, std::optional<RowPlacement> placement)
     : dimension_(dimension),
       lanes_(lanes),
       settings_(settings),
-      hello_{settings.run, settings.client + lanes, settings.life, settings.terms},
-      looked_(kLookedFloats + dimension),
-      coming_(kLookedFloats + dimension) {}
+      shards_(settings.shards.servers() > 0 ? settings.shards : ModeShards::whole(dimension)),
+      tables_{std::move(tables), {}, shards_.servers(), std::move(placement)},
+      looks_({settings.run, settings.client + lanes, settings.life, settings.terms}, shards_,
+             dimension) {
+  const bool spread = shards_.servers() > 1 && !tables_.tables.empty();
+  if (spread && (!tables_.placement || tables_.placement->tables() != tables_.tables.size())) {
+    throw Error("placement must say of each table which policy servers have its rows");
+  }
+}
 
 ModeTrainer::~ModeTrainer() = default;
 
-bool ModeTrainer::missing(std::size_t slot, std::size_t) const {
-  if (over_.load(kRelaxed)) return false;
-  if (slot == lanes_) return !talk_.there(kLooks);
+bool ModeTrainer::missing(std::size_t slot, std::size_t server) const {
+  if (over_.load(kRelaxed) || server >= shards_.servers()) return false;
+  if (slot == lanes_) return !looks_.there(server);
   const std::lock_guard lock(mutex_);
-  return remote_ && remote_->missing(slot);
+  return remote_ && remote_->missing(slot, server);
 }
 
-bool ModeTrainer::adopt(std::size_t slot, std::size_t, int socket, bool checked, Transport wish,
-                        double) {
+bool ModeTrainer::adopt(std::size_t slot, std::size_t server, int socket, bool checked,
+                        Transport wish, double) {
+  if (server >= shards_.servers()) throw Error("a connection to a server that there is not");
   if (slot == lanes_) {
-    talk_.adopt(kLooks, connected(socket, kModeLimits, checked, wish, Role::offers));
+    looks_.adopt(server, connected(socket, kModeLimits, checked, wish, Role::offers));
     return true;
   }
   std::shared_ptr<RemoteServer> remote;
@@ -94,8 +113,25 @@ bool ModeTrainer::adopt(std::size_t slot, std::size_t, int socket, bool checked,
     remote = remote_;
   }
   if (!remote) throw Error("no worker is there that wants a connection");
-  remote->adopt(slot, socket, checked, wish);
+  remote->adopt(slot, socket, checked, wish, server);
   return true;
+}
+
+std::vector<std::pair<std::size_t, std::uint64_t>> ModeTrainer::wanted() const {
+  const std::lock_guard lock(mutex_);
+  if (!remote_ || over_.load(kRelaxed)) return {};
+  return remote_->wanted();
+}
+
+void ModeTrainer::adopt_sum(std::size_t lane, std::uint64_t client, int socket, bool checked,
+                            Transport wish, Role role) {
+  std::shared_ptr<RemoteServer> remote;
+  {
+    const std::lock_guard lock(mutex_);
+    remote = remote_;
+  }
+  if (!remote || lane >= lanes_) throw Error("no worker is there that wants a connection");
+  remote->adopt_sum(lane, client, socket, checked, wish, role);
 }
 
 void ModeTrainer::end() {
@@ -112,7 +148,7 @@ ModeTrainer::Counters ModeTrainer::counters() const {
   }
   Counters all = remote ? remote->counters() : Counters{};
   WireSum wire{all.traffic, all.kernel};
-  wire.add(talk_.traffic());
+  wire.add(looks_.traffic());
   all.traffic = wire.own;
   all.kernel = wire.kernel;
   return all;
@@ -122,7 +158,7 @@ void ModeTrainer::with_snapshot(const std::function<void(const float* theta, std
   // What is told of a training at its end is of one moment, whatever others train meanwhile.
   if (!settled_) look();
   settled_ = workers_ended_;
-  f(looked_.data() + kLookedFloats, last_.updates);
+  f(looks_.theta(), looks_.head().updates);
 }
 
 bool ModeTrainer::told_to_end() {
@@ -135,21 +171,27 @@ bool ModeTrainer::told_to_end() {
 }
 
 bool ModeTrainer::look() {
-  asked_ = false;
+  looks_.look();
+  return await([this] { return looks_.turn(); }, nullptr);
+}
+
+void ModeTrainer::look(AskedRows& rows, const std::function<bool()>& keep_on) {
+  looks_.look();
+  if (await([&] { return looks_.turn(rows); }, keep_on)) return;
+  looks_.forsake();
+  while (keep_on()) std::this_thread::sleep_for(std::chrono::duration<double>(kAsk));
+}
+
+bool ModeTrainer::await(const std::function<bool()>& take, const std::function<bool()>& keep_on) {
   bool ends = false;
   double since = now(), ask = since + kAsk;
   std::uint64_t bytes = 0;
   while (!over_.load(kRelaxed)) {
-    try {
-      if (take_look()) return true;
-    } catch (const ConnectionError&) {
-      talk_.drop(kLooks);
-      asked_ = false;
-    }
-    talk_.count();
-    if (std::exchange(bytes, talk_.traffic().own().in) != talk_.traffic().own().in) since = now();
+    if (take()) return true;
+    if (std::exchange(bytes, looks_.came()) != looks_.came()) since = now();
     if (now() >= ask) {
       ends = ends || told_to_end();
+      if (keep_on && !keep_on()) return false;
       ask = now() + kAsk;
     }
     if (ends && now() - since > kLastWait) return false;
@@ -159,39 +201,9 @@ bool ModeTrainer::look() {
           "became "
           "of it, or be more patient");
     }
-    const std::size_t lane = kLooks;
-    talk_.wait({&lane, talk_.has(kLooks) ? 1u : 0u}, Deadline{});
+    looks_.wait();
   }
   return false;
-}
-
-bool ModeTrainer::take_look() {
-  if (talk_.renew(kLooks)) asked_ = false;
-  if (!talk_.has(kLooks)) return false;
-  if (talk_.free(kLooks) && !std::exchange(asked_, true)) {
-    const auto hello = std::as_bytes(std::span(&hello_, 1));
-    talk_.say(kLooks, {.kind = kModeLook}, {&hello, 1});
-    talk_.free(kLooks);
-  }
-  const auto header = talk_.hear(kLooks, [&](const FrameHeader& head) -> std::span<std::byte> {
-    const std::span whole(coming_.data(), kLookedFloats + dimension_);
-    if (head.kind != kModeLooked || head.length != whole.size_bytes()) {
-      throw Error("the policy server has another model than this trainer; give both the same");
-    }
-    return std::as_writable_bytes(whole);
-  });
-  if (!header) return false;
-  ModeLooked looked;
-  std::memcpy(&looked, coming_.data(), sizeof looked);
-  if (last_.boot != 0 && looked.boot != last_.boot) {
-    throw Error(
-        "the policy server was started again, and knows nothing of this run any more; start the "
-        "run again");
-  }
-  last_ = looked;
-  std::swap(looked_, coming_);
-  asked_ = false;
-  return true;
 }
 
 ModeTrainResult ModeTrainer::train(const GradientSource& source, const DatasetView& data,
@@ -203,8 +215,18 @@ ModeTrainResult ModeTrainer::train(const GradientSource& source, const DatasetVi
     throw Error("a trainer of " + std::to_string(dimension_) + " parameters and " +
                 std::to_string(lanes_) + " workers is to train others");
   }
-  std::copy_n(context.initial, dimension_, looked_.data() + kLookedFloats);
+  const auto same = [](const TableShape& read, const ServedTable& served) {
+    return read.name == served.name && read.dim == served.dim;
+  };
+  if (!std::ranges::equal(source.tables(), tables_.tables, same)) {
+    throw Error("a trainer of " + std::to_string(tables_.tables.size()) +
+                " tables is to train a model that reads " + std::to_string(source.tables().size()) +
+                ", or others");
+  }
+  tables_.features_of_tables = source.features_of_tables();
+  looks_.begin(context.initial);
   Training training(*this, source, data, rule, context, options);
+  const Reading reading(options.stream, 0);
   struct Shown {
     Shown(ModeTrainer& of, Training& made) : trainer(of) {
       const std::lock_guard lock(trainer.mutex_);
@@ -241,13 +263,14 @@ ModeTrainResult ModeTrainer::train(const GradientSource& source, const DatasetVi
   ended_.store(training.run.stop.reason() == StopReason::epochs, kRelaxed);
   ModeTrainResult result;
   result.training = watched.end([&](std::uint64_t) { return options.until.batches; });
-  result.counts.applied = last_.applied;
-  result.counts.late = last_.late;
-  result.counts.stale = last_.stale;
-  result.counts.straggler = last_.straggler;
-  result.counts.lost = last_.lost;
-  result.counts.departures = last_.departures;
-  result.counts.exchanges = last_.exchanges;
+  result.counts.applied = looks_.head().applied;
+  result.counts.late = looks_.head().late;
+  result.counts.stale = looks_.head().stale;
+  result.counts.straggler = looks_.head().straggler;
+  result.counts.lost = looks_.head().lost;
+  result.counts.departures = looks_.head().departures;
+  result.counts.exchanges = looks_.head().exchanges;
+  result.counts.rows = result.training.rows = looks_.rows();
   result.counts.worker_examples = training.remote->examples();
   return result;
 }

@@ -12,8 +12,13 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include "leashed/base/aligned.h"
+#include "leashed/cluster/asked_rows.h"
+#include "leashed/cluster/mode_looks.h"
 #include "leashed/cluster/remote_server.h"
 #include "leashed/discipline/observed.h"
 #include "leashed/modes/policy_threads.h"
@@ -26,17 +31,27 @@ class ModeTrainer final : public RemoteMode, private Observed {
     // As RemoteServer has them; of the lane behind the last it is who looks on.
     std::uint64_t run, terms, client, life;
     double patience = 300;  // seconds
+    ModeShards shards{};    // empty: one server has all
+    bool reduces = false;   // as of PolicyService::Run
   };
-  ModeTrainer(std::size_t dimension, std::size_t lanes, const Settings& settings);
+  // tables: whose rows the servers have, those that the source will read, in its order; placement:
+  // where they are, of several servers.
+  ModeTrainer(std::size_t dimension, std::size_t lanes, const Settings& settings,
+              std::vector<ServedTable> tables = {},
+              std::optional<RowPlacement> placement = std::nullopt);
   ~ModeTrainer() override;
 
-  // For whoever makes connections, from any thread: one server, and of slots those of the lanes and
-  // of who looks on, which wants one first.
+  // For whoever makes connections, from any thread: the servers' numbers are from 0, and of slots
+  // those of the lanes and of who looks on, which wants one first.
   std::size_t slots() const { return lanes_ + 1; }
   bool missing(std::size_t slot, std::size_t server) const;
   // As RemoteServer::adopt; true, since a server that does not answer is found later.
   bool adopt(std::size_t slot, std::size_t server, int socket, bool checked, Transport wish,
              double patience);
+  // From any thread, as of RemoteServer; of none before its training.
+  std::vector<std::pair<std::size_t, std::uint64_t>> wanted() const;
+  void adopt_sum(std::size_t lane, std::uint64_t client, int socket, bool checked, Transport wish,
+                 Role role);
   // From any thread: the run is over for this trainer, whatever the server says or does not say. A
   // training is interrupted, and ends with the parameters that were looked at last.
   void end();
@@ -62,19 +77,20 @@ class ModeTrainer final : public RemoteMode, private Observed {
   // Whether the server's parameters have come; false: the run is over, or whoever trains is told to
   // end, and nothing comes.
   bool look();
+  // The same of rows: until they have come, or are wanted no more.
+  void look(AskedRows& rows, const std::function<bool()>& keep_on);
+  // Until take() has what was asked.
+  bool await(const std::function<bool()>& take, const std::function<bool()>& keep_on);
   // Whether whoever trains is told to end, as by Ctrl-C, which is kept for the next who asks.
   bool told_to_end();
-  bool take_look();
 
   const std::size_t dimension_, lanes_;
   const Settings settings_;
+  const ModeShards shards_;
 
-  // Of the one that looks on; what it has looked at last is not what comes in.
-  Conversation talk_{1};
-  const ModeHello hello_;
-  AlignedArray<float> looked_, coming_;  // ModeLooked, then the parameters
-  ModeLooked last_{};
-  bool asked_ = false;
+  ServedTables tables_;
+
+  ModeLooks looks_;  // of the one that looks on
   // Of the training: what asks whether it is told to end, on its thread; whether it was, and
   // whether here, so that nobody else has heard it; whether its workers have ended; whether what
   // they came to has been looked at.

@@ -5,8 +5,11 @@
 namespace leashed {
 
 PolicyServer::PolicyServer(const modes::ServerPolicy& machine, const DisciplineContext& context,
-                           PolicyService::Run run, PolicyService::Heard heard)
-    : service_(machine, context, run, std::move(heard)), serving_(service_) {}
+                           PolicyService::Run run, PolicyService::Heard heard,
+                           PolicyService::Noted noted, const PolicyService::Begun* begun,
+                           RowHolder* rows)
+    : service_(machine, context, run, std::move(heard), std::move(noted), begun, rows),
+      serving_(service_) {}
 
 void PolicyServer::adopt(int socket, bool checked, Transport wish) {
   serving_.adopt([&] { return connected(socket, kModeLimits, checked, wish, Role::accepts); });

@@ -11,9 +11,11 @@ namespace leashed {
 
 class PolicyServer {
  public:
-  // As of PolicyService; `heard` is called by the thread that serves.
+  // As of PolicyService; `heard` and `noted` are called by the thread that serves.
   PolicyServer(const modes::ServerPolicy& machine, const DisciplineContext& context,
-               PolicyService::Run run, PolicyService::Heard heard = nullptr);
+               PolicyService::Run run, PolicyService::Heard heard = nullptr,
+               PolicyService::Noted noted = nullptr, const PolicyService::Begun* begun = nullptr,
+               RowHolder* rows = nullptr);
 
   // Takes the connection of a worker's lane over, from any thread; where that throws, it stays the
   // caller's. Not over the socket alone: waits some seconds for the other side to agree.

@@ -7,6 +7,7 @@
 
 #include "leashed/base/error.h"
 #include "leashed/base/relaxed.h"
+#include "leashed/server/event_log.h"
 #include "leashed/server/shared_moment.h"
 #include "leashed/update/kernels.h"
 
@@ -16,21 +17,33 @@ using modes::Node;
 
 namespace {
 
+// Relaxed: a count for whoever looks on; it hands nothing over.
+void count_ever(std::uint64_t& of, std::uint64_t more) {
+  std::atomic_ref(of).fetch_add(more, kRelaxed);
+}
+
 // Beside what is under way to each worker, one is pinned for an update and one for a grant.
-DisciplineContext with_room(DisciplineContext context) {
-  context.readers += 2;
+DisciplineContext with_room(DisciplineContext context, std::size_t lanes) {
+  context.readers += 2 + lanes - std::min(lanes, context.workers);
   return context;
 }
 
 }  // namespace
 
 PolicyService::PolicyService(const modes::ServerPolicy& machine, const DisciplineContext& context,
-                             Run run, Heard heard)
+                             Run run, Heard heard, Noted noted, const Begun* begun, RowHolder* rows)
     : run_(run),
       heard_(std::move(heard)),
-      most_lanes_(context.workers),
-      server_(machine, with_room(context)),
-      peers_(context.workers) {
+      noted_(std::move(noted)),
+      most_lanes_(begun ? begun->lanes : context.workers),
+      rule_(context.rule),
+      policy_(context.staleness),
+      server_(machine, with_room(context, most_lanes_), rows),
+      peers_(std::max(most_lanes_, context.workers)),
+      lost_tickets_(peers_.size()),
+      lives_(peers_.size()),
+      may_end_(!run.holds_end) {
+  if (run.followers > 0) told_.emplace(run.followers);
   if (!server_.holds()) {
     throw Error(
         "in this mode the workers' models meet each other, and no policy server has any; take a "
@@ -45,33 +58,61 @@ PolicyService::PolicyService(const modes::ServerPolicy& machine, const Disciplin
     throw Error("a policy server holds " + std::to_string(kMostParameters) +
                 " parameters at most, and the model has " + std::to_string(context.dimension));
   }
+  if (rows) rows_.emplace(*rows, bytes_);
+  if (RoundDesk& desk = *this; run.reduces) rounds_ = std::make_unique<LedRounds>(desk, server_);
+  if (begun) begin(*begun);
 }
 
 void PolicyService::open(Post& post) noexcept {
   post_ = &post;
-  start_ = post.now();
+  start_ = post.now() - begun_ns_;
+  if (rounds_) rounds_->open(post);
+  if (!due_.empty()) post_->wake(start_ + *due_.begin());
 }
 
 void PolicyService::come(Peer peer) { links_.try_emplace(peer); }
 
 std::span<std::byte> PolicyService::place(Peer peer, const FrameHeader& header) {
   Link& link = links_.at(peer);
-  if (header.kind != kModePush && header.kind != kModePushPull) {
-    if (header.length > link.small.size()) throw Error("a frame for which there is no memory");
-    return {link.small.data(), header.length};
+  switch (header.kind) {
+    case kModePush:
+    case kModePushPull:
+      return place_push(link, header);
+    case kLookup:
+      check_lookup(link, header);
+      return rows_->place(link.rows, header.length);
+    case kRoundState:
+      if (!rounds_) throw Error("a replica at a server that sums");
+      return rounds_->place(peer, header.length);
+    case kModeRead:
+      if (!rows_) throw Error("a read at a server without rows");
+      return rows_->place(link.rows, header.length);
+    default:
+      if (header.length > link.small.size()) throw Error("a frame for which there is no memory");
+      return {link.small.data(), header.length};
   }
-  const std::size_t dimension = server_.holder().dimension();
+}
+
+std::span<std::byte> PolicyService::place_push(Link& link, const FrameHeader& header) {
+  const std::size_t floats = server_.holder().dimension() + link.rows.floats;
+  check_push(link, header);
+  if (link.values.size() < floats) {
+    const std::size_t before = link.values.size();
+    link.values = AlignedArray<float>(rows_ ? floats + floats / 8 : floats);
+    bytes_.fetch_add((link.values.size() - before) * sizeof(float), kRelaxed);
+  }
+  return std::as_writable_bytes(std::span(link.values.data(), floats));
+}
+
+void PolicyService::check_push(const Link& link, const FrameHeader& header) {
+  const std::size_t floats = server_.holder().dimension() + link.rows.floats;
   const bool leased = link.leased && link.leased->ticket == header.correlation;
-  if (!leased || header.length != dimension * sizeof(float)) {
-    strange_.fetch_add(1, kRelaxed);
-    throw Error(leased ? "a push of other parameters than the model has"
-                       : "a push under another ticket than was granted to it");
-  }
-  if (link.values.size() < dimension) {
-    link.values = AlignedArray<float>(dimension);
-    bytes_.fetch_add(header.length, kRelaxed);
-  }
-  return std::as_writable_bytes(std::span(link.values.data(), dimension));
+  const bool there = !rows_ || link.rows.there;
+  if (leased && there && header.length == floats * sizeof(float)) return;
+  strange_.fetch_add(1, kRelaxed);
+  if (!leased) throw Error("a push under another ticket than was granted to it");
+  throw Error(there ? "a push of other parameters than the model has"
+                    : "a push without the rows that it is of");
 }
 
 void PolicyService::frame(Peer peer, const FrameHeader& header, Outbox&) {
@@ -80,20 +121,29 @@ void PolicyService::frame(Peer peer, const FrameHeader& header, Outbox&) {
   if (header.kind == kProbe) {
     return post_->send(peer, {.kind = kProbe}, {link.small.data(), header.length}, {}, nullptr);
   }
-  if (header.kind == kModeHello) return hello(peer, link, header.length);
+  if (header.kind == kModeHello) return hello(peer, link, header.length, header.correlation);
   if (header.kind == kModeLook) return look(peer, link, header.length);
+  if (header.kind == kToldHello || header.kind == kToldAt) return followed(peer, link, header);
+  if (header.kind == kModeRead) return read(peer, link, header);
   if (!link.node) throw Error("a frame before a hello");
   switch (header.kind) {
     case kModePull:
       link.ended = false;
       return pull(peer, link);
     case kModePush:
-      return push(link);
+      return push(link, header);
     case kModePushPull:
-      push(link);
+      push(link, header);
       return pull(peer, link);
+    case kLookup:
+      return look_up(peer, link, header);
     case kModeLeave:
-      return leave(link);
+      return leave(peer, link);
+    case kRoundVote:
+    case kRoundAgain:
+    case kRoundTake:
+    case kRoundState:
+      return round(peer, link, header);
     case kModeCommand: {
       ModeCommand said;
       if (header.length != sizeof said) throw Error("a command that is none");
@@ -119,21 +169,87 @@ ModeHello PolicyService::said_by(const Link& link, std::size_t length) const {
 // A copy: who does not read it must not keep a version from going.
 void PolicyService::look(Peer peer, const Link& link, std::size_t length) {
   said_by(link, length);
+  if (rounds_ && rounds_->away()) {
+    lookers_.push_back(peer);
+    return rounds_->want_home();
+  }
+  looked_at(peer);
+}
+
+void PolicyService::looked_at(Peer peer) {
   looks_.fetch_add(1, kRelaxed);
   const ModeCounts& counts = server_.counts();
   const std::size_t dimension = server_.holder().dimension();
   const ParameterVector::Pin latest = server_.holder().pull();
   const auto copy =
       std::make_shared<const std::vector<float>>(latest.data(), latest.data() + dimension);
-  const ModeLooked looked{
-      run_.boot,        latest.t(),       counts.applied,       counts.late,
-      counts.stale,     counts.straggler, lost_.load(kRelaxed), departures_.load(kRelaxed),
-      counts.exchanges, dimension};
+  const ModeLooked looked{run_.boot,
+                          latest.t(),
+                          counts.applied,
+                          counts.late,
+                          counts.stale,
+                          counts.straggler,
+                          lost_.load(kRelaxed),
+                          departures_.load(kRelaxed),
+                          counts.exchanges,
+                          dimension,
+                          told_ ? told_->position() : 0,
+                          counts.rows};
   const auto theta = std::as_bytes(std::span(*copy));
   post_->send(peer, {.kind = kModeLooked}, std::as_bytes(std::span(&looked, 1)), {&theta, 1}, copy);
 }
 
-void PolicyService::hello(Peer peer, Link& link, std::size_t length) {
+void PolicyService::followed(Peer peer, const Link& link, const FrameHeader& header) {
+  if (!told_) throw Error("a policy server of several, and here is one");
+  if (header.kind == kToldHello) {
+    ToldHello said;
+    if (header.length != sizeof said) throw Error("a hello that is none");
+    std::memcpy(&said, link.small.data(), sizeof said);
+    if (said.run != run_.run || said.terms != run_.terms) {
+      throw Error("a policy server of another run, model, rule or mode");
+    }
+    told_->hello(peer, header.correlation, said, run_.boot, *post_);
+  } else {
+    ToldAt said;
+    if (header.length != sizeof said) throw Error("a position that is none");
+    std::memcpy(&said, link.small.data(), sizeof said);
+    told_->heard(peer, said);
+  }
+  told_->send(*post_);
+}
+
+void PolicyService::check_lookup(const Link& link, const FrameHeader& header) {
+  const bool leased = link.leased && link.leased->ticket == header.correlation;
+  if (rows_ && leased && !link.rows.there) return;
+  strange_.fetch_add(1, kRelaxed);
+  if (!rows_) throw Error("a lookup at a server without rows");
+  throw Error(leased ? "a second lookup under one lease"
+                     : "a lookup under another ticket than was granted to it");
+}
+
+void PolicyService::look_up(Peer peer, Link& link, const FrameHeader& header) {
+  check_lookup(link, header);
+  const auto rows = rows_->look_up(link.rows, 0, header.length, true);
+  lookups_.fetch_add(1, kRelaxed);
+  send_rows(peer, link, header.correlation, rows);
+}
+
+void PolicyService::read(Peer peer, Link& link, const FrameHeader& header) {
+  const std::size_t hello = std::min<std::size_t>(header.length, sizeof(ModeHello));
+  std::memcpy(link.small.data(), link.rows.asked.data(), hello);
+  said_by(link, hello);
+  const auto rows = rows_->look_up(link.rows, sizeof(ModeHello), header.length, false);
+  reads_.fetch_add(1, kRelaxed);
+  send_rows(peer, link, header.correlation, rows);
+}
+
+void PolicyService::send_rows(Peer peer, const Link& link, std::uint64_t correlation,
+                              std::span<const std::byte> rows) {
+  looked_up_.fetch_add(rows_->looked_up(), kRelaxed);
+  post_->send(peer, {.kind = kRows, .correlation = correlation}, {}, {&rows, 1}, link.rows.reply);
+}
+
+void PolicyService::hello(Peer peer, Link& link, std::size_t length, std::uint64_t computed) {
   if (link.node) throw Error("a hello that is none");
   const ModeHello said = said_by(link, length);
   const auto found = lanes_.find(said.client);
@@ -147,16 +263,26 @@ void PolicyService::hello(Peer peer, Link& link, std::size_t length) {
   if (said.life < lane.life) throw Error("a hello of a life that is over");
   if (const Peer before = peers_[lane.node]; before != 0) {
     replaced_.fetch_add(1, kRelaxed);
-    leave(links_.at(before));
+    leave(before, links_.at(before));
     links_.at(before).node.reset();
     post_->refuse(before);
   }
+  const bool anew = said.life != lane.life;
+  const std::uint64_t lost = std::exchange(lost_tickets_[lane.node], 0);
+  const bool own = server_.rule().model == modes::WorkerRule::Model::own;
+  if (noted_ && own && (anew || (lost != 0 && lost == computed))) noted_(lane.node, anew);
   lane.life = said.life;
+  if (lane.node < awaited_.size()) awaited_[lane.node] = false;
   peers_[lane.node] = peer;
   link.node = lane.node;
   link.there = true;
-  const ModeWelcome welcome{run_.boot, server_.holder().dimension(), server_.largest_lease(),
-                            lane.node};
+  link.life = lives_[lane.node];
+  const ModeWelcome welcome{run_.boot,
+                            server_.holder().dimension(),
+                            server_.largest_lease(),
+                            lane.node,
+                            link.life,
+                            static_cast<std::uint32_t>(peers_.size())};
   post_->send(peer, {.kind = kModeWelcome}, std::as_bytes(std::span(&welcome, 1)), {}, nullptr);
 }
 
@@ -164,32 +290,60 @@ void PolicyService::pull(Peer peer, Link& link) {
   pulls_.fetch_add(1, kRelaxed);
   if (finished_) return end_of(peer);
   link.there = link.waits = true;
+  if (rounds_) return rounds_->pull(peer, *link.node);
+  if (server_.lease(*link.node) && !link.leased && !link.kept) return grant_again(*link.node);
   tell({modes::Event::Kind::pull, *link.node});
 }
 
-void PolicyService::push(Link& link) {
-  const modes::Lease lease = *link.leased;  // as place() has found
-  link.leased.reset();
+void PolicyService::push(Link& link, const FrameHeader& header) {
+  check_push(link, header);  // who had pulled may have another lease than when place() found it
+  const modes::Lease lease = *link.leased;
   pushes_.fetch_add(1, kRelaxed);
+  ++link.pushes;
   const std::size_t dimension = server_.holder().dimension();
-  const bool finite = update_kernels().first_not_finite(link.values.data(), dimension) == dimension;
+  const std::size_t floats = dimension + link.rows.floats;
+  const bool finite = update_kernels().first_not_finite(link.values.data(), floats) == floats;
   if (!finite) not_finite_.fetch_add(1, kRelaxed);
   if (finished_) {
+    link.leased.reset();
     unused_.fetch_add(lease.count, kRelaxed);
+    if (rows_) rows_->let_go(link.rows);
     return;
   }
-  const Payload payload{finite ? &link.values : nullptr, lease.count};
-  tell({modes::Event::Kind::push, *link.node, lease.ticket, link.version}, &payload);
+  Payload payload{finite ? &link.values : nullptr, lease.count};
+  RowKeys rows;  // (The lane may be granted another lease by its push.)
+  if (rows_) {
+    rows_->take(link.rows, link.values.data() + dimension, rows);
+    payload.rows = finite ? &rows : nullptr;
+    payload.row_gradients = &link.rows.gradients;
+    rows_->let_go(link.rows);
+  }
+  link.leased.reset();  // (Where there was no memory it is lost with the connection.)
+  const std::uint64_t version = finite ? link.version : kNoValues;
+  if (!run_.ever.empty()) {  // before it is of any use, so that none is forgotten
+    count_ever(run_.ever[0], 1);
+    count_ever(run_.ever[1], lease.count);
+  }
+  tell({modes::Event::Kind::push, *link.node, lease.ticket, version}, &payload);
+  if (rows_) rows_->let_go(link.rows, rows);
 }
 
-void PolicyService::leave(Link& link) {
-  link.waits = false;
+void PolicyService::leave(Peer peer, Link& link) {
+  link.waits = link.ends = false;
+  link.kept.reset();
+  if (rows_) rows_->let_go(link.rows);
   if (!std::exchange(link.there, false)) return;
   if (!link.ended) departures_.fetch_add(1, kRelaxed);
+  const bool in_rounds = rounds_ && !link.leased && rounds_->waits(peer);
+  if (const auto its = server_.lease(*link.node); in_rounds && its) {
+    lost_.fetch_add(its->lease.count, kRelaxed);
+  }
   if (const auto leased = std::exchange(link.leased, std::nullopt)) {
+    lost_tickets_[*link.node] = leased->ticket;
     // One whose term is over has gone to another already.
     if (server_.lease(*link.node)) lost_.fetch_add(leased->count, kRelaxed);
   }
+  if (rounds_) return rounds_->gone(peer, *link.node, !finished_);
   if (!finished_) tell({modes::Event::Kind::leave, *link.node});
 }
 
@@ -200,11 +354,13 @@ void PolicyService::gone(Peer peer) noexcept {
   if (link.node) {
     peers_[*link.node] = 0;
     try {
-      if (failure_.empty()) leave(link);
+      if (failure_.empty()) leave(peer, link);
     } catch (const std::exception&) {  // tell() keeps why
     }
   }
-  bytes_.fetch_sub(link.values.size() * sizeof(float), kRelaxed);
+  if (told_) told_->gone(peer);
+  if (rows_) rows_->let_go(link.rows);
+  bytes_.fetch_sub(link.values.size() * sizeof(float) + link.rows.bytes(), kRelaxed);
   links_.erase(peer);
 }
 
@@ -223,8 +379,14 @@ void PolicyService::woken() noexcept {
 }
 
 void PolicyService::command(std::uint32_t argument) {
-  if (finished_) return;
+  if (finished_) return void(commands_.fetch_add(1, kRelaxed));  // it has heard, and does nothing
+  if (told_ && !run_.alike) {
+    throw Error(
+        "this mode knows no commands where there are several policy servers, of which each would "
+        "change by itself; take switching or automatic, or one server");
+  }
   tell({.kind = modes::Event::Kind::command, .argument = argument});
+  commands_.fetch_add(1, kRelaxed);
 }
 
 void PolicyService::let_go(std::uint64_t first_client, std::uint64_t clients) {
@@ -235,8 +397,13 @@ void PolicyService::let_go(std::uint64_t first_client, std::uint64_t clients) {
 }
 
 void PolicyService::finish() {
+  if (rounds_ && rounds_->away()) {
+    finishing_ = true;
+    return rounds_->want_home();
+  }
   if (std::exchange(finished_, true)) return;
   due_.clear();
+  tell_end();
   for (const Peer peer : peers_) {
     if (peer == 0) continue;
     if (links_.at(peer).waits) end_of(peer);  // others are told when they pull
@@ -247,7 +414,13 @@ void PolicyService::tell(const modes::Event& event, const Payload* payload) {
   const Time at{elapsed()};
   try {
     if (heard_) heard_(event, at);
+    if (told_ && run_.alike) told_->append(event, at);
+    if (event.kind == modes::Event::Kind::leave) ++lives_[event.node];
     server_.handle(event, payload, at, *this);
+    if (told_) told_->send(*post_);
+    if (rounds_) rounds_->told(event);
+    if (rounds_) rounds_->settle();
+    if (run_.updates != StopRules::kNone && server_.updates() >= run_.updates) finish();
   } catch (const Error& error) {
     if (event.kind != modes::Event::Kind::command) fail(error.what());
     throw;
@@ -265,13 +438,26 @@ void PolicyService::fail(const char* why) {
 }
 
 void PolicyService::grant(Grant grant) {
+  if (rounds_) rounds_->granted(grant.node);
   const Peer peer = peers_[grant.node];
+  if (peer == 0) return;  // of a run that goes on, where nobody has come for it yet
+  if (rounds_ && rounds_->holds()) return;
+  if (holds_ && grant.lease.count > 0) {
+    links_.at(peer).kept.emplace(std::move(grant));
+  } else {
+    send(peer, std::move(grant));
+  }
+}
+
+void PolicyService::send(Peer peer, Grant grant) {
   const modes::Lease& lease = grant.lease;
   if (lease.count > 0) {
     Link& link = links_.at(peer);
+    if (rows_) rows_->let_go(link.rows);  // of another lease
     link.leased = lease;
     link.version = grant.version;
     link.waits = false;
+    if (rounds_) rounds_->answered(peer);
   }
   const GrantHead head{lease.ticket,  lease.number, lease.first, lease.count, lease.token,
                        grant.version, grant.t,      grant.n,     grant.c};
@@ -283,6 +469,7 @@ void PolicyService::grant(Grant grant) {
 }
 
 void PolicyService::wake(Time at) {
+  if (!post_) return void(due_.insert(at.ns));  // it is yet to begin
   const std::int64_t ns = shared_moment(at, elapsed());
   if (due_.insert(ns).second && *due_.begin() == ns) post_->wake(start_ + ns);
 }
@@ -293,22 +480,59 @@ void PolicyService::settled(Node, const Publication& publication) {
   staleness_.fetch_add(publication.staleness_compute + publication.staleness_schedule, kRelaxed);
 }
 
-void PolicyService::end(Node node) { end_of(peers_[node]); }
+void PolicyService::tell_end() {
+  if (!told_ || run_.alike || std::exchange(told_end_, true)) return;
+  told_->append({modes::Event::Kind::data_end}, Time{elapsed()});
+  if (post_) told_->send(*post_);  // a run that goes on may be at its end before it is open
+}
+
+void PolicyService::end(Node node) {
+  if (rounds_ && !rounds_->ends(node)) return;
+  tell_end();
+  if (peers_[node] != 0) end_of(peers_[node]);
+}
 
 void PolicyService::end_of(Peer peer) {
   Link& link = links_.at(peer);
+  if (!may_end_) {
+    link.ends = true;
+    return;
+  }
   link.waits = false;
+  if (rounds_) rounds_->answered(peer);
   if (std::exchange(link.ended, true)) return;  // a push may bring it, and then its pull
   const ModeEnd end{server_.holder().pull().t()};
   post_->send(peer, {.kind = kModeEnd}, std::as_bytes(std::span(&end, 1)), {}, nullptr);
 }
 
+void PolicyService::let_end() {
+  may_end_ = true;
+  for (auto& [peer, link] : links_) {
+    if (std::exchange(link.ends, false) && link.node) end_of(peer);
+  }
+}
+
 PolicyService::Counters PolicyService::counters() const {
-  return {pulls_.load(kRelaxed),       grants_.load(kRelaxed),  pushes_.load(kRelaxed),
-          not_finite_.load(kRelaxed),  strange_.load(kRelaxed), replaced_.load(kRelaxed),
-          departures_.load(kRelaxed),  lost_.load(kRelaxed),    unused_.load(kRelaxed),
-          lanes_count_.load(kRelaxed), looks_.load(kRelaxed),   published_.load(kRelaxed),
-          staleness_.load(kRelaxed),   bytes_.load(kRelaxed)};
+  return {pulls_.load(kRelaxed),
+          grants_.load(kRelaxed),
+          pushes_.load(kRelaxed),
+          not_finite_.load(kRelaxed),
+          strange_.load(kRelaxed),
+          replaced_.load(kRelaxed),
+          departures_.load(kRelaxed),
+          lost_.load(kRelaxed),
+          unused_.load(kRelaxed),
+          lanes_count_.load(kRelaxed),
+          looks_.load(kRelaxed),
+          commands_.load(kRelaxed),
+          published_.load(kRelaxed),
+          staleness_.load(kRelaxed),
+          bytes_.load(kRelaxed),
+          lookups_.load(kRelaxed),
+          reads_.load(kRelaxed),
+          looked_up_.load(kRelaxed),
+          rows_ ? rows_->moved() : LaneRows::Moved{},
+          rounds_ ? rounds_->counters() : LedRounds::Counters{}};
 }
 
 }  // namespace leashed

@@ -12,12 +12,29 @@
 // What a push stands for is what was granted to its connection last: its ticket is only compared.
 // One under another ticket is refused with its connection. One whose values are not finite is
 // counted, and goes to the mode as one that was lost on the way.
+//
+// Where it has rows of tables (cluster/lane_rows.h), a lane looks up those of its lease, as they
+// are then: of modes that wait for all that is granted no update comes between its grant and that.
+//
+// For a checkpoint it holds: what its mode grants meanwhile goes to nobody, until all that workers
+// have has come, or their leases are over. Then the state is of one moment, with gradients of
+// updates that are not full, and leases that nobody has heard of. A server that goes on from there
+// may have other numbers of workers: the first that come are the nodes of then, who gets a node
+// that has such a lease is granted it again, nodes for which nobody is to come have left, and who
+// comes beyond those of then joins. Models of the workers' own begin anew, with what is granted
+// first.
+//
+// A server that was killed, and is started again in its own run, goes on from what it had kept at
+// some moment, whatever was under way then: its lanes are the same nodes, who had a lease is
+// granted it again, and its counts are those of then. All that it heard since is undone, and
+// nothing of that can come any more: a push is of the connection over which its lease was granted.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <set>
 #include <span>
@@ -27,24 +44,50 @@
 #include <vector>
 
 #include "leashed/base/aligned.h"
+#include "leashed/cluster/lane_rows.h"
+#include "leashed/cluster/led_rounds.h"
 #include "leashed/cluster/mode_messages.h"
+#include "leashed/cluster/policy_checkpoint.h"
+#include "leashed/cluster/told_log.h"
+#include "leashed/engine/checkpoint.h"
+#include "leashed/engine/stop.h"
+#include "leashed/modes/mode_state.h"
 #include "leashed/net/service.h"
 #include "leashed/server/parameter_server.h"
 
 namespace leashed {
 
-class PolicyService final : public Service, private Sink {
+class PolicyService final : public Service, private Sink, private RoundDesk {
  public:
   // What makes it this run's, as ModeHello and ModeWelcome have it.
   struct Run {
     std::uint64_t run, terms, boot;
+    // Of several servers, of which it is the first, and its parameters a part: those behind it, and
+    // whether they are told all that its machine hears, rather than the end alone.
+    std::size_t followers = 0;
+    bool alike = false;
+    bool reduces = false;  // while the mode is in Sync its workers sum among themselves
+    std::uint64_t updates = StopRules::kNone;  // with so many here it is over
+    // Two numbers that outlive the process: pushes that the mode was ever told of, those that were
+    // undone among them, and their examples. Empty: nobody asks for them.
+    std::span<std::uint64_t> ever{};
+    // Nobody is told the end before let_end(): who has been would train nothing once more.
+    bool holds_end = false;
   };
   // Is told what the machine hears, in that order, before it acts.
+  // Of a push whose values are not finite the version is kNoValues (server/event_log.h).
   using Heard = std::function<void(const modes::Event& event, Time at)>;
+  // Is told what no event tells of workers' own models, before the next event of the node: it has
+  // stepped on the lease that it has lost; or, `anew`, it is another process, whose model begins
+  // anew.
+  using Noted = std::function<void(modes::Node node, bool anew)>;
+  using Begun = BegunMode;
   // `context.workers` lanes may ever come. Throws Error where no server takes what the mode's
-  // workers have: they meet among themselves, or sum over a ring.
+  // workers have: they meet among themselves, or sum over a ring; or what it goes on from is
+  // damaged. rows: of tables that gradients are of too, which must stay; null: of none.
   PolicyService(const modes::ServerPolicy& machine, const DisciplineContext& context, Run run,
-                Heard heard = nullptr);
+                Heard heard = nullptr, Noted noted = nullptr, const Begun* begun = nullptr,
+                RowHolder* rows = nullptr);
 
   void open(Post& post) noexcept override;
   void come(Peer peer) override;
@@ -62,6 +105,24 @@ class PolicyService final : public Service, private Sink {
   void let_go(std::uint64_t first_client, std::uint64_t clients);
   // Nothing is granted any more: whoever pulls is told the end.
   void finish();
+  // Nanoseconds, of the mode's time, which stands still until it is open.
+  std::int64_t elapsed() const { return post_ ? post_->now() - start_ : begun_ns_; }
+  // Whether what is granted goes to nobody.
+  void hold(bool holds);
+  // That no worker has a lease, as far as it was told, and those behind it have heard all.
+  // Where these decide by themselves, they are told at what they are to rest then.
+  bool at_rest();
+  // Lines of the log of what those behind it are told.
+  std::uint64_t position() const;
+  // Its state, while it holds and is at rest; with commands that are still to come.
+  TakenMode take(std::vector<DueEvent> commands);
+  // Its lanes and counts, of the moment of take(), for one that is started again. That may be taken
+  // at any moment, with leases that workers have.
+  Archived served();
+  // That all is trained is kept: who waits to hear of the end is told.
+  void let_end();
+  // Nodes of what it goes on from for which nobody has come are gone.
+  void let_go_absent();
   const ParameterServer& server() const { return server_; }
   ParameterServer& server() { return server_; }
   // Why it serves nobody any more; empty: it does.
@@ -78,9 +139,15 @@ class PolicyService final : public Service, private Sink {
     std::uint64_t unused = 0;         // examples of pushes behind the run's end
     std::uint64_t lanes = 0;          // that have come
     std::uint64_t looks = 0;          // at the parameters
+    std::uint64_t commands = 0;       // that the mode was told
     std::uint64_t published = 0;      // gradients in updates
     std::uint64_t staleness = 0;      // of these, in all
-    std::uint64_t payload_bytes = 0;  // of memory for what is pushed
+    std::uint64_t payload_bytes = 0;  // of memory for what is pushed, and looked up
+    std::uint64_t lookups = 0;        // of rows, of leases
+    std::uint64_t reads = 0;          // by who looks on
+    std::uint64_t looked_up = 0;      // rows of both
+    LaneRows::Moved rows_moved{};
+    LedRounds::Counters rounds{};
   };
   Counters counters() const;
 
@@ -92,7 +159,12 @@ class PolicyService final : public Service, private Sink {
     bool there = false;                  // it has not left, or has pulled since
     bool waits = false;                  // it has pulled, and was answered nothing
     bool ended = false;                  // it was told so
+    std::uint64_t pushes = 0;            // that have come over it
+    std::uint32_t life = 0;              // of the node, that this is
+    bool ends = false;                   // it is to be, once that may be
+    std::optional<Grant> kept;           // that it is not told of while this holds
     AlignedArray<float> values;
+    LaneRows::Of rows;
     std::array<std::byte, sizeof(ModeHello)> small{};  // of any other frame
   };
   struct Lane {
@@ -101,19 +173,41 @@ class PolicyService final : public Service, private Sink {
     Peer peer;  // 0: it has no connection
   };
 
-  void hello(Peer peer, Link& link, std::size_t length);
+  // `computed`: the ticket of the lease that the lane has computed last; 0: none.
+  void hello(Peer peer, Link& link, std::size_t length, std::uint64_t computed);
   void look(Peer peer, const Link& link, std::size_t length);
+  // Of another server of several.
+  void followed(Peer peer, const Link& link, const FrameHeader& header);
+  // Rows of a lease; or, of who looks on, any.
+  void look_up(Peer peer, Link& link, const FrameHeader& header);
+  void read(Peer peer, Link& link, const FrameHeader& header);
+  void send_rows(Peer peer, const Link& link, std::uint64_t correlation,
+                 std::span<const std::byte> rows);
+  std::span<std::byte> place_push(Link& link, const FrameHeader& header);
+  // Throw Error where such a frame is none of the lane's lease.
+  void check_push(const Link& link, const FrameHeader& header);
+  void check_lookup(const Link& link, const FrameHeader& header);
+  void looked_at(Peer peer);
   // What somebody has said of himself, if he is of this run.
   ModeHello said_by(const Link& link, std::size_t length) const;
   void pull(Peer peer, Link& link);
-  void push(Link& link);
-  void leave(Link& link);
+  void push(Link& link, const FrameHeader& header);
+  void leave(Peer peer, Link& link);
+  void round(Peer peer, Link& link, const FrameHeader& header);
+  // Of a run that goes on: the lease that the node has.
+  void grant_again(modes::Node node);
+  void send(Peer peer, Grant grant);
+  void begin(const Begun& begun);
+  void visit_served(Archive& archive);
   // Where the machine throws what is no answer to a command, all is over.
   void tell(const modes::Event& event, const Payload* payload = nullptr);
   // Who waits would wait for good, since the mode answers nothing any more.
   void fail(const char* why);
   void end_of(Peer peer);
-  std::int64_t elapsed() const { return post_->now() - start_; }
+  // Servers that decide by themselves are told that all is over, and how many pushes of each lane
+  // have come here.
+  void tell_end();
+  void tell_rest();
 
   void grant(Grant grant) override;
   void wake(Time at) override;
@@ -121,22 +215,46 @@ class PolicyService final : public Service, private Sink {
   void end(modes::Node node) override;
   void settled(modes::Node node, const Publication& publication) override;
 
+  void tell_mode(const modes::Event& event, const Payload* payload) override {
+    tell(event, payload);
+  }
+  RoundSeat seat(modes::Node node) const override;
+  void grant_leased(modes::Node node) override { grant_again(node); }
+  void refuse_member(Peer peer) override { post_->refuse(peer); }
+  void came_home() override;
+  void fail_rounds(const char* why) override { fail(why); }
+
   const Run run_;
   const Heard heard_;
+  const Noted noted_;
   const std::size_t most_lanes_;
+  const Rule& rule_;
+  const StalenessPolicy& policy_;
   ParameterServer server_;
+  std::optional<ToldLog> told_;  // where there are several servers
+  bool told_end_ = false;
+  std::optional<LaneRows> rows_;
   Post* post_ = nullptr;
-  std::int64_t start_ = 0;
+  std::int64_t start_ = 0, begun_ns_ = 0;  // the time at the beginning
+  bool holds_ = false;
+  bool told_rest_ = false;                         // since it holds
   std::unordered_map<std::uint64_t, Lane> lanes_;  // by client
   std::vector<Peer> peers_;                        // by node; 0: it has no connection
+  std::vector<std::uint64_t> lost_tickets_;        // by node: of the lease that it lost last
+  std::vector<std::uint32_t> lives_;               // by node: how often it has left
+  std::vector<bool> awaited_;  // by node: of what it goes on from, and nobody has come for it
   std::unordered_map<Peer, Link> links_;
+  std::unique_ptr<LedRounds> rounds_;  // null: nobody sums but this
+  std::vector<Peer> lookers_;          // who look at parameters that are elsewhere
+  bool finishing_ = false;             // once they are here
+  bool may_end_;
   std::set<std::int64_t> due_;  // when the machine wants to be told the time
   bool finished_ = false;
   std::string failure_;
   // Relaxed: counts for whoever looks on; they hand nothing over.
   std::atomic<std::uint64_t> pulls_{0}, grants_{0}, pushes_{0}, not_finite_{0}, strange_{0},
       replaced_{0}, departures_{0}, lost_{0}, unused_{0}, lanes_count_{0}, bytes_{0}, looks_{0},
-      published_{0}, staleness_{0};
+      commands_{0}, published_{0}, staleness_{0}, lookups_{0}, reads_{0}, looked_up_{0};
 };
 
 }  // namespace leashed

@@ -261,10 +261,12 @@ void RemoteRows::check_size(const RemoteBatch& rows) const {
     const RemoteBatch::Part& part = rows.parts[s];
     const auto check = [&](std::uint64_t bytes, std::uint16_t kind, const char* what) {
       if (bytes <= kRowLimits[kind]) return;
-      throw Error("a batch of " + std::to_string(rows.size) + " examples takes " +
-                  std::to_string(bytes >> 20) + " MiB of " + what + " at embedding server " +
-                  std::to_string(s) + ", and a frame has " +
-                  std::to_string(kRowLimits[kind] >> 20) + ": give a smaller batch_size" +
+      const std::string whose =
+          plan_.apart ? "a look-up" : "a batch of " + std::to_string(rows.size) + " examples";
+      throw Error(whose + " takes " + std::to_string(bytes >> 20) + " MiB of " + what +
+                  " at embedding server " + std::to_string(s) + ", and a frame has " +
+                  std::to_string(kRowLimits[kind] >> 20) +
+                  (plan_.apart ? ": give fewer ids at once" : ": give a smaller batch_size") +
                   (rows.pools.empty() ? "" : ", or pooling rows"));
     };
     std::uint64_t floats = 0;

@@ -26,7 +26,7 @@ void say_one(Conversation& conversation, std::size_t lane, const FrameHeader& he
 bool RemoteRows::step(Slot& slot) {
   bool something = false;
   for (std::size_t s = 0; s < plan_.servers; ++s) {
-    if (serves(s)) something |= step(slot, s);
+    if (serves(slot, s)) something |= step(slot, s);
   }
   return something;
 }
@@ -198,13 +198,17 @@ bool RemoteRows::wait(Slot& slot, const Wait& how, const std::function<bool()>& 
   for (;;) {
     const bool something = step(slot);
     if (done()) break;
+    if (slot.watch) (*slot.watch)();
     if (how.keep_on) {
       if (!(*how.keep_on)()) return false;
     } else if (!stopped && stopped_ && stopped_->load(kRelaxed)) {
       stopped = true;
-      if (slot.stopped == 0) slot.stopped = now();
+      // (Workers of tables apart are left one after the other.)
+      const double since = plan_.apart ? forsaken_at_.load(kRelaxed) : 0;
+      if (slot.stopped == 0) slot.stopped = since > 0 ? since : now();
       deadline.at = std::min(deadline.at, slot.stopped + how.once_stopped);
     }
+    if (!stopped) deadline.at = std::max(deadline.at, expected_.load(kRelaxed) + how.seconds);
     if (now() >= deadline.at) {
       if (stopped) return false;
       give_up(slot, now() - begin);
@@ -253,9 +257,9 @@ void RemoteRows::give_up(const Slot& slot, double seconds) const {
     whom += "embedding server " + std::to_string(s);
     if (lane.state != Lane::State::open) whom += " (" + lane.why + ")";
   }
-  throw Error(whom + " has not answered for " + std::to_string(static_cast<int>(seconds)) +
-              " s, and training cannot go on without its rows: start it again, or allow it more "
-              "patience");
+  throw RowsAway(whom + " has not answered for " + std::to_string(static_cast<int>(seconds)) +
+                 " s, and training cannot go on without its rows: start it again, or allow it more "
+                 "patience");
 }
 
 template <class Which>
@@ -290,9 +294,21 @@ void RemoteRows::finish(Slot& slot, const RemoteBatch& rows) {
 void RemoteRows::let_go(Slot& slot, std::uint64_t ticket) {
   std::erase(slot.held, ticket);
   for (std::size_t s = 0; s < plan_.servers; ++s) {
-    if (!serves(s)) continue;
+    if (!serves(slot, s)) continue;
     slot.lanes[s].operations.push_back({Operation::Kind::drop, nullptr, ticket});
   }
+}
+
+bool RemoteRows::finish(std::size_t worker) {
+  Slot& slot = *slots_[worker];
+  const double begin = now();
+  const auto over = [&slot] {
+    return std::ranges::all_of(slot.lanes,
+                               [](const Lane& lane) { return lane.operations.empty(); });
+  };
+  const bool done = wait(slot, {plan_.patience, kLastWords}, over);
+  Slot::count_since(begin, slot.settling);
+  return done;
 }
 
 RowPublication RemoteRows::leave(std::size_t worker) {

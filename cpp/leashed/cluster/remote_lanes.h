@@ -8,6 +8,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,9 +49,11 @@ struct RemoteRows::Lane {
 };
 
 struct alignas(kCacheLine) RemoteRows::Slot {
-  Slot(std::size_t servers, std::uint64_t of) : client(of), conversation(servers), lanes(servers) {}
+  Slot(std::size_t servers, std::uint64_t of, std::optional<std::size_t> only)
+      : client(of), table(only), conversation(servers), lanes(servers), wanted(!only) {}
 
   const std::uint64_t client;
+  const std::optional<std::size_t> table;  // that it has to do with alone
   Conversation conversation;
   std::vector<Lane> lanes;
   Combiner combiner;
@@ -62,7 +65,9 @@ struct alignas(kCacheLine) RemoteRows::Slot {
   double stopped = 0;                     // when it has seen that the run is; 0: it has not
   RowPublication publication;             // of what was settled since it was told last
   std::vector<std::size_t> waiting;
+  const std::function<bool()>* watch = nullptr;  // as RemoteRows::watch has it
   // Relaxed: for whoever looks on.
+  std::atomic<bool> wanted;  // connections are
   std::atomic<bool> left{false};
   // Release by the worker, acquire by who looks on: all of its pushes are applied by then.
   std::atomic<bool> quiet{true};

@@ -35,7 +35,7 @@ RemoteRows::RemoteRows(RemotePlan plan)
     throw Error("look_ahead must be at most " + std::to_string(kMostAhead) + " batches, got " +
                 std::to_string(plan_.look_ahead));
   }
-  if (plan_.workers == 0 || plan_.readers == 0 || plan_.servers == 0) {
+  if (plan_.workers == 0 || (plan_.readers == 0 && !plan_.apart) || plan_.servers == 0) {
     throw Error("workers, readers and servers must be 1 at least");
   }
   for (const std::size_t table : plan_.features_of_tables) {
@@ -68,11 +68,23 @@ RemoteRows::RemoteRows(RemotePlan plan)
     zeros_.resize(std::max(zeros_.size(), table.dim), 0.0f);
   }
   for (std::size_t s = 0; s < slots(); ++s) {
-    slots_.push_back(std::make_unique<Slot>(plan_.servers, plan_.client + s));
+    slots_.push_back(make_slot(s));
   }
+  if (plan_.apart) stopped_ = &forsaken_;
 }
 
 RemoteRows::~RemoteRows() = default;
+
+std::unique_ptr<RemoteRows::Slot> RemoteRows::make_slot(std::size_t number) const {
+  std::optional<std::size_t> table;
+  if (plan_.apart) table = number % plan_.tables.size();
+  return std::make_unique<Slot>(plan_.servers, plan_.client + number, table);
+}
+
+bool RemoteRows::serves(const Slot& slot, std::size_t server) const {
+  const std::vector<std::size_t>& tables = tables_of_[server];
+  return slot.table ? std::ranges::count(tables, *slot.table) > 0 : !tables.empty();
+}
 
 bool RemoteRows::adopt(std::size_t slot, std::size_t server, int socket, bool checked,
                        Transport wish, double patience) {
@@ -86,7 +98,8 @@ bool RemoteRows::adopt(std::size_t slot, std::size_t server, int socket, bool ch
 
 bool RemoteRows::missing(std::size_t slot, std::size_t server) const {
   const Slot& of = *slots_.at(slot);
-  return serves(server) && !of.left.load(kRelaxed) && !of.conversation.there(server);
+  return of.wanted.load(kRelaxed) && serves(of, server) && !of.left.load(kRelaxed) &&
+         !of.conversation.there(server);
 }
 
 std::unique_ptr<BatchRows> RemoteRows::make_batch() const {
@@ -113,6 +126,14 @@ RemoteRows::RemoteBatch& RemoteRows::fresh(Slot& slot, Held& held) {
   return *held.batch;
 }
 
+void RemoteRows::expect() { expected_.store(now(), kRelaxed); }
+
+void RemoteRows::forsake() {
+  double never = 0;
+  forsaken_at_.compare_exchange_strong(never, now(), kRelaxed);
+  forsaken_.store(true, kRelaxed);
+}
+
 void RemoteRows::follow(const std::atomic<bool>& stopped) { stopped_ = &stopped; }
 
 void RemoteRows::look_up(Slot& slot, RemoteBatch& rows, bool trains) {
@@ -121,13 +142,18 @@ void RemoteRows::look_up(Slot& slot, RemoteBatch& rows, bool trains) {
   rows.ticket = ++slot.tickets;
   std::uint64_t count = 0, bytes = 0, pools = 0, of_rows = 0;
   for (std::size_t s = 0; s < plan_.servers; ++s) {
-    if (!serves(s)) {
+    if (!serves(slot, s)) {
       rows.parts[s].there = true;
       continue;
     }
+    std::uint32_t how = trains ? 1 : 0;
+    if (trains && slot.table) {
+      const auto place = std::ranges::find(tables_of_[s], *slot.table) - tables_of_[s].begin();
+      how = kOfOne + static_cast<std::uint32_t>(place);
+    }
     std::size_t pools = 0;
     for (const AskedPool& pool : rows.pools) pools += pool.pools_of(s) > 0 ? 1 : 0;
-    const LookupHead head{trains ? 1U : 0U, static_cast<std::uint32_t>(tables_of_[s].size()),
+    const LookupHead head{how, static_cast<std::uint32_t>(tables_of_[s].size()),
                           static_cast<std::uint32_t>(pools), rows.pools.empty() ? 0U : 1U};
     std::memcpy(rows.parts[s].ask.data(), &head, sizeof head);
     using Kind = Operation::Kind;
@@ -162,6 +188,7 @@ void RemoteRows::look_up(Slot& slot, RemoteBatch& rows, bool trains) {
 
 void RemoteRows::prefetch(std::size_t worker, const BatchView& batch, BatchRows& rows) {
   Slot& slot = *slots_[worker];
+  slot.wanted.store(true, kRelaxed);
   slot.quiet.store(false, kRelaxed);
   RemoteBatch& remote = fresh(slot, static_cast<Held&>(rows));
   combine(slot, batch, remote, true);
@@ -195,7 +222,7 @@ RowPublication RemoteRows::push(std::size_t worker, BatchRows& rows, const RowSt
     if (!pool.whole) pool.split(remote.gradients[pool.table].data() + pool.first() * dim);
   }
   for (std::size_t s = 0; s < plan_.servers; ++s) {
-    if (!serves(s)) continue;
+    if (!serves(slot, s)) continue;
     remote.parts[s].head = {number, remote.size};
     slot.lanes[s].operations.push_back({Operation::Kind::push, &remote, remote.ticket, number});
     ++remote.under_way;
@@ -228,23 +255,42 @@ void RemoteRows::drop(std::size_t worker, BatchRows& rows) {
 
 void RemoteRows::read(std::size_t reader, BatchView& batch, BatchRows& rows,
                       const std::function<bool()>& keep_on) {
-  Slot& slot = *slots_[plan_.workers + reader];
-  RemoteBatch& remote = *static_cast<Held&>(rows).batch;
-  finish(slot, remote);
-  combine(slot, batch, remote, false);
-  look_up(slot, remote, false);
+  read(*slots_[plan_.workers + reader], batch, *static_cast<Held&>(rows).batch,
+       {plan_.patience, plan_.patience, keep_on ? &keep_on : nullptr});
+}
+
+bool RemoteRows::look(std::size_t worker, BatchView& batch, BatchRows& rows) {
+  Slot& slot = *slots_[worker];
+  slot.wanted.store(true, kRelaxed);
+  return read(slot, batch, *static_cast<Held&>(rows).batch, {plan_.patience, 0});
+}
+
+bool RemoteRows::read(Slot& slot, BatchView& batch, RemoteBatch& rows, const Wait& how) {
+  finish(slot, rows);
+  combine(slot, batch, rows, false);
+  look_up(slot, rows, false);
+  bool there = false;
   try {
-    if (!wait(slot, {plan_.patience, plan_.patience, keep_on ? &keep_on : nullptr},
-              [&remote] { return remote.there(); })) {
-      forget(slot, remote, "what was to be read is wanted no more");
-      fill_in(remote);
+    there = wait(slot, how, [&rows] { return rows.there(); });
+    if (!there) {
+      forget(slot, rows, "what was to be read is wanted no more");
+      fill_in(rows);
     }
   } catch (...) {
-    forget(slot, remote, "what was to be read is wanted no more");
+    forget(slot, rows, "what was to be read is wanted no more");
     throw;
   }
-  for (TableRows& each : remote.rows) each.gradient = nullptr;
-  show(remote, batch);
+  for (TableRows& each : rows.rows) each.gradient = nullptr;
+  show(rows, batch);
+  return there;
+}
+
+RowPublication RemoteRows::told(std::size_t worker) {
+  return std::exchange(slots_[worker]->publication, {});
+}
+
+void RemoteRows::watch(std::size_t worker, const std::function<bool()>* watch) {
+  slots_[worker]->watch = watch;
 }
 
 std::optional<std::vector<bool>> RemoteRows::pooled() const {

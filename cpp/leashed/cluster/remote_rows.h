@@ -27,6 +27,7 @@
 #include <string>
 #include <vector>
 
+#include "leashed/base/error.h"
 #include "leashed/cluster/pool_choice.h"
 #include "leashed/cluster/row_messages.h"
 #include "leashed/net/conversation.h"
@@ -51,6 +52,16 @@ struct RemotePlan {
   std::function<void()> idle = nullptr;
   PoolChoice::Poolings poolings = {};  // of features that may be pooled; empty: of none
   PooledAt pooling = PooledAt::automatic;
+  // Worker w looks up and updates the w-th of the tables alone, modulo their number, and its pushes
+  // are steps of that one alone. There is a feature for each table, in their order. Connections are
+  // made once a worker has asked for something.
+  bool apart = false;
+};
+
+// A server that is waited for has not answered.
+class RowsAway : public Error {
+ public:
+  using Error::Error;
 };
 
 class RemoteRows final : public RowStore {
@@ -63,6 +74,8 @@ class RemoteRows final : public RowStore {
   std::size_t slots() const { return plan_.workers + plan_.readers; }
   std::size_t workers() const { return plan_.workers; }
   std::size_t tables() const { return plan_.tables.size(); }
+  std::size_t dim(std::size_t table) const { return plan_.tables.at(table).dim; }
+  std::size_t look_ahead() const { return plan_.look_ahead; }
   // Takes a connection over, of any thread; where it throws, the socket stays the caller's. False:
   // nobody answers within so many seconds, and it is closed. Over shared memory, too, waits for the
   // other side.
@@ -75,6 +88,12 @@ class RemoteRows final : public RowStore {
   std::size_t ahead() const override { return std::max<std::size_t>(plan_.look_ahead, 1); }
   void follow(const std::atomic<bool>& stopped) override;
   bool waits() const override { return true; }
+  // A server that is not reached yet has told that it will be: from now on it is waited for as long
+  // as if that had begun. Of any thread.
+  void expect();
+  // Nobody has these rows any more: who trains by them, or evaluates, is to end. Of any thread.
+  void forsake();
+  bool forsaken() const override { return forsaken_.load(std::memory_order_relaxed); }
   void prefetch(std::size_t worker, const BatchView& batch, BatchRows& rows) override;
   void pull(std::size_t worker, BatchView& batch, BatchRows& rows) override;
   RowPublication push(std::size_t worker, BatchRows& rows, const RowStep& step) override;
@@ -88,6 +107,17 @@ class RemoteRows final : public RowStore {
   std::size_t readers() const override { return plan_.readers; }
   void read(std::size_t reader, BatchView& batch, BatchRows& rows,
             const std::function<bool()>& keep_on = nullptr) override;
+
+  // Where tables are apart: as read(), in order with what the worker has pushed. False: nobody has
+  // these rows any more.
+  bool look(std::size_t worker, BatchView& batch, BatchRows& rows);
+  // Waits until whatever the worker has pushed is applied. False: nobody has these rows any more.
+  bool finish(std::size_t worker);
+  // What has become of its pushes since it was told last.
+  RowPublication told(std::size_t worker);
+  // Asked now and then while the worker waits, in its thread: throws what is to end that. Null:
+  // nothing is.
+  void watch(std::size_t worker, const std::function<bool()>* watch);
 
   // For any thread.
   struct Counters {
@@ -125,6 +155,9 @@ class RemoteRows final : public RowStore {
   struct Slot;
   struct Wait;
 
+  // By number: workers, then readers.
+  std::unique_ptr<Slot> make_slot(std::size_t number) const;
+  bool read(Slot& slot, BatchView& batch, RemoteBatch& rows, const Wait& how);
   void combine(Slot& slot, const BatchView& batch, RemoteBatch& rows, bool trains);
   void begin_pools(const PoolChoice::Poolings& poolings, RemoteBatch& rows) const;
   // Where the ids are: of each table how many each server has.
@@ -168,7 +201,8 @@ class RemoteRows final : public RowStore {
   RemoteBatch& fresh(Slot& slot, Held& held);
   // Until nobody needs the batch's memory.
   void finish(Slot& slot, const RemoteBatch& rows);
-  bool serves(std::size_t server) const { return !tables_of_[server].empty(); }
+  // Whether the slot has to do with a server.
+  bool serves(const Slot& slot, std::size_t server) const;
 
   const RemotePlan plan_;
   std::vector<std::vector<std::size_t>> tables_of_;  // by server: those of which it has rows
@@ -180,6 +214,12 @@ class RemoteRows final : public RowStore {
   // Whether whoever waits is to give up; given before any thread of the run. Relaxed: hands nothing
   // over.
   const std::atomic<bool>* stopped_ = nullptr;
+  // When a server was expected last. Relaxed: hands nothing over.
+  std::atomic<double> expected_{0};
+  // Looked at by the run's monitor, which stops it, and where tables are apart by who waits; and
+  // since when. Relaxed: hand nothing over.
+  std::atomic<bool> forsaken_{false};
+  std::atomic<double> forsaken_at_{0};
 };
 
 }  // namespace leashed

@@ -98,11 +98,16 @@ struct RowHello {
 };
 
 struct LookupHead {
-  std::uint32_t trains;  // 1: ids without a row may get one, and a push or a drop will come; or 0
+  // 0, or of one that trains: ids without a row may get one, and a push or a drop will come. 1: the
+  // push is a step of all tables. kOfOne + k: of the k-th of those of which the server has rows,
+  // and no other has ids here.
+  std::uint32_t trains;
   std::uint32_t tables;  // of which the server has rows
   std::uint32_t pools = 0;
   std::uint32_t wants = 0;  // 1: not the values of all ids; or 0
 };
+
+inline constexpr std::uint32_t kOfOne = 2;
 
 struct PoolHead {
   std::uint32_t table;     // by its place among those of which the server has rows

@@ -218,7 +218,8 @@ void RowService::look_up(Link& link, const FrameHeader& header, Outbox& outbox) 
   const std::size_t tables = numbers_.size();
   const std::size_t numbers = head.wants == 1 ? 2 * tables : tables;
   const std::size_t counts_end = sizeof head + (numbers + numbers % 2) * sizeof(std::uint32_t);
-  if (head.tables != tables || head.trains > 1 || head.wants > 1 || header.length < counts_end) {
+  if (head.tables != tables || head.trains >= kOfOne + tables || head.wants > 1 ||
+      header.length < counts_end) {
     throw Error("a lookup without its counts");
   }
   const std::span counts(reinterpret_cast<const std::uint32_t*>(link.payload.data() + sizeof head),
@@ -227,6 +228,9 @@ void RowService::look_up(Link& link, const FrameHeader& header, Outbox& outbox) 
   std::uint64_t rows = 0, floats = 0, beside = 0;
   for (std::size_t t = 0; t < tables; ++t) {
     if (wanted[t] > counts[t]) throw Error("a lookup that wants more rows than it counts");
+    if (counts[t] > 0 && head.trains >= kOfOne && head.trains - kOfOne != t) {
+      throw Error("a lookup for one table with another's ids");
+    }
     rows += counts[t];
     floats += std::uint64_t{wanted[t]} * dims_[t];
     if (wanted[t] < counts[t]) beside += std::uint64_t{counts[t]} * dims_[t];
@@ -247,9 +251,9 @@ void RowService::look_up(Link& link, const FrameHeader& header, Outbox& outbox) 
       if (placement_(numbers_[t], id) != mine_) throw Error("an id whose row another server has");
     }
   }
-  if (head.trains == 1 && header.correlation == 0) throw Error("a lookup without a ticket");
+  if (head.trains != 0 && header.correlation == 0) throw Error("a lookup without a ticket");
   Client& client = *link.client;
-  Ticket* const ticket = head.trains == 1 ? &ticket_for(client, header.correlation) : nullptr;
+  Ticket* const ticket = head.trains != 0 ? &ticket_for(client, header.correlation) : nullptr;
   ServedPools& pools = ticket ? ticket->pools : read_pools_;
   const CountedPools counted{pools, bytes_};
   pools.read({link.payload.data() + ids_end, header.length - ids_end}, head.pools, counts, dims_);
@@ -267,6 +271,7 @@ void RowService::look_up(Link& link, const FrameHeader& header, Outbox& outbox) 
     holder_.pull(ids_, ticket->keys, values_);
     ticket->number = header.correlation;
     ticket->round = round_;
+    ticket->trains = head.trains;
     ticket->wanted.assign(wanted.begin(), wanted.end());
     client.most_floats = std::max(client.most_floats, floats + pools.floats());
     lookups_.fetch_add(1, kRelaxed);
@@ -346,9 +351,15 @@ void RowService::push(Link& link, const FrameHeader& header, Outbox& outbox) {
   } else {
     std::size_t rows = 0;
     for (const RowKeys::Part& part : ticket->keys.parts) rows += part.count;
-    // (Of those before it was restored its tables know.)
-    const std::uint64_t step = loop_.steps->fetch_add(1, kRelaxed);
-    link.settled.publication = holder_.push(ticket->keys, gradients_, step);
+    if (ticket->trains >= kOfOne) {
+      const std::size_t table = ticket->trains - kOfOne;
+      link.settled.publication = holder_.push_apart(ticket->keys, table, gradients_[table]);
+      apart_.fetch_add(1, kRelaxed);
+    } else {
+      // (Of those before it was restored its tables know.)
+      const std::uint64_t step = loop_.steps->fetch_add(1, kRelaxed);
+      link.settled.publication = holder_.push(ticket->keys, gradients_, step);
+    }
     ++client.in_rows.pushes;
     client.in_rows.examples += head.examples;
     pushes_.fetch_add(1, kRelaxed);
@@ -410,17 +421,17 @@ void RowService::expire() {
 void RowService::Counters::add(const Counters& other) {
   for (const auto sum :
        {&Counters::lookups, &Counters::reads, &Counters::looked_up, &Counters::pooled,
-        &Counters::pushes, &Counters::pushed, &Counters::not_finite, &Counters::expired,
-        &Counters::repeated, &Counters::clients, &Counters::payload_bytes}) {
+        &Counters::pushes, &Counters::apart, &Counters::pushed, &Counters::not_finite,
+        &Counters::expired, &Counters::repeated, &Counters::clients, &Counters::payload_bytes}) {
     this->*sum += other.*sum;
   }
 }
 
 RowService::Counters RowService::counters() const {
-  return {lookups_.load(kRelaxed),       reads_.load(kRelaxed),   looked_up_.load(kRelaxed),
-          pooled_.load(kRelaxed),        pushes_.load(kRelaxed),  pushed_.load(kRelaxed),
-          not_finite_.load(kRelaxed),    expired_.load(kRelaxed), repeated_.load(kRelaxed),
-          clients_count_.load(kRelaxed), bytes_.load(kRelaxed)};
+  return {lookups_.load(kRelaxed),  reads_.load(kRelaxed),         looked_up_.load(kRelaxed),
+          pooled_.load(kRelaxed),   pushes_.load(kRelaxed),        apart_.load(kRelaxed),
+          pushed_.load(kRelaxed),   not_finite_.load(kRelaxed),    expired_.load(kRelaxed),
+          repeated_.load(kRelaxed), clients_count_.load(kRelaxed), bytes_.load(kRelaxed)};
 }
 
 }  // namespace leashed

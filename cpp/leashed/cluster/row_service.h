@@ -83,6 +83,7 @@ class RowService final : public Service {
     std::uint64_t looked_up = 0;   // rows of both
     std::uint64_t pooled = 0;      // floats of pools that were made of such rows
     std::uint64_t pushes = 0;      // that are applied, with those of restore()
+    std::uint64_t apart = 0;       // of these, since then, that were a step of one table alone
     std::uint64_t pushed = 0;      // rows of them, since then
     std::uint64_t not_finite = 0;  // pushes left out for gradients that are not
     std::uint64_t expired = 0;     // tickets that were held too long, or were too many
@@ -100,6 +101,7 @@ class RowService final : public Service {
     std::uint64_t number = 0;  // 0: free
     std::uint64_t round = 0;   // of expire(), when it was given
     bool expired = false;
+    std::uint32_t trains = 1;  // as of LookupHead
     RowKeys keys;
     std::vector<std::uint32_t> wanted;  // by table: of these rows, whose gradients come as they are
     ServedPools pools;
@@ -156,7 +158,8 @@ class RowService final : public Service {
   ServedPools read_pools_;           // of a lookup that only reads
   // Relaxed: counts for whoever looks on; they hand nothing over.
   std::atomic<std::uint64_t> lookups_{0}, reads_{0}, looked_up_{0}, pooled_{0}, pushes_{0},
-      pushed_{0}, not_finite_{0}, expired_{0}, repeated_{0}, clients_count_{0}, bytes_{0};
+      apart_{0}, pushed_{0}, not_finite_{0}, expired_{0}, repeated_{0}, clients_count_{0},
+      bytes_{0};
 };
 
 }  // namespace leashed

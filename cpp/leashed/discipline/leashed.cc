@@ -126,7 +126,7 @@ void LeashedSgd::transform(std::size_t begin, std::size_t end, const Transform& 
     ParameterVector::Pin latest = vector_.pin();
     std::copy_n(latest.data(), vector_.length(), next.data());
     f(next.data() + begin, begin, end);
-    if (vector_.publish(latest, next, false)) return;
+    if (vector_.publish(latest, next, 0)) return;
   }
 }
 

@@ -24,8 +24,8 @@ struct TrainCallbacks {
   // unless it is not finite. May throw likewise. A signal that comes while it lasts must not keep
   // it from taking the checkpoint; `interrupted` tells of it afterwards.
   std::function<void(Checkpoint)> checkpoint;
-  // Asked on the calling thread about every 20 ms, the first and the last evaluation included:
-  // whether a checkpoint is wanted now. May throw likewise.
+  // Asked on the calling thread about every 20 ms: whether a checkpoint is wanted now. May throw
+  // likewise.
   std::function<bool()> wanted = {};
   // Told, on the calling thread, before the state for a checkpoint is copied: for what is kept with
   // it and must not be newer. May throw likewise.

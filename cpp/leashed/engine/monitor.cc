@@ -94,7 +94,8 @@ void Monitor::remember() {
 }
 
 void Monitor::look() {
-  if (callbacks_.interrupted && callbacks_.interrupted()) {
+  const bool forsaken = run_.rows && run_.rows->forsaken();
+  if (forsaken || (callbacks_.interrupted && callbacks_.interrupted())) {
     run_.stop.stop(StopReason::interrupted);
     if (!interrupted_) patience_ends_ = now() + kLastEvaluation;
     interrupted_ = true;
@@ -108,9 +109,8 @@ bool Monitor::keep_evaluating() {
   if (now() >= next_look_) {
     look();
     next_look_ = now() + kSlice;
-    // (Also where there is nothing to save: who is asked may end this. What is evaluated while
-    // workers run is a copy of its own.)
-    if (wanted() && clock_.running() && !run_.stop.stopped()) save();
+    // (What is evaluated is a copy of its own then.)
+    if (clock_.running() && !run_.stop.stopped() && wanted()) save();
   }
   if (clock_.running()) {
     if (clock_.seconds() >= next_copy_) remember();

@@ -37,7 +37,7 @@ class Monitor {
 
   // Whether a checkpoint is asked for from outside.
   bool wanted() const { return callbacks_.wanted && callbacks_.wanted(); }
-  // Signals and the clock; throws what the callback throws.
+  // Signals, whether rows are forsaken, and the clock; throws what the callback throws.
   void look();
   // An evaluation while workers run is not worth finishing once they are to stop; the final one is,
   // unless the user has interrupted and it takes long. Meanwhile hands on a checkpoint that is

@@ -29,6 +29,16 @@ using modes::Event;
 using modes::Node;
 using modes::WorkerRule;
 
+// A command that the mode does not know has changed nothing then, and does not now.
+template <class Tell>
+void told(const Event& event, const Tell& tell) {
+  try {
+    tell();
+  } catch (const Error&) {
+    if (event.kind != Event::Kind::command) throw;
+  }
+}
+
 // Tells a machine what was recorded, without gradients and parameters, of which its answers are no
 // function: every push must be under what was granted, and every step a part of it.
 class Audit {
@@ -71,10 +81,17 @@ class Audit {
   }
 
   void step(Node node) {
+    if (!steps_recorded_) return lost(node);
     Seat& one = seat(node);
-    require(steps_recorded_ && one.granted);
+    require(one.granted);
     require(one.steps++ < steps_of(machine_.rule(), one.lease));
     updates_ += peers_;
+  }
+  // Of a worker elsewhere: the steps on a lease that it has lost, or that it is another.
+  void lost(Node node) {
+    require(machine_.rule().model == WorkerRule::Model::own);
+    if (node >= modes::kMostNodes) return void(seat(node - modes::kMostNodes));
+    require(std::exchange(seat(node).granted, false));
   }
   void hear(const Event& event, Time at) {
     require(static_cast<std::size_t>(event.node) < seats_.size() && at.ns >= at_.ns);
@@ -82,11 +99,11 @@ class Audit {
     if (event.kind == Event::Kind::push) {
       Seat& one = seat(event.node);
       require(std::exchange(one.granted, false) && event.ticket == one.lease.ticket &&
-              event.version == one.version);
+              (event.version == one.version || event.version == kNoValues));
       require(!steps_recorded_ || one.steps == steps_of(machine_.rule(), one.lease));
     }
     out_.clear();
-    machine_.on(event, at, out_);
+    told(event, [&] { machine_.on(event, at, out_); });
     for (const Action& action : out_.actions()) {
       if (action.kind == Action::Kind::grant) {
         seat(action.node) = {true, action.lease, action.version};
@@ -110,6 +127,7 @@ class ModeReplayer final : Sink {
                const modes::ServerPolicy& machine, const DisciplineContext& context,
                const std::vector<std::shared_ptr<Table>>& tables, const ReplayOptions& options)
       : source_(source),
+        context_(context),
         until_(options.until),
         batches_(make_batches(data, options.batch_size, options.seed, options.stream, false, true)),
         reading_(options.stream, 0),
@@ -147,6 +165,7 @@ class ModeReplayer final : Sink {
  private:
   struct Seat {
     Grant granted{};
+    bool taken = false;  // by its own model
     std::uint32_t steps = 0;
     std::vector<float> own;  // the model when the step was begun, where others change it meanwhile
     AlignedArray<float> sent;
@@ -167,20 +186,18 @@ class ModeReplayer final : Sink {
   }
 
   void hear(const Event& event, Time at) {
-    if (event.kind != Event::Kind::push) return server_.handle(event, nullptr, at, *this);
+    if (event.kind != Event::Kind::push) {
+      return told(event, [&] { server_.handle(event, nullptr, at, *this); });
+    }
     Seat& seat = seats_[event.node];
     const modes::Lease& lease = seat.granted.lease;
-    if (!steps_recorded_) {
-      while (seat.steps < steps_of(rule_, lease)) {
-        compute(event.node);
-        if (interrupted()) return;  // what its push would do is of no use any more
-      }
-    }
+    // (What its push would do is of no use any more where it is interrupted.)
+    if (!steps_recorded_ && !make_steps(event.node)) return;
     if (rule_.sends == WorkerRule::Sends::model && !peers_) {
       std::copy_n(models_[event.node], source_.dimension(), seat.sent.data());
     }
     if (!steps_recorded_) pushed_[event.ticket] = part(event.node);
-    Payload payload{&seat.sent, lease.count};
+    Payload payload{event.version == kNoValues ? nullptr : &seat.sent, lease.count};
     if (rows_.holder()) {
       payload.rows = &seat.pulled.keys;
       payload.row_gradients = &seat.row_gradients;
@@ -193,8 +210,26 @@ class ModeReplayer final : Sink {
     if (updated_) pushed_.clear();  // what was held is part of it, or dropped
   }
 
+  // Those of its lease; false: it was interrupted meanwhile.
+  bool make_steps(Node node) {
+    Seat& seat = seats_[node];
+    take(seat);
+    while (seat.steps < steps_of(rule_, seat.granted.lease)) {
+      compute(node);
+      if (interrupted()) return false;
+    }
+    return true;
+  }
+
+  // Of a worker elsewhere, which nobody was told of by a push.
+  void lost(Node node) {
+    if (node < modes::kMostNodes) return void(make_steps(node));
+    models_.renew(node - modes::kMostNodes, context_, context_.initial, false);
+  }
+
   // One that the record of the training has, since others look at the model.
   void step(Node node) {
+    if (!steps_recorded_) return lost(node);
     result_.before = parameters();
     compute(node);
     result_.last = {part(node)};
@@ -262,10 +297,16 @@ class ModeReplayer final : Sink {
       batches_->fill_span(lease.first, lease.count, seat.batch);
       rows_.holder()->pull(seat.batch.view, seat.pulled);
     }
-    if (rule_.model != WorkerRule::Model::own) return;
+    seat.taken = false;
+    if (!steps_recorded_) return;
+    take(seat);
+    copy_own(seat.granted.node);
+  }
+  // By its worker's model, which is as it was where the grant has never reached that.
+  void take(Seat& seat) {
+    if (rule_.model != WorkerRule::Model::own || std::exchange(seat.taken, true)) return;
     models_.take(seat.granted);
     seat.granted.pulled.release();
-    if (steps_recorded_) copy_own(seat.granted.node);
   }
   void updating(std::span<const std::uint64_t> tickets, const float* mean, double factor) override {
     updated_ = true;
@@ -297,6 +338,7 @@ class ModeReplayer final : Sink {
   void end(Node) override {}
 
   const GradientSource& source_;
+  const DisciplineContext& context_;
   const std::uint64_t until_;
   const std::unique_ptr<const BatchSource> batches_;
   const Reading reading_;

@@ -6,6 +6,10 @@
 // pinned until then; a step on a model that others look at when the record of the step comes, on a
 // copy of what the model was when it began. Rows of tables are found and copied with the grant, and
 // updated with the push, as then.
+//
+// It is the same for the record of a policy server (cluster/policy_service.h), whose workers were
+// other processes: what one of them had made of a lease that it lost is made here too, and who came
+// anew begins anew. Values that were not finite are not used here either.
 #pragma once
 
 #include <memory>
@@ -22,7 +26,7 @@ struct DisciplineContext;
 class Table;
 
 // `machine`, `context` and the tables that the source reads are what the recorded training began
-// with; the context's readers are two more than its. Throws Error where the trace does not go to
+// with; the context's readers are three more than its. Throws Error where the trace does not go to
 // `until`, or its records are not what such a machine can have heard, before anything is computed
 // (where a policy leaves out all of an update, after it); or they lack an update before the end
 // that the trace has.

@@ -1,6 +1,11 @@
 // The records of a training by a mode, in a trace (trace.h): what the server heard, in the order in
 // which it did, as lines of an event log (server/event_log.h). All else follows from them: the
 // mode's machine is told the same once more. A record is a line, and lies in one page.
+//
+// Of a training whose workers are elsewhere (cluster/policy_service.h) nobody looks at their own
+// models, and no step is recorded but those that no push tells of: all that a node made of a lease
+// that it has lost. A node from kMostNodes on is one less that: its process is another, whose model
+// begins anew.
 #pragma once
 
 #include "leashed/modes/policy_threads.h"
@@ -19,6 +24,7 @@ class ModeRecorder final : public ModeListener {
   void stepped(modes::Node node) override {
     record({{.kind = modes::Event::Kind::push, .node = node}, {}, true});
   }
+  void renewed(modes::Node node) { stepped(node + modes::kMostNodes); }
 
  private:
   void record(const LogLine& line) {

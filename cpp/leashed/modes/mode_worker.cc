@@ -36,7 +36,11 @@ void ModeWorker::work() {
 bool ModeWorker::await() {
   const double begun = now();
   const bool granted = server_.await(lane_);
-  telemetry().waiting_seconds += now() - begun;
+  // Where it reads tables, its batch has come with the grant.
+  const bool read = granted && run_.rows && lane_.batch.streamed;
+  const double data = read ? lane_.batch.streamed->waited_seconds : 0;
+  telemetry().waiting_seconds += now() - begun - data;
+  telemetry().sampling_seconds += data;
   if (!granted || rule_.model != WorkerRule::Model::own) return granted;
   if (!lane_.taken) models_->take(lane_.number, lane_.pulled);
   lane_.taken = true;

@@ -22,6 +22,7 @@
 #include "leashed/engine/run.h"
 #include "leashed/engine/saver.h"
 #include "leashed/engine/watched_run.h"
+#include "leashed/modes/mode_state.h"
 #include "leashed/modes/mode_worker.h"
 #include "leashed/server/own_models.h"
 #include "leashed/server/served_rows.h"
@@ -37,8 +38,7 @@ using modes::Node;
 using modes::WorkerRule;
 using Clock = std::chrono::steady_clock;
 
-constexpr double kLook = 0.01;        // seconds until what waits for rows is looked at again
-constexpr std::uint64_t kLayout = 1;  // of what a checkpoint has of a mode
+constexpr double kLook = 0.01;  // seconds until what waits for rows is looked at again
 constexpr std::int64_t kMost = std::int64_t{1} << 62;  // nanoseconds that runs may have taken
 
 std::int64_t in_ns(double seconds) {
@@ -124,19 +124,18 @@ class PolicyThreads final : ModeServer, Sink, Observed, public Saver {
     ShownRows shown;
     AlignedArray<float> row_gradients;
 
-    // Which lease it has the server knows.
     void visit(Archive& archive) {
-      archive(granted.n, granted.c, granted.t, lane.taken, lane.done);
+      WorkerState state{granted.n, granted.c, granted.t, lane.taken, lane.done};
+      archive(state);
+      granted.n = state.n;
+      granted.c = state.c;
+      granted.t = state.t;
+      lane.taken = state.taken;
+      lane.done = state.done;
     }
   };
   struct Span {
     std::uint64_t begin, end;
-  };
-  struct Due {
-    std::int64_t ns;
-    Event event;
-
-    void visit(Archive& archive) { archive(ns, event.kind, event.argument); }
   };
 
   // Waits in a pause, where there is one; the seconds.
@@ -491,11 +490,11 @@ void PolicyThreads::grant_again(Node node) {
 }
 
 void PolicyThreads::visit(Archive& archive) {
-  std::uint64_t layout = kLayout;
+  std::uint64_t layout = kModeLayout;
   archive(layout);
-  archive.require(layout == kLayout);
+  archive.require(layout == kModeLayout);
   std::int64_t ns = archive.reads() ? 0 : elapsed_ns();
-  std::vector<Due> due;
+  std::vector<DueEvent> due;
   for (const auto& [at, event] : due_) due.push_back({at, event});
   archive(ns, due, server_, models_);
   const bool keeps = rule_.steps_own && rule_.sends == WorkerRule::Sends::gradient;
@@ -516,11 +515,7 @@ void PolicyThreads::visit(Archive& archive) {
   archive.require(ns >= 0 && ns <= kMost);
   begun_ns_ = ns;
   due_.clear();
-  for (const Due& one : due) {
-    const bool is_command = one.event.kind == Event::Kind::command;
-    archive.require(one.ns >= 0 && (is_command || one.event.kind == Event::Kind::wake));
-    due_.emplace(one.ns, one.event);
-  }
+  for (const DueEvent& one : due) due_.emplace(one.ns, one.event);
 }
 
 void PolicyThreads::find_leases(const Archive& archive) {

@@ -81,7 +81,9 @@ struct ModeTrainResult {
   ModeCounts counts;
 };
 
-// Whose server lies elsewhere (cluster/mode_trainer.h). Takes no tables, streams or checkpoints.
+// Whose server lies elsewhere (cluster/mode_trainer.h). Takes no checkpoints, and of streams those
+// whose rows may be asked for again; has no use for tables of this process: its server has their
+// rows.
 class RemoteMode {
  public:
   virtual ~RemoteMode() = default;

@@ -20,6 +20,11 @@ constexpr int kTurnFrames = 16;  // of a lane, until it is another's turn
 
 std::uint64_t epoch_of(const FrameHeader& header) { return header.correlation >> kNumberBits; }
 
+std::size_t room_of(std::size_t dimension, std::size_t members) {
+  const std::size_t lines = (dimension + kLine - 1) / kLine;
+  return (lines + members - 1) / members * kLine;
+}
+
 std::string named(std::size_t member) { return "member " + std::to_string(member); }
 
 }  // namespace
@@ -35,9 +40,11 @@ DirectReduce::DirectReduce(std::size_t self, std::size_t all, Kinds kinds)
 }
 
 // Floats of a slot: every member has as many lines, but for the last ones.
-std::size_t DirectReduce::room() const {
-  const std::size_t members = others_.size() + 1, lines = (dimension_ + kLine - 1) / kLine;
-  return (lines + members - 1) / members * kLine;
+std::size_t DirectReduce::room() const { return room_of(dimension_, others_.size() + 1); }
+
+bool DirectReduce::exchange(std::size_t dimension, std::size_t members, std::size_t one,
+                            std::size_t other) {
+  return room_of(dimension, members) * std::min(one, other) < dimension;
 }
 
 DirectReduce::Part DirectReduce::part(std::size_t place) const {
@@ -79,6 +86,14 @@ bool DirectReduce::there(std::size_t member) {
     state_[member].waiting.reset();
   }
   return lanes_.has(member);
+}
+
+void DirectReduce::drop(std::size_t member) {
+  there(member);  // of those that have come, too
+  lanes_.drop(member);
+  state_[member].seen = {};
+  state_[member].into.reset();
+  state_[member].waiting.reset();
 }
 
 bool DirectReduce::called() {
@@ -142,7 +157,8 @@ void DirectReduce::begin(Round round, std::span<const float> vector) {
     if (lane.gives) vectors_.push_back(i == place ? vector.data() + own_.begin : lane.slot);
   }
   for (const std::size_t member : others_) {
-    if (!there(member)) {
+    const Lane& lane = state_[member];
+    if (!there(member) && (to_send(lane) > 0 || !has_all(lane))) {
       throw NoSum(Reason::closed, named(member) + ": there is no connection", {member});
     }
   }

@@ -57,7 +57,12 @@ class DirectReduce {
   // From any thread: bytes so far, as of the last sum that has ended.
   const WireCount& traffic() const { return lanes_.traffic(); }
 
-  // What follows is for one thread.
+  // What follows is for one thread, between two sums or within one.
+
+  // Whether there is a connection with the member, one that has come meanwhile included.
+  bool has(std::size_t member) { return there(member); }
+  // It is of no more use; a sum with that member has none.
+  void drop(std::size_t member);
 
   // sum[i] ← what is made of vectors[0][i], vectors[1][i], …, of each i in [begin, end). It has the
   // same bits wherever it is called.
@@ -71,9 +76,13 @@ class DirectReduce {
     std::size_t dimension;                 // floats of a vector
     Add add;
   };
+  // Whether two of so many members have anything for each other, by their places among these: who
+  // adds nothing, of few values, has nothing for who adds nothing.
+  static bool exchange(std::size_t dimension, std::size_t members, std::size_t one,
+                       std::size_t other);
   // Begins one. The vector, of the round's dimension where this member gives one, else empty, stays
   // as it is until the sum is there, there is none, or the next begins. Throws Error where the
-  // round is none, and NoSum where there is no connection with a member.
+  // round is none, and NoSum where there is no connection with a member that is wanted.
   void begin(Round round, std::span<const float> vector);
   // Goes on without waiting, up to some megabytes with each member; true when the sum is there, and
   // all that others need of this member has gone. Throws NoSum.

@@ -20,7 +20,9 @@ class Automatic {
   std::uint64_t largest_lease() const { return gba_.largest_lease(); }
   std::vector<Lease> unfinished() const { return gba_.unfinished(); }
   std::optional<LeaseList::Taken> lease(Node node) const { return gba_.lease(node); }
+  const std::vector<LeaseList::Span>& had() const { return gba_.had(); }
   void visit(Archive& archive) { archive(gba_, forecast_); }
+  void follow() { gba_.follow(); }
   Gba::Mode mode() const { return gba_.mode(); }
 
   void on(const Event& event, Time now, Out& out) {

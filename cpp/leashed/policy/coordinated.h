@@ -62,6 +62,18 @@ class Coordinated {
   std::uint64_t largest_lease() const { return leases_.largest(); }
   // Those that are out, and those that wait to be granted again.
   std::vector<Lease> unfinished() const { return leases_.unfinished(); }
+  // Of one that follows those that it has had.
+  const std::vector<LeaseList::Span>& had() const { return leases_.had(); }
+
+  // It is one of several from now on whose data another leases, and has led until now. Nobody has a
+  // lease any more, or waits.
+  void follow() {
+    leases_.follow();
+    term_ns_ = 0;
+    finished_ = false;
+    for (const Node node : parked_) states_[node] = State::busy;
+    parked_.clear();
+  }
 
   // Its state, which is read into a machine with the same settings, but that there may be more
   // examples.
@@ -196,7 +208,10 @@ class Coordinated {
     }
   }
 
-  bool may_begin(Node node) { return leases_.available() && self().admits(node); }
+  // Of several servers the one that leases the data says who may.
+  bool may_begin(Node node) {
+    return leases_.available() && (leases_.follows() || self().admits(node));
+  }
 
   void grant(Node node, Time now, Out& out) {
     states_[node] = State::busy;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "leashed/policy/server_machine.h"
@@ -21,12 +22,16 @@ class GradientBuffer {
     out.add(Action::Kind::hold).slot = slot;
   }
 
-  // There are never so many as `full`.
+  // There are never so many as `full`. Who has what is held expects it by the batches' numbers.
   void visit(Archive& archive, std::size_t full) {
     archive(held_);
-    archive.expect(held_.size());
     archive.require(held_.size() < full);
-    for (std::size_t i = 0; i < held_.size(); ++i) archive.require(held_[i].slot == i);
+    std::vector<std::uint64_t> numbers;
+    for (std::size_t i = 0; i < held_.size(); ++i) {
+      archive.require(held_[i].slot == i);
+      numbers.push_back(held_[i].number);
+    }
+    archive.expect(std::move(numbers));
   }
 
   // Step k (gba, eq. 1): what is at most `iota` steps stale is applied, the rest dropped; of

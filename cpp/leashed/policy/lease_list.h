@@ -21,6 +21,12 @@ class LeaseList {
     Lease lease;
     std::uint64_t version;  // of the grant
   };
+  // Of batches' numbers.
+  struct Span {
+    std::uint64_t first, last;
+
+    void visit(Archive& archive) { archive(first, last); }
+  };
 
   // examples = 0: endless. Of one that follows (coordinated.h) nothing comes back, since the batch
   // goes to another elsewhere.
@@ -108,17 +114,44 @@ class LeaseList {
     return all;
   }
 
-  // But how many examples there are, which the data tell. Of nodes below `nodes`, and of none that
-  // follows.
+  bool follows() const { return follows_; }
+  // Of one that follows the numbers of batches that it has had, ascending and apart.
+  const std::vector<Span>& had() const { return had_; }
+  // Of one that has led: it follows from now on, and has had what it has leased and what is not
+  // unfinished. Nobody has a lease any more.
+  void follow() {
+    std::vector<std::uint64_t> left;
+    for (const Lease& lease : unfinished()) left.push_back(lease.number);
+    std::ranges::sort(left);
+    had_.clear();
+    std::uint64_t from = 0;
+    for (const std::uint64_t number : left) {
+      if (number > from) had_.push_back({from, number - 1});
+      from = number + 1;
+    }
+    if (next_ > from) had_.push_back({from, next_ - 1});
+    while (oldest_ != kNone) remove(oldest_);
+    back_.clear();
+    follows_ = true;
+    closed_ = false;
+    end_ = 0;
+  }
+
+  // But how many examples there are, which the data tell. Of nodes below `nodes`.
   void visit(Archive& archive, std::size_t nodes) {
     const std::uint64_t largest = largest_;
     archive(batch_, largest_, tickets_, next_, first_, back_);
+    if (follows_) archive(had_);
     std::vector<Entry> out;
     for (std::uint32_t i = oldest_; i != kNone; i = entries_[i].newer) out.push_back(entries_[i]);
     archive(out);
     if (!archive.reads()) return;
     archive.require(largest_ == largest && batch_ > 0 && batch_ <= largest_ &&
                     first_ <= std::numeric_limits<std::uint64_t>::max() / 2);
+    for (std::size_t i = 0; i < had_.size(); ++i) {
+      archive.require(had_[i].first <= had_[i].last &&
+                      (i == 0 || had_[i - 1].last + 1 < had_[i].first));
+    }
     entries_.clear();
     free_.clear();
     held_.clear();
@@ -153,10 +186,6 @@ class LeaseList {
     std::uint32_t older = kNone, newer = kNone;
 
     void visit(Archive& archive) { archive(lease, until.ns, version, node); }
-  };
-
-  struct Span {
-    std::uint64_t first, last;
   };
 
   bool exhausted() const { return closed_ || (end_ != 0 && first_ >= end_); }

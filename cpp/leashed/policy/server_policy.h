@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "leashed/base/choice.h"
 #include "leashed/policy/lease_list.h"
@@ -38,8 +39,12 @@ class ServerPolicy {
   std::vector<Lease> unfinished() const { return kept_->unfinished(); }
   // The one that a node has, and the version that was granted with it.
   std::optional<LeaseList::Taken> lease(Node node) const { return kept_->lease(node); }
+  // Of one that follows the numbers of the batches that it has had.
+  const std::vector<LeaseList::Span>& had() const { return kept_->had(); }
   // Its state, which is read into one with the same settings.
   void visit(Archive& archive) { kept_->visit(archive); }
+  // One that has led is as one that follows from now on, for which no node has a lease.
+  void follow() { kept_->follow(); }
 
   // Null: it is another machine. For tests.
   template <Machine M>
@@ -60,7 +65,9 @@ class ServerPolicy {
     virtual std::uint64_t largest_lease() const = 0;
     virtual std::vector<Lease> unfinished() const = 0;
     virtual std::optional<LeaseList::Taken> lease(Node node) const = 0;
+    virtual const std::vector<LeaseList::Span>& had() const = 0;
     virtual void visit(Archive& archive) = 0;
+    virtual void follow() = 0;
   };
   template <class M>
   struct Kept final : Any {
@@ -74,7 +81,9 @@ class ServerPolicy {
     std::uint64_t largest_lease() const override { return machine.largest_lease(); }
     std::vector<Lease> unfinished() const override { return machine.unfinished(); }
     std::optional<LeaseList::Taken> lease(Node node) const override { return machine.lease(node); }
+    const std::vector<LeaseList::Span>& had() const override { return machine.had(); }
     void visit(Archive& archive) override { machine.visit(archive); }
+    void follow() override { machine.follow(); }
 
     M machine;
   };

@@ -69,6 +69,8 @@ class RowStore {
   virtual void follow(const std::atomic<bool>& /*stopped*/) {}
   // Whether workers wait for others.
   virtual bool waits() const { return false; }
+  // Whether nobody has rows any more that somebody may wait for: the run is to be stopped.
+  virtual bool forsaken() const { return false; }
 
   // Combines the ids of each table's features, finds their rows, and admits new ones. Throws Error
   // where an id is no row of its table. Uses the view's columns, nothing else.

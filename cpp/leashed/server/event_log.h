@@ -32,6 +32,10 @@ struct LogLine {
   bool step = false;  // of a model of the node's own, in a record: no server hears it
 };
 
+// In place of the version of a push whose values are of no use, since they are not finite: it is
+// one that was lost on the way.
+inline constexpr std::uint64_t kNoValues = ~std::uint64_t{0};
+
 inline constexpr std::size_t kLongestLine = 1 + 4 * kVarint;
 
 class LineWriter {

@@ -42,7 +42,10 @@ void Follower::hear(const ReadBlock& block) {
 bool Follower::take(modes::Node node, std::uint64_t life, std::uint64_t ticket,
                     std::uint64_t examples, AlignedArray<float>& values, RowPush* rows) {
   Seat& of = seat(node);
-  if (lost(of, life, ticket)) return false;
+  if (lost(of, life, ticket)) {
+    if (life == of.carried_of) std::erase(of.without, ticket);
+    return false;
+  }
   if (of.there) throw Error("a part of a push while another one of the same worker is still there");
   of.there = true;
   of.part_life = life;
@@ -57,10 +60,25 @@ bool Follower::take(modes::Node node, std::uint64_t life, std::uint64_t ticket,
 void Follower::comes_from(modes::Node node, std::uint64_t life, std::uint64_t ticket) {
   Seat& of = seat(node);
   if (life < std::max(of.over, of.first_of)) return;
-  // What has been carried out without its part does not come any more, whatever its sender has.
   of.first = life == of.first_of ? std::max(of.first, ticket) : ticket;
   of.first_of = life;
   go_on();
+}
+
+void Follower::lose(modes::Node node, std::uint64_t life, std::uint64_t ticket) {
+  Seat& of = seat(node);
+  if (life < of.over || !reach(of, life)) return;
+  of.without.push_back(ticket);
+  go_on();
+}
+
+bool Follower::reach(Seat& seat, std::uint64_t life) {
+  if (life > seat.carried_of) {
+    seat.carried_of = life;
+    seat.carried = 0;
+    seat.without.clear();
+  }
+  return life == seat.carried_of;
 }
 
 void Follower::drop(modes::Node node) {
@@ -74,7 +92,9 @@ void Follower::drop(modes::Node node) {
 }
 
 bool Follower::lost(const Seat& seat, std::uint64_t life, std::uint64_t ticket) const {
-  return life < seat.over || (life == seat.first_of && ticket < seat.first);
+  if (life < seat.over || (life == seat.first_of && ticket < seat.first)) return true;
+  return life == seat.carried_of &&
+         (ticket == seat.carried || std::ranges::count(seat.without, ticket) > 0);
 }
 
 void Follower::go_on() {
@@ -109,13 +129,11 @@ void Follower::carry_out(bool with_part) {
   }
   if (event.kind != EventKind::push) return server_.handle(event, nullptr, told.at, sink_);
   Seat& of = seats_[event.node];
-  const std::uint64_t next = event.ticket + 1;
-  of.carried = told.life == of.carried_of ? std::max(of.carried, next) : next;
-  of.carried_of = told.life;
-  // What comes of it after this is late. (Of a later life it may have been said already.)
-  if (told.life >= of.first_of && !lost(of, told.life, event.ticket)) {
-    of.first_of = told.life;
-    of.first = next;
+  if (reach(of, told.life)) {
+    of.carried = event.ticket;
+    if (!with_part && std::ranges::count(of.without, event.ticket) == 0) {
+      of.without.push_back(event.ticket);
+    }
   }
   Payload payload{nullptr, event.lease.count};
   if (with_part) {
@@ -131,7 +149,9 @@ void Follower::carry_out(bool with_part) {
 void Follower::visit(Archive& archive) {
   std::uint64_t line = position();
   std::vector<std::uint64_t> lives, over, carried_of, carried;
+  std::vector<Without> without;
   for (const Seat& of : seats_) {
+    for (const std::uint64_t ticket : of.without) without.push_back({lives.size(), ticket});
     lives.push_back(of.life);
     over.push_back(of.over);
     carried_of.push_back(of.carried_of);
@@ -143,6 +163,7 @@ void Follower::visit(Archive& archive) {
   archive.of_each(over);
   archive.of_each(carried_of);
   archive.of_each(carried);
+  archive(without);
   if (!archive.reads()) return;
   archive.require(queue_.empty() && heard_ == 0);  // it is a new one
   heard_ = line;
@@ -150,8 +171,12 @@ void Follower::visit(Archive& archive) {
     archive.require(lives[node] <= over[node] && over[node] <= ~std::uint64_t{0} - 1);
     seats_[node].life = lives[node];
     seats_[node].over = over[node];
-    seats_[node].first_of = seats_[node].carried_of = carried_of[node];
-    seats_[node].first = seats_[node].carried = carried[node];
+    seats_[node].carried_of = carried_of[node];
+    seats_[node].carried = carried[node];
+  }
+  for (const Without& one : without) {
+    archive.require(one.node < seats_.size());
+    seats_[one.node].without.push_back(one.ticket);
   }
 }
 

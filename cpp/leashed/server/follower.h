@@ -6,7 +6,9 @@
 // the first is 0. A part is known by node, life and ticket. Where it will not come its push counts
 // here as one that was lost on the way: its life is over, its sender has said that none before
 // another ticket comes any more, or whoever drives this server says so. A leave is heeded when it
-// is heard, however much of the log is still before it.
+// is heard, however much of the log is still before it. A part is late when its push has been
+// carried out, whatever its ticket: a batch that has come back has had its ticket since then, and
+// may be granted behind later ones.
 //
 // It knows no threads, clocks or sockets: one call comes after the other. What throws of what is
 // carried out leaves it of no more use.
@@ -44,6 +46,8 @@ class Follower {
             AlignedArray<float>& values, RowPush* rows = nullptr);
   // Of that life no part comes any more that is of a ticket before this one, and not there.
   void comes_from(modes::Node node, std::uint64_t life, std::uint64_t ticket);
+  // The part of that ticket alone does not come.
+  void lose(modes::Node node, std::uint64_t life, std::uint64_t ticket);
   // The part that it has of the node is let go, but where a push that was heard is for it.
   void drop(modes::Node node);
 
@@ -75,8 +79,10 @@ class Follower {
     std::uint64_t over = 0;  // lives before this one are over
     // Of the life `first_of`, parts of tickets before `first` do not come.
     std::uint64_t first_of = 0, first = 0;
-    // The same of what is carried out alone, whatever its sender has said.
+    // Of the life `carried_of`: the ticket that was carried out last, and those whose parts are
+    // not waited for, and have not come.
     std::uint64_t carried_of = 0, carried = 0;
+    std::vector<std::uint64_t> without;
     // The part.
     bool there = false;
     std::uint64_t part_life = 0, ticket = 0, examples = 0;
@@ -84,7 +90,16 @@ class Follower {
     RowPush rows;
   };
 
+  // Of snapshots.
+  struct Without {
+    std::uint64_t node = 0, ticket = 0;
+
+    void visit(Archive& archive) { archive(node, ticket); }
+  };
+
   Seat& seat(modes::Node node);
+  // Whether the life is that of what is known by ticket, or goes before it.
+  static bool reach(Seat& seat, std::uint64_t life);
   bool lost(const Seat& seat, std::uint64_t life, std::uint64_t ticket) const;
   void go_on();
   void carry_out(bool with_part);

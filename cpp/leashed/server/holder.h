@@ -62,6 +62,15 @@ class Holder {
     vector_.publish(latest, next);
   }
 
+  // θ and the rule's state, as so many updates have left them that were made elsewhere.
+  void take(const float* buffer, std::uint64_t updates) {
+    ParameterVector::Draft next = vector_.claim();
+    ParameterVector::Pin latest = vector_.pin();
+    std::copy_n(buffer, held_.size(), held_.data());
+    std::copy_n(buffer, dimension(), next.data());
+    vector_.publish(latest, next, updates);
+  }
+
   // θ and the rule's state, while nobody changes them.
   const float* held() const { return held_.data(); }
   const Updater& updater() const { return updater_; }

@@ -41,6 +41,7 @@ void ParameterServer::handle(const Event& event, const Payload* payload, Time no
   out_.clear();
   machine_.on(event, now, out_);
   if (event.kind == Event::Kind::push) arrived(event, *payload);
+  if (joins(event)) reach(event.node);  // whatever is kept is of all nodes, also of who waits
   for (const Action& action : out_.actions()) carry_out(action, event, payload, sink);
 }
 
@@ -50,18 +51,36 @@ void ParameterServer::visit(Archive& archive) {
   archive(held_);
   const std::uint64_t t = holder_.pull().t();
   for (const Granted& granted : granted_) archive.require(granted.t <= t);
-  archive.require(archive.expected() <= held_.size());
+  const std::size_t expected = archive.expected().size();
+  archive.require(expected <= held_.size());
   for (std::uint32_t slot = 0; slot < held_.size(); ++slot) {
     const Held& held = held_[slot];
     archive.require(held.node < granted_.size() && held.t <= t);
-    archive.require((held.ticket != 0) == (slot < archive.expected()));
+    archive.require((held.ticket != 0) == (slot < expected));
     if (held.ticket == 0 || held.lost) continue;
     aggregator_.visit(archive, slot);
     if (rows_) rows_->visit(archive, slot);
   }
 }
 
-// Of a node to whom something is granted.
+void ParameterServer::visit_counts(Archive& archive) {
+  ModeCounts& c = counts_;
+  archive(c.late, c.stale, c.straggler, c.applied, c.missing, c.exchanges, c.data_staleness);
+  archive.of_each(c.worker_examples);
+  archive.of_each(c.worker_kept);
+  for (const auto sum : RowPublication::kSums) archive(c.rows.*sum);
+  archive(c.rows.stalest);
+  for (std::uint64_t& octave : c.rows.octaves) archive(octave);
+}
+
+// Who pulls is a node from then on, but at the end.
+bool ParameterServer::joins(const Event& event) const {
+  if (event.kind == Event::Kind::join) return true;
+  return event.kind == Event::Kind::pull &&
+         std::ranges::none_of(
+             out_.actions(), [](const Action& action) { return action.kind == Action::Kind::end; });
+}
+
 void ParameterServer::reach(modes::Node node) {
   if (node < granted_.size()) return;
   const std::size_t size = std::size_t{node} + 1;
@@ -116,12 +135,13 @@ void ParameterServer::granted(const Action& action, Sink& sink) {
 }
 
 void ParameterServer::hold(std::uint32_t slot, const Event& event, const Payload& payload) {
-  const bool lost = payload.values == nullptr;
-  if (!lost) aggregator_.hold(slot, *payload.values);
+  const bool lost = payload.values == nullptr && !payload.reduced;
+  if (payload.values) aggregator_.hold(slot, *payload.values);
   if (!lost && rows_) rows_->hold(slot, *payload.rows, *payload.row_gradients);
   if (slot >= held_.size()) held_.resize(std::size_t{slot} + 1);
   const Granted& granted = granted_[event.node];
-  held_[slot] = {event.node, granted.t, payload.examples, event.ticket, granted.token, lost};
+  held_[slot] = {event.node,    granted.t, payload.examples, event.ticket,
+                 granted.token, lost,      payload.reduced};
 }
 
 // A gradient is damped for the updates that came between its pull and now; what the policy leaves
@@ -130,6 +150,7 @@ void ParameterServer::hold(std::uint32_t slot, const Event& event, const Payload
 void ParameterServer::apply(const Action& action, Sink& sink) {
   const bool models = rule().sends == WorkerRule::Sends::model;
   const std::uint64_t t = holder_.pull().t();
+  bool reduced = false;
   double divisor = action.divisor;
   const double each = action.keeps_divisor ? 0 : 1;
   if (rows_) apply_rows(action, t, sink);
@@ -145,6 +166,7 @@ void ParameterServer::apply(const Action& action, Sink& sink) {
       divisor -= each;
       continue;
     }
+    reduced = reduced || held.reduced;
     const std::uint64_t tau = t - held.t;
     const Updater::Damping damping = models ? Updater::Damping{} : holder_.damping(tau);
     const double factor = damping.factor;
@@ -172,7 +194,11 @@ void ParameterServer::apply(const Action& action, Sink& sink) {
     sink.updating(tickets_, nullptr, 1);
     return holder_.change([&](float* theta) { std::copy_n(model, holder_.dimension(), theta); });
   }
-  factors_.empty() ? apply_damped(divisor, sink) : apply_staged(divisor, sink);
+  if (reduced) {
+    ++reduced_;
+  } else {
+    factors_.empty() ? apply_damped(divisor, sink) : apply_staged(divisor, sink);
+  }
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     holder_.updater().applied(publications_[i].staleness_compute);
     sink.settled(nodes_[i], publications_[i]);

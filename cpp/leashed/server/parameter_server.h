@@ -45,6 +45,8 @@ struct Payload {
   // Of tables, where the server has any, likewise: the rows that were pulled, and their gradients.
   RowKeys* rows = nullptr;
   AlignedArray<float>* row_gradients = nullptr;
+  // It is in a sum of others', who make the update: there are no values, and none are lost.
+  bool reduced = false;
 };
 
 struct Grant {
@@ -103,8 +105,29 @@ class ParameterServer {
   std::optional<modes::LeaseList::Taken> lease(modes::Node node) const {
     return machine_.lease(node);
   }
+  // Nodes below this one have pulled, or may have a lease from the beginning.
+  std::size_t nodes() const { return granted_.size(); }
+  // What decides, to look at.
+  const modes::ServerPolicy& machine() const { return machine_; }
+  // To the parameters, with those that others have made of their own sums, and have not told yet.
+  std::uint64_t updates() { return holder_.pull().t() + reduced_; }
+  std::uint64_t reduced() const { return reduced_; }  // of these
+  // θ and the rule's state as the first `updates` of them have left these.
+  void come_home(const float* buffer, std::uint64_t updates) {
+    holder_.take(buffer, updates);
+    reduced_ -= updates;
+  }
+  // They are lost, updates of so many examples.
+  void lose_reduced(std::uint64_t examples) {
+    reduced_ = 0;
+    counts_.applied -= examples;
+  }
   // All but the parameters that are held, the rule's state, and what was counted.
   void visit(Archive& archive);
+  // It is one of several from now on that decide by themselves, whose data another leases.
+  void follow() { machine_.follow(); }
+  // What was counted, of as many nodes as there are.
+  void visit_counts(Archive& archive);
   // The node, which has a lease, has pulled the parameters as they are now.
   void pulled_again(modes::Node node, std::uint64_t t) { granted_[node].t = t; }
   Holder& holder() { return holder_; }
@@ -119,6 +142,7 @@ class ParameterServer {
     std::uint64_t t = 0, examples = 0;
     std::uint64_t ticket = 0, token = 0;  // no ticket: the slot is free
     bool lost = false;
+    bool reduced = false;  // never in a checkpoint
 
     void visit(Archive& archive) { archive(node, t, examples, ticket, token, lost); }
   };
@@ -129,6 +153,7 @@ class ParameterServer {
     void visit(Archive& archive) { archive(token, t); }
   };
 
+  bool joins(const modes::Event& event) const;
   void reach(modes::Node node);
   void arrived(const modes::Event& event, const Payload& payload);
   void carry_out(const modes::Action& action, const modes::Event& event, const Payload* payload,
@@ -156,6 +181,7 @@ class ParameterServer {
   std::optional<RowAggregator> rows_;
   std::vector<Granted> granted_;  // by node
   std::vector<Held> held_;        // by slot
+  std::uint64_t reduced_ = 0;
   std::vector<Aggregator::Part> parts_;
   std::vector<modes::Node> nodes_;         // of whom an update's parts are
   std::vector<std::uint64_t> tickets_;     // of these

@@ -82,6 +82,19 @@ void RoundLeader::vote(Life life, std::uint64_t epoch, std::uint32_t checksum) {
   if (std::ranges::none_of(members_, still)) commit();
 }
 
+void RoundLeader::again(Life life, std::uint64_t epoch) {
+  const Member* const member = find(life);
+  if (running_ && !asked_ && epoch == epoch_ && member && member->in_round) next();
+}
+
+bool RoundLeader::left(Life life, std::uint64_t version) {
+  const Member* const member = find(life);
+  const bool in_rounds = running_ && member && member->in_round;
+  if (!in_rounds || version <= at_server_ || version > version_) return false;
+  at_server_ = version;
+  return true;
+}
+
 void RoundLeader::commit() {
   const auto first = std::ranges::find_if(members_, &Member::in_round);
   for (const Member& member : members_) {

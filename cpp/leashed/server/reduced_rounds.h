@@ -67,6 +67,11 @@ class RoundLeader {
   // A member has the sum of an epoch. Throws Error where two have another one: nothing of it
   // counts, and they may vote again, or be gone.
   void vote(Life life, std::uint64_t epoch, std::uint32_t checksum);
+  // A member has no sum of that epoch, with nobody gone: it is begun again under a later one.
+  void again(Life life, std::uint64_t epoch);
+  // Who leaves has given its replica of a version; whether it is newer than what the server had,
+  // who takes it then.
+  bool left(Life life, std::uint64_t version);
   // Whether the server is to come next: when no ticket is out.
   void want_server(bool wanted) { wanted_ = wanted; }
   // The replica that was wanted has come, and the server has it. Throws Error where it is of

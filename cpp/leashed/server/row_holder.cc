@@ -326,6 +326,16 @@ RowPublication RowHolder::push_each(RowKeys& keys, std::uint64_t t, const Of& of
   return result;
 }
 
+RowPublication RowHolder::push_apart(RowKeys& keys, std::size_t table, const float* gradients) {
+  Table& of = *tables_[table];
+  Located& located = found_.located[table];
+  locate(keys, table, 0, located);
+  const RowPublication result =
+      of.push(*seats_[table], located, gradients, of.dim(), of.take_step());
+  release(keys);
+  return result;
+}
+
 void RowHolder::release(RowKeys& keys) {
   std::size_t first = 0;
   for (std::size_t t = 0; t < keys.parts.size(); ++t) {

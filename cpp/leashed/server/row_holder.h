@@ -80,6 +80,8 @@ class RowHolder {
   RowPublication push(RowKeys& keys, const float* gradients, std::uint64_t t);
   // The same where the i-th row's is gradients[table][i · dim ...].
   RowPublication push(RowKeys& keys, std::span<const float* const> gradients, std::uint64_t t);
+  // The same where no table but that one has rows: a step of its alone, which it counts itself.
+  RowPublication push_apart(RowKeys& keys, std::size_t table, const float* gradients);
   // Lets the rows go, without an update.
   void release(RowKeys& keys);
   // Applies gradients of rows of one table that have been weighed (Table::weigh), each damped by

@@ -9,13 +9,6 @@
 #include "leashed/base/error.h"
 
 namespace leashed {
-namespace {
-
-enum class Deciding : std::uint8_t {
-  itself,    // each server decides by itself
-  by_first,  // and the first says who may go on
-  alike,     // all as the first
-};
 
 Deciding deciding(const std::string& mode) {
   static const std::map<std::string, Deciding> kinds = {
@@ -34,24 +27,31 @@ Deciding deciding(const std::string& mode) {
               ", whose workers send each other what they have and no server anything");
 }
 
-// The machine of a server behind the first.
 Choice following(const Choice& mode, Deciding by) {
   if (by == Deciding::alike) return mode;
   Choice other = mode;
-  if (by == Deciding::by_first) {  // updates of as many gradients, whoever may go on
-    const bool sums = mode.name == "hop_bs";
-    const double workers = mode["workers"];
-    other = {"bsp",
-             {{"workers", workers},
-              {"batch", mode["batch"]},
-              {"b2", sums ? mode.value("m", workers) : 1},
-              {"divide_by_containing", mode.value("divide_by_containing", 0)}}};
-  }
   other.settings["examples"] = 0;
   other.settings["term_ns"] = 0;
   other.settings["follows"] = 1;
   return other;
 }
+
+void require_parts(const Rule& rule, const StalenessPolicy& staleness, const std::string& what) {
+  if (staleness.statistics()) {
+    throw Error(what +
+                " must be 1 with a staleness policy that adapts, since each server's is its own");
+  }
+  if (staleness.stage_aware()) {
+    throw Error(what +
+                " must be 1 with a staleness policy by stages, which goes by the norms of whole "
+                "variables' updates");
+  }
+  if (rule.clips_norm()) {
+    throw Error(what + " must be 1 with clip_norm, since no server has the whole gradient");
+  }
+}
+
+namespace {
 
 Sharding without_empty(Sharding sharding) {
   std::erase_if(sharding.shards, [](const auto& spans) { return spans.empty(); });
@@ -83,18 +83,7 @@ Shards::Shards(const Choice& mode, const DisciplineContext& context, Sharding sh
     return;
   }
   const Deciding by = deciding(mode.name);
-  if (context.staleness.statistics()) {
-    throw Error(
-        "shards must be 1 with a staleness policy that adapts, since each server's is its own");
-  }
-  if (context.staleness.stage_aware()) {
-    throw Error(
-        "shards must be 1 with a staleness policy by stages, which goes by the norms of whole "
-        "variables' updates");
-  }
-  if (context.rule.clips_norm()) {
-    throw Error("shards must be 1 with clip_norm, since no server has the whole gradient");
-  }
+  require_parts(context.rule, context.staleness, "shards");
   agree_ = by == Deciding::alike;
   // Which rows a worker pulls, its batch says.
   first_grants_ = by == Deciding::by_first || (by == Deciding::itself && rows);

@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "leashed/base/choice.h"
@@ -25,6 +26,21 @@
 #include "leashed/table/row_placement.h"
 
 namespace leashed {
+
+// How the servers of a mode decide.
+enum class Deciding : std::uint8_t {
+  itself,    // each server decides by itself
+  by_first,  // and the first says who may go on
+  alike,     // all as the first
+};
+
+// Throws Error of modes of peers.
+Deciding deciding(const std::string& mode);
+// The machine of a server behind the first.
+Choice following(const Choice& mode, Deciding by);
+// Throws Error where the rule or the staleness policy needs the whole gradient, which says that
+// `what` must be 1.
+void require_parts(const Rule& rule, const StalenessPolicy& staleness, const std::string& what);
 
 class Shards {
  public:

@@ -312,10 +312,32 @@ class TableFiles::Alone {
   std::size_t taken_ = 0;
 };
 
+// Of a fixed table, with so many ids, they are bits: a set of ten million takes seconds.
+class SeenIds {
+ public:
+  explicit SeenIds(std::uint64_t fixed) : fixed_(fixed) {}
+
+  // Whether it is new.
+  bool insert(std::uint64_t id) {
+    if (id >= fixed_.size()) return others_.insert(id).second;
+    const bool seen = fixed_[id];
+    fixed_[id] = true;
+    return !seen;
+  }
+  bool contains(std::uint64_t id) const {
+    return id < fixed_.size() ? fixed_[id] : others_.contains(id);
+  }
+
+ private:
+  std::vector<bool> fixed_;
+  std::unordered_set<std::uint64_t> others_;
+};
+
 // The files of a table, the first of all its rows, the others of changes, in their order.
 class SavedFiles {
  public:
-  explicit SavedFiles(const std::vector<std::string>& paths) {
+  // ids: of a fixed table; 0: it is none.
+  SavedFiles(const std::vector<std::string>& paths, std::uint64_t ids) : ids_(ids) {
     for (const std::string& path : paths) {
       files_.push_back(std::make_unique<SavedReader>(path));
       const bool follows = files_.size() > 1;
@@ -331,23 +353,31 @@ class SavedFiles {
   const SavedHeader& oldest() const { return files_.front()->header(); }
   const SavedHeader& newest() const { return files_.back()->header(); }
 
-  // f(row, values) of each id's newest row, from the newest file to the oldest.
+  // f(row, values) of each id's newest row, from the newest file to the oldest. Which these are is
+  // decided the first time.
   template <class F>
   void each(F&& f) {
-    std::unordered_set<std::uint64_t> decided;
+    const bool decided = !newest_.empty();
+    std::vector<std::vector<bool>> newest(decided ? 0 : files_.size());
+    SeenIds seen(decided ? 0 : ids_);
     SavedRow row;
     for (std::size_t i = files_.size(); i-- > 0;) {
       SavedReader& file = *files_[i];
       file.rewind();
-      while (const float* values = file.next(row)) {
-        if (i > 0 ? decided.insert(row.id).second : !decided.contains(row.id)) f(row, values);
+      for (std::size_t k = 0; const float* values = file.next(row); ++k) {
+        if (!decided) newest[i].push_back(i > 0 ? seen.insert(row.id) : !seen.contains(row.id));
+        if (decided ? newest_[i].at(k) : newest[i].back()) f(row, values);
       }
-      decided.insert(file.header().gone.begin(), file.header().gone.end());
+      if (decided) continue;
+      for (const std::uint64_t id : file.header().gone) seen.insert(id);
     }
+    if (!decided) newest_ = std::move(newest);
   }
 
  private:
+  const std::uint64_t ids_;
   std::vector<std::unique_ptr<SavedReader>> files_;
+  std::vector<std::vector<bool>> newest_;  // by file and row, once that is known
 };
 
 namespace {
@@ -374,7 +404,7 @@ class TableFiles::Loading {
       : to_(to), growth_(to.growth_), name_("table '" + to.table_.settings_.name + "'") {
     for (const Part& part : parts) {
       if (part.paths.empty()) to_.fail("needs a file to load");
-      files_.push_back(std::make_unique<SavedFiles>(part.paths));
+      files_.push_back(std::make_unique<SavedFiles>(part.paths, to.table_.settings_.rows));
       parts_.push_back(&part);
       if (const auto both = part.shards & found_; both.any()) {
         throw Error("'" + part.paths[0] + "' has shards " + named(both) + " of " + name_ +

@@ -5,6 +5,7 @@
 
 #include "leashed/base/error.h"
 #include "leashed/base/relaxed.h"
+#include "leashed/table/finite.h"
 #include "leashed/table/kernels.h"
 #include "leashed/table/no_row.h"
 #include "leashed/update/kernels.h"
@@ -360,11 +361,7 @@ Table::InPlace Table::in_place() {
 RowPublication Table::update(const std::uint64_t* ids, std::size_t n, const float* gradients,
                              const std::uint32_t* versions, const Watch& watch) {
   check(ids, n);
-  const std::size_t bad = update_kernels().first_not_finite(gradients, n * dim());
-  if (bad < n * dim()) {
-    throw Error("gradients[" + std::to_string(bad / dim()) + ", " + std::to_string(bad % dim()) +
-                "] is " + std::to_string(gradients[bad]) + "; every value must be finite");
-  }
+  require_finite(gradients, n, dim());
   Seat seat(seats_, watch);
   std::unique_ptr<Scratch>& kept = scratch_[seat.number()];
   if (!kept) kept = std::make_unique<Scratch>();
@@ -402,9 +399,7 @@ RowPublication Table::update(const std::uint64_t* ids, std::size_t n, const floa
                    scratch.places.data() + first, count, dim());
     });
     sums = scratch.sums.data();
-    if (update_kernels().first_not_finite(sums, distinct * stride) < distinct * stride) {
-      throw Error("the gradients of an id add up to what is not finite; scale them down");
-    }
+    require_finite_sums(sums, distinct * stride);
   }
   // Before any id is counted: there may be no memory.
   located.rows.reserve(distinct);
@@ -416,7 +411,7 @@ RowPublication Table::update(const std::uint64_t* ids, std::size_t n, const floa
   } else {
     for (std::size_t i = 0; i < distinct; ++i) located.versions[i] = version(located.rows[i]);
   }
-  return push(seat, located, sums, stride, steps_.fetch_add(1, kRelaxed));
+  return push(seat, located, sums, stride, take_step());
 }
 
 // What updates need is kept for the next ones, but of one that was far larger than the table.

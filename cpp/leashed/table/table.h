@@ -106,6 +106,8 @@ class Table {
   InPlace in_place();
   // Steps made so far: by update(), and by models that were trained on the table.
   std::uint64_t steps() const { return steps_.load(std::memory_order_relaxed); }
+  // One more is made: its number, from 0 on.
+  std::uint64_t take_step() { return steps_.fetch_add(1, std::memory_order_relaxed); }
   // At least so many have been made.
   void reach_steps(std::uint64_t steps);
 

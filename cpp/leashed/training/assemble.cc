@@ -247,7 +247,7 @@ Replayed replay(const Assembly& parts, const Trace& trace, const ReplayOptions& 
 Replayed replay_mode(const Assembly& given, const Trace& trace, const ReplayOptions& options) {
   return in_order(given, [&](const Assembly& parts, const Order& order) {
     Beginning begin(parts, options.workers);
-    begin.context.readers += 2;
+    begin.context.readers += 3;
     ReplayOptions asked = options;
     asked.stream = parts.stream;
     const auto observers = make_observers(parts.observers, options.workers);

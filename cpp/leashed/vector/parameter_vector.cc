@@ -78,8 +78,8 @@ ParameterVector::Draft ParameterVector::claim() {
   }
 }
 
-bool ParameterVector::publish(Pin& old, Draft& next, bool advance) {
-  slots_[next.slot_].t = slots_[old.place_].t + (advance ? 1 : 0);
+bool ParameterVector::publish(Pin& old, Draft& next, std::uint64_t updates) {
+  slots_[next.slot_].t = slots_[old.place_].t + updates;
   // Relaxed: a guess that the CAS checks.
   std::uint64_t word = published_.load(std::memory_order_relaxed);
   while (slot_of(word) == old.place_) {

@@ -47,11 +47,11 @@ class ParameterVector {
 
   Pin pin();
   Draft claim();
-  // Replaces `old` by `next`, whose t becomes old.t() + 1, and gives up both; or, where another
-  // vector has been published since `old` was pinned, returns false and keeps both. Without
-  // `advance` t stays old.t(): a synchronisation is not an update. Then equal t does not mean the
-  // same vector; nothing here compares t.
-  bool publish(Pin& old, Draft& next, bool advance = true);
+  // Replaces `old` by `next`, whose t becomes old.t() + `updates`, and gives up both; or, where
+  // another vector has been published since `old` was pinned, returns false and keeps both. With
+  // none of them t stays old.t(): a synchronisation is not an update. Then equal t does not mean
+  // the same vector; nothing here compares t.
+  bool publish(Pin& old, Draft& next, std::uint64_t updates = 1);
 
   std::size_t length() const { return length_; }
   std::size_t capacity() const { return capacity_; }

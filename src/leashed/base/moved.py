@@ -38,6 +38,7 @@ MOVED = {
     "cli.swap": "cli.study",
     "cli.switching": "cli.study",
     "cluster.shadowsync.study": "studies.study",
+    "cluster.table": "cluster.run_table",
     "continual": "training.continual",
     "days": "training.days",
     "embeddings": "torch.embeddings",

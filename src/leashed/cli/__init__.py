@@ -1,4 +1,7 @@
-"""The command line: ``leashed train``, ``leashed bench scaling``, ``leashed report``, ``leashed tune``."""
+"""The command line: ``leashed train``, ``leashed bench scaling``, ``leashed report``, ``leashed tune``.
+
+Little is imported before ``main``, which says in one line that Ctrl-C has come, also while it imports the rest.
+"""
 
 from __future__ import annotations
 
@@ -7,30 +10,10 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from leashed._core import __version__
-from leashed.cli import (
-    arguments,
-    click_lines,
-    cluster,
-    combinations,
-    contention,
-    elp,
-    export,
-    policies,
-    predict,
-    replay,
-    report,
-    scaling,
-    shadowsync,
-    shm,
-    simulate,
-    staleness,
-    study,
-    train,
-    tune,
-)
+if TYPE_CHECKING:
+    from leashed.cli import arguments
 
 _INTERRUPTED = 130
 
@@ -54,10 +37,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         error; 3 if a sweep ended with runs left; 130 after Ctrl-C.
     """
     given = sys.argv[1:] if argv is None else list(argv)
-    options = _parser(_model_of(given)).parse_args(given)
-    command: Callable[[argparse.Namespace], int] = options.command
     before, warnings.formatwarning = warnings.formatwarning, _in_one_line
     try:
+        options = _parser(_model_of(given)).parse_args(given)
+        command: Callable[[argparse.Namespace], int] = options.command
         return command(options)
     except KeyboardInterrupt:
         print("leashed: interrupted", file=sys.stderr)
@@ -66,13 +49,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (OSError, ValueError, TypeError, ImportError) as error:
-        print(f"leashed: error: {arguments.explain(error)}", file=sys.stderr)
+        print(f"leashed: error: {_explained(error)}", file=sys.stderr)
         return 2
     except MemoryError as error:
-        print(f"leashed: error: out of memory: {arguments.explain(error)}", file=sys.stderr)
+        print(f"leashed: error: out of memory: {_explained(error)}", file=sys.stderr)
         return 2
     finally:
         warnings.formatwarning = before
+
+
+def _explained(error: Exception) -> str:
+    from leashed.cli.arguments import explain  # noqa: PLC0415 (as in _parser)
+
+    return explain(error)
 
 
 def _in_one_line(message: Warning | str, *_: object, **__: object) -> str:
@@ -92,6 +81,28 @@ def _model_of(argv: Sequence[str]) -> str | None:
 
 
 def _parser(model: str | None = None) -> argparse.ArgumentParser:
+    from leashed._core import __version__  # noqa: PLC0415 (within main)
+    from leashed.cli import (  # noqa: PLC0415
+        click_lines,
+        cluster,
+        combinations,
+        contention,
+        elp,
+        export,
+        policies,
+        predict,
+        replay,
+        report,
+        scaling,
+        shadowsync,
+        shm,
+        simulate,
+        staleness,
+        study,
+        train,
+        tune,
+    )
+
     parser: argparse.ArgumentParser = _Parser(
         prog="leashed", description="Asynchronous SGD on every core, without locks."
     )

@@ -25,6 +25,8 @@ from leashed.cluster import plan as plans
 from leashed.cluster.ending import LINE
 from leashed.cluster.plan import Cluster, Plan, Sync, Train
 from leashed.cluster.roles import MASTER, ROLES
+from leashed.cluster.run_table import line as told
+from leashed.cluster.run_table import render
 from leashed.cluster.supervisor import (
     AGAIN,
     FAILED,
@@ -36,10 +38,8 @@ from leashed.cluster.supervisor import (
     say,
     supervise,
 )
-from leashed.cluster.table import line as told
-from leashed.cluster.table import render
 from leashed.training.job import GROUPS
-from leashed.training.led_mode import COMMANDS
+from leashed.training.led_mode import COMMANDS, SHARDINGS, SHARDS
 from leashed.training.problems.problem import Problem
 from leashed.training.progress import Line, bar
 from leashed.training.rows_read import POOLINGS
@@ -49,7 +49,8 @@ if TYPE_CHECKING:
 
 _OF_PROCESSES = (
     *("journal.jsonl", "journal.new", REPORT, "history.jsonl", "master.address", "key"),
-    *("*.snapshot", "*.count", "*.kept", "results/", "embedding-ps-*/"),
+    *("*.snapshot*", "*.count", "*.kept", "results/", "embedding-ps-*/", "policy-ps-*/"),
+    *("policy-ps-*.npz", "policy-ps-*.ever"),
 )
 _LOOK = 0.5  # seconds between two looks at the report
 _FILE = "plan.toml"
@@ -284,8 +285,14 @@ def _add_up(actions: Commands) -> None:
         "--policy-servers",
         type=int,
         metavar="N",
-        help="servers that lead the mode of --mode (default: one, where there is a mode; more than one there "
-        "cannot be)",
+        help="servers that lead the mode of --mode, each with a part of the parameters and rows (default: one, where "
+        "there is a mode)",
+    )
+    here.add_argument(
+        "--shards",
+        choices=SHARDINGS,
+        default=SHARDS,
+        help="how the parameters are spread over several --policy-servers (default: %(default)s)",
     )
     here.add_argument(
         "--sync",
@@ -403,6 +410,8 @@ def _resume(options: argparse.Namespace) -> int:
     if not (folder / _FILE).exists():
         newest(folder)
     plan = plans.read(folder / _FILE)
+    # (The folder may have been moved, or be a copy.)
+    plan = replace(plan, cluster=replace(plan.cluster, run=folder))
     found = Checkpoint(newest(plan.cluster.cuts))
     if found.complete:
         raise ValueError(
@@ -418,6 +427,11 @@ def _resume(options: argparse.Namespace) -> int:
             "order of its readers, or of its seed; leave it out"
         )
     run = folder if options.run is None else options.run.absolute()
+    if (record := plan.train.record) is not None:
+        say(
+            f"leashed: {record} stays as it is, up to where the run was: a record begins with its run"
+        )
+        plan = replace(plan, train=replace(plan.train, record=None))
     try:
         plan = replace(plan, cluster=replace(plan.cluster, run=run, resume=found.folder, **given))
     except (TypeError, ValueError) as error:
@@ -537,6 +551,7 @@ def _in_options(options: argparse.Namespace) -> Generator[None, None, None]:
 _OPTIONS = {
     "cluster.embedding_ps": "--embedding-servers",
     "cluster.policy_ps": "--policy-servers",
+    "cluster.shards": "--shards",
     "sync.kind": "--sync",
     "sync.when": "--when",
     "sync.compression": "--compression",
@@ -617,7 +632,7 @@ def _train(plan: Plan, problem: Problem, *, view: bool) -> int:
             whole = outcome.conclude(report, cluster.run, plan, problem, *ends)
             print(render(whole))
         except (OSError, ValueError) as error:
-            if failed is None and not interrupted:
+            if failed is None and not interrupted and report["state"] != "failed":
                 raise
             say(f"leashed: its report is not complete: {error}")
     elif not interrupted and failed is None:
@@ -655,7 +670,7 @@ def _supervised(
 
     try:
         with supervisor:
-            supervise(supervisor, cluster.timeout, look)
+            supervise(supervisor, cluster.timeout, look, cluster.grace)
     except ChildProcessError as error:
         return error, False
     except KeyboardInterrupt:
@@ -691,6 +706,7 @@ def _plan(options: argparse.Namespace) -> Plan:
             policy_ps=plans.leaders_of(mode)
             if options.policy_servers is None
             else options.policy_servers,
+            shards=options.shards,
             embedding_loops=options.embedding_loops,
             embedding_mib=options.embedding_mib,
             readers=options.readers,

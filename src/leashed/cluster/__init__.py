@@ -4,20 +4,24 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from leashed.cluster.commanding import command
     from leashed.cluster.joining import join
     from leashed.cluster.served_output import tables_of
+    from leashed.cluster.served_tables import table
     from leashed.cluster.session import Cluster
 
-__all__ = ["Cluster", "command", "join", "tables_of"]
+__all__ = ["Cluster", "command", "join", "table", "tables_of"]
 
 _PLACES = {
     "Cluster": "session",
     "command": "commanding",
     "join": "joining",
+    "table": "served_tables",
     "tables_of": "served_output",
 }
 
@@ -35,3 +39,15 @@ def __getattr__(name: str) -> Any:
             raise ImportError("a cluster needs msgspec: pip install leashed[cluster]") from error
         raise
     return getattr(module, name)
+
+
+class _Package(ModuleType):
+    def __setattr__(self, name: str, value: object) -> None:
+        """An import sets each file as an attribute: not in place of what is offered by its name, as that
+        by which ``table`` was imported when the run's table was called so.
+        """
+        if not (name in __all__ and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -77,6 +77,8 @@ class Arrivals:
             return None
         if holder:
             self._remove(holder.id, "another process has its place", now)
+        if ROLES[join.role].leads and not self._goes_on(join):
+            return None  # the run ends by that; who came would write over its record
         if join.role == "reader" and self._state.read is not None and not self._was(join):
             self._fail(f"the reader has ended, and {ONCE}", now)
             return None
@@ -86,8 +88,11 @@ class Arrivals:
         id_ = membership.ids + 1
         kept = join.kept if join.kept is not None and join.kept.run == self._run else None
         self._board.record(
-            Joined(id_, join.role, join.index, join.address, now, before, told, join.summing, kept)
-        )
+            Joined(
+                id_, join.role, join.index, join.address, now, before, told, join.summing, kept,
+                join.returns,
+            )
+        )  # fmt: skip
         return self._admit(connection, line, membership.members[membership.ids], now)
 
     def rejoin(self, connection: int, line: Line, rejoin: Rejoin, now: float) -> Member | None:
@@ -119,6 +124,17 @@ class Arrivals:
             self._board.send(connection, Bye(past.why))
         else:
             self._board.send(connection, Gone(past.why if past else "it has not joined"))
+
+    def _goes_on(self, join: Join) -> bool:
+        """Whether who leads is the first in its place, or goes on from what the one before has kept."""
+        before = any(
+            (past.role, past.index) == (join.role, join.index)
+            for past in self._state.membership.past
+        )
+        kept, ledger = join.kept, self._state.ledger
+        if not before:
+            return True
+        return kept is not None and kept.run == self._run and kept.next <= ledger.next
 
     def _was(self, join: Join) -> int:
         """The id that the process had here before; 0: none."""

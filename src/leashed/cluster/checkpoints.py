@@ -1,9 +1,10 @@
 """Checkpoints of a whole run, each of one cut, in folders of the run's: ``checkpoints/7`` is that of cut 7.
 
 Every member writes its own files there, and flushes them: a trainer its parameters with the rule's state,
-and what it shares with those with which it sums; a sync server its fragments of w^PS; an embedding server
-its rows. The master writes ``manifest.json`` last, which names them with their sizes and checksums: only
-then there is a checkpoint, and the one before goes.
+and what it shares with those with which it sums; in a run by a mode its policy server these, for all, and
+rows of tables; a sync server its fragments of w^PS; an embedding server its rows. The master writes
+``manifest.json`` last, which names them with their sizes and checksums: only then there is a checkpoint, and
+the one before goes. Of several policy servers it joins what these have of parameters first.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leashed.base import atomic
-from leashed.cluster import fingerprint, packing
+from leashed.cluster import fingerprint, led_part, led_parts, packing
 from leashed.cluster.messages import Account, Saved
 from leashed.cluster.roles import ROLES
 from leashed.files import folders, resuming
@@ -43,7 +44,9 @@ _MAY_DIFFER = {
     *fingerprint.of_checkpoint("any", 0),
     *fingerprint.of_servers({name: 0 for name, role in ROLES.items() if role.serves}),
     *fingerprint.of_job("any"),
+    *fingerprint.of_tables({}),
     "batches",
+    "mode",  # (which says how many workers there are: ``led_checkpoint`` compares the rest)
     "leashed",  # (files of other versions say what they are)
 }
 _NUMBER = re.compile(r"[1-9]\d{0,15}")
@@ -117,19 +120,22 @@ def write(folder: Path, told: Mapping[str, Any], saved: Mapping[str, Sequence[Sa
 
     Raises:
         OSError: it cannot be written.
+        ValueError: what several policy servers have saved is of no one moment.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    saved = _joined(folder, saved)
     files = [msgspec.to_builtins(each) for of in saved.values() for each in of]
     for each in files:
         each["file"] = each.pop("name")
-    first = f"trainer-{min(_indices(saved, 'trainer'))}.safetensors"
+    trainers = _indices(saved, "trainer")  # none: a policy server has what they train
+    first = f"trainer-{trainers[0]}.safetensors" if trainers else "policy-ps-0.safetensors"
     manifest = {
         "format": folders.CLUSTER,
         "version": 1,
         "exact": True,
         "members": sorted(saved),
         "model": next(each for each in files if each["file"] == first),
-        "rows": [f"embedding-ps-{index}" for index in _indices(saved, "embedding-ps")],
+        "rows": _with_rows(saved),
         "files": files,
         **told,
     }
@@ -156,6 +162,11 @@ class Checkpoint:
         self.folder = folder
         self.told = folders.manifest_of(folder, folders.CLUSTER)
         self._members: list[str] = self.told["members"]
+
+    @property
+    def led(self) -> bool:
+        """Whether a policy server has saved what was trained, by a mode."""
+        return bool(_indices(self._members, "policy-ps"))
 
     @property
     def trainers(self) -> list[int]:
@@ -203,11 +214,16 @@ class Checkpoint:
             ValueError: one is damaged.
         """
         for told in self.told["files"]:
-            self._checked(told["file"])
+            self.checked(told["file"])
         self.rows()
 
-    def _checked(self, name: str) -> Path:
-        """The path of a file that is what the manifest says."""
+    def checked(self, name: str) -> Path:
+        """The path of a file that is what the manifest says.
+
+        Raises:
+            FileNotFoundError: it is missing.
+            ValueError: it is damaged.
+        """
         told = next(each for each in self.told["files"] if each["file"] == name)
         path = self.folder / name
         if not path.is_file():
@@ -225,9 +241,18 @@ class Checkpoint:
         return (resuming.AtEnd if self.complete else resuming.AtCut)(self.file(index))
 
     def file(self, index: int) -> Path:
-        """The file of that."""
+        """The file of that.
+
+        Raises:
+            ValueError: trainers have saved nothing.
+        """
+        if self.led:
+            raise ValueError(
+                f"{self.folder} is of a run by a mode, of which its policy server has saved all: go on from it "
+                "with that mode and policy_servers=1, or in one process"
+            )
         known = self.trainers
-        return self._checked(f"trainer-{index if index in known else known[0]}.safetensors")
+        return self.checked(f"trainer-{index if index in known else known[0]}.safetensors")
 
     def within(self, index: int) -> NDArray[np.float64] | None:
         """Where each worker of that trainer, or where there was none of that number of the first, was between
@@ -236,7 +261,7 @@ class Checkpoint:
         path = self.file(index).with_suffix(".within")
         if all(told["file"] != path.name for told in self.told["files"]):
             return None
-        within: NDArray[np.float64] = np.load(self._checked(path.name), allow_pickle=False)
+        within: NDArray[np.float64] = np.load(self.checked(path.name), allow_pickle=False)
         return within
 
     def states(self, dimension: int) -> NDArray[np.float32] | None:
@@ -244,7 +269,7 @@ class Checkpoint:
         path = self.folder / f"trainer-{self.trainers[0]}.states"
         if all(told["file"] != path.name for told in self.told["files"]):
             return None
-        states: NDArray[np.float32] = np.load(self._checked(path.name), allow_pickle=False)
+        states: NDArray[np.float32] = np.load(self.checked(path.name), allow_pickle=False)
         if states.size % dimension:
             raise ValueError(f"{path} is of other parameters than {dimension}")
         return states
@@ -259,7 +284,7 @@ class Checkpoint:
         cut = packing.fragments(dimension)
         values, known = np.zeros(dimension, np.float32), np.zeros(len(cut), np.bool_)
         for index in servers:
-            path = self._checked(f"sync-ps-{index}.part")
+            path = self.checked(f"sync-ps-{index}.part")
             with path.open("rb") as file:
                 mine, present, held = (np.load(file, allow_pickle=False) for _ in range(3))
             at = 0
@@ -273,9 +298,9 @@ class Checkpoint:
         return values, known
 
     def rows(self) -> list[folders.Rows]:
-        """What the embedding servers have saved, in their order."""
+        """What the embedding servers, or policy servers, have saved of tables, in their order."""
         return [
-            folders.Rows(self._checked(f"{name}/{folders.MANIFEST}").parent)
+            folders.Rows(self.checked(f"{name}/{folders.MANIFEST}").parent)
             for name in self.told["rows"]
         ]
 
@@ -284,6 +309,36 @@ def _numbers(run: Path) -> list[int]:
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         return [int(p.name) for p in (run / FOLDER).iterdir() if _NUMBER.fullmatch(p.name)]
     return []
+
+
+def _joined(folder: Path, saved: Mapping[str, Sequence[Saved]]) -> Mapping[str, Sequence[Saved]]:
+    """Of several policy servers, what one would have saved of parameters in place of each one's part."""
+    servers = len(_indices(saved, "policy-ps"))
+    if servers < 2:
+        return saved
+    made = led_parts.join(folder, servers)
+    gone = {led_parts.TOLD, *map(led_part.name_of, range(servers))}
+    return {
+        name: [
+            *saved_of(folder, *made.get(name, ())),
+            *(one for one in of if one.name not in gone),
+        ]
+        for name, of in saved.items()
+    }
+
+
+def _with_rows(saved: Mapping[str, Sequence[Saved]]) -> list[str]:
+    """Who has saved rows of tables."""
+    names = (
+        f"{role}-{index}"
+        for role in ("embedding-ps", "policy-ps")
+        for index in _indices(saved, role)
+    )
+    return [
+        name
+        for name in names
+        if any(one.name == f"{name}/{folders.MANIFEST}" for one in saved[name])
+    ]
 
 
 def _indices(names: Collection[str], role: str) -> list[int]:

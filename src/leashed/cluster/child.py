@@ -10,10 +10,19 @@ import logging
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from leashed.cluster import embedding_server, master, policy_server, reader, server, sources
+from leashed.cluster import (
+    embedding_server,
+    led_rows,
+    master,
+    policy_server,
+    reader,
+    server,
+    sources,
+)
 from leashed.cluster.children import saved
 from leashed.cluster.ending import LINE, logged, status_of
 from leashed.cluster.limits import raise_descriptors
@@ -40,6 +49,13 @@ def _account(resumed: tuple[int, list[list[int]], str] | None) -> Account | None
     return Account(used, [(first, count) for first, count in spans])
 
 
+def _row_terms(terms: dict[str, Any]) -> RowTerms | None:
+    """Of what embedding servers have."""
+    if not terms["tables"] or not terms["embedding_servers"]:
+        return None
+    return RowTerms.of(TableTerms.of_json(terms["tables"]).read)
+
+
 def _main(role: str, folder: Path, index: int) -> int:
     terms = json.loads((folder / "terms.json").read_text(encoding="utf-8"))
     key = read_key(terms["key"], given=terms["given"])
@@ -55,7 +71,7 @@ def _main(role: str, folder: Path, index: int) -> int:
                 embedding_ps=terms["embedding_servers"],
                 policy_ps=terms["policy_servers"],
                 readers=terms["readers"],
-                rows=terms["tables"] and RowTerms.of(TableTerms.of_json(terms["tables"]).read),
+                rows=_row_terms(terms),
                 parameters=terms["dimension"],
                 fingerprint=terms["fingerprint"],
                 begun=_account(terms["resumed"]),
@@ -94,6 +110,7 @@ def _main(role: str, folder: Path, index: int) -> int:
         job=terms["job"],
         resume=begins,
         cuts=terms["cuts"] and Path(terms["cuts"]),
+        restarts=role != "policy-ps",
     )
     if role == "reader":
         told, rows = terms["reading"], kept_in(folder)
@@ -120,7 +137,13 @@ def _main(role: str, folder: Path, index: int) -> int:
         return 0
     if role == "policy-ps":
         theta = np.load(folder / "theta.npy", allow_pickle=False)
-        policy_server.serve(LedMode.of_json(terms["mode"], theta), index, place, {})
+        tables = terms["tables"] and TableTerms.of_json(terms["tables"])
+        order = folder / "order.npy"
+        led = LedMode.of_json(
+            terms["mode"], theta, np.load(order, allow_pickle=False) if order.exists() else None
+        )
+        policy_server.serve(led, index, place, {}, tables or None)
+        saved(led_rows.folder_of(folder, index)).touch()
         return 0
     server.serve(terms["dimension"], terms["servers"], index, place)
     return 0

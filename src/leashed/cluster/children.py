@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from leashed.cluster.supervisor import Supervisor, name_of
+from leashed.cluster.supervisor import Supervisor
 
 __all__ = ["Children", "saved"]
 
@@ -58,14 +58,16 @@ class Children:
         return self._of[0].why(name)
 
     def gone(self, role: str, words: str) -> str | None:
-        """Why none of this role will come any more, of those that are not started again, in ``words``, such as
-        "policy server"; None: one may, or has done what it was to, or there is to be none.
+        """Why one of this role, of those that are not started again, will not come any more, in ``words``, such
+        as "policy server"; None: all may, or have done what they were to, or there is to be none.
         """
         once = self._of[0]
-        if once.running(role) or not any(once.statuses(role)):
+        name = next((name for name, status in once.ended(role).items() if status), None)
+        if name is None:
             return None
-        how = next((d.how for d in once.deaths if d.name.startswith(role)), "as it was told to")
-        return f"the {words} has ended {how}{once.why(name_of(role, 0))}"
+        who = f"{words} {name.rpartition('-')[2]}" if once.count(role) > 1 else f"the {words}"
+        how = next((d.how for d in once.deaths if d.name == name), "as it was told to")
+        return f"{who} has ended {how}{once.why(name)}"
 
     @property
     def died(self) -> bool:

@@ -49,7 +49,8 @@ def command(
     Args:
         folder: the run's, where its master is.
         to: ``"sync"`` or ``"gba"``.
-        key: the file with the run's key. Default: that in the folder, or the one that its plan names.
+        key: the file with the run's key. Default: that in the folder, or above it, or the one that its plan
+            names.
         timeout: seconds that the policy server may take to be reached, and to answer.
 
     Returns:
@@ -104,8 +105,12 @@ def command(
 
 
 def _address(report: dict[str, Any]) -> str:
-    """Where the policy server of a run is reached."""
-    found = [member for member in report["members"] if member["role"] == "policy-ps"]
+    """Where the policy server of a run is reached; of several the first, which leads."""
+    found = [
+        member
+        for member in report["members"]
+        if member["role"] == "policy-ps" and member["index"] == 0
+    ]
     for member in found:
         if member["gone"] is None:
             return str(member["address"])
@@ -114,10 +119,19 @@ def _address(report: dict[str, Any]) -> str:
 
 
 def _key_of(folder: Path) -> Path:
-    """The file with the key of the run in a folder."""
-    if (folder / "key").exists() or not (folder / "plan.toml").exists():
-        return folder / "key"
-    return plans.read(folder / "plan.toml").cluster.key_file
+    """The file with the key of the run in a folder. FileNotFoundError: that does not tell."""
+    if (folder / "plan.toml").exists() and not (folder / "key").exists():
+        return plans.read(folder / "plan.toml").cluster.key_file
+    for each in (
+        folder,
+        folder.absolute().parent,
+    ):  # (of trainers that have joined it is above their runs)
+        if (each / "key").exists():
+            return each / "key"
+    raise FileNotFoundError(
+        f"{folder} has no key, nor a plan that names one: give the key of the run's plan, as key= or "
+        "--key FILE"
+    )
 
 
 def _line(link: socket.socket) -> str:
@@ -132,31 +146,57 @@ class Commanded:
     Args:
         made: the server, once it is there.
         done: of the server's standing, whether all is trained, so that there is nothing to change.
+        heed: called with 1 before the mode is told something that nobody tells it again, with -1 where it
+            knows no such thing, and with 0 whenever it was told.
     """
 
-    def __init__(self, made: Made, done: Callable[[dict[str, Any]], bool]) -> None:
+    def __init__(
+        self,
+        made: Made,
+        done: Callable[[dict[str, Any]], bool],
+        heed: Callable[[int], None] = lambda _: None,
+    ) -> None:
         self._made = made
         self._done = done
+        self._heed = heed
         self._lock = threading.Lock()
         self._count = 0
         self._last = 0
+
+    def goes_on(self, count: int, last: int) -> None:
+        """The mode was told so often before, and what last."""
+        self._count, self._last = count, last
 
     def accept(self, link: socket.socket, peer: Peer) -> None:
         """What a listener calls with a connection for this purpose."""
         # (As a trainer's: no daemon, since it may be in the core when the interpreter ends.)
         threading.Thread(target=self._answer, args=(link, peer), daemon=False).start()
 
-    def tell(self, server: _core.PolicyServer, argument: int, by: str) -> None:
-        """Tell the mode.
+    def tell(
+        self, server: _core.PolicyServer, argument: int, by: str, *, again: bool = False
+    ) -> None:
+        """Tell the mode; ``again``: it is told so once more, should it go back to before.
 
         Raises:
             ValueError: it knows no such command; then it was told nothing.
         """
         with self._lock:
-            server.command(argument)
+            count = 0 if again else 1
+            self._heed(count)
+            try:
+                server.command(argument)
+            except BaseException:
+                self._heed(-count)
+                raise
             self._count += 1
             self._last = argument
+            self._heed(0)
         _log.info("the mode was told to be %s, by %s", COMMANDS[argument], by)
+
+    @property
+    def last(self) -> int:
+        """What it was told last; waits for nobody."""
+        return self._last
 
     def counters(self) -> dict[str, float]:
         """How often it was told, and what last."""

@@ -233,6 +233,9 @@ class Coordinator:
             member = self._arrivals.rejoin(connection, line, message, now)
         if member is not None and member.role == "trainer":
             self._ends.came()
+        if member is not None and ROLES[member.role].leads and not self.state.ledger.done:
+            self._told_end = False  # also where it was, before who leads went back
+            self._cuts.more_left()
 
     def _report(self, connection: int, line: Line, report: Report, now: float) -> None:
         """Take in a member's standing, and answer what is out of date in it."""
@@ -252,6 +255,9 @@ class Coordinator:
                 return
         if report.metrics:
             member.counters, member.counted = report.metrics, now
+        if (
+            report.metrics or report.trouble
+        ):  # (It may have failed before it had anything to count.)
             member.trouble = report.trouble
         self._granting.told(connection, member, report)
         if report.settled > member.settled and member.role == "trainer":
@@ -285,10 +291,12 @@ class Coordinator:
         membership, trains = self.state.membership, member.role == "trainer"
         if trains:
             membership.broke(report.broken, now)
-            if report.servers < membership.servers_number:
-                self.board.send(connection, membership.servers())
         elif not ROLES[member.role].leads:
             return
+        # (Of several who lead, each has to know the first.)
+        knows = trains or self.terms.policy_ps > 1
+        if knows and report.servers < membership.servers_number:
+            self.board.send(connection, membership.servers())
         if report.epoch < membership.epoch.number:
             self.board.send(connection, membership.epoch)
         if trains and self._told_end and not report.ended:
@@ -318,6 +326,9 @@ class Coordinator:
             return
         ledger, membership, verdict = self.state.ledger, self.state.membership, self._verdict
         lost = verdict.lost
+        if (failed := verdict.leader_failed) is not None:
+            self._fail(f"{failed}{verdict.left()}", now)
+            return
         # (A machine that is shut down ends all at once.)
         if not self.leaving and (leader := verdict.leader_gone) is not None:
             self._fail(f"{leader}, and with it all that was trained{verdict.left()}", now)

@@ -29,7 +29,8 @@ class CutLeading:
         self._terms = terms
         self._state = state
         self._board = board
-        self._cutting = Cutting(terms.checkpoint_every, terms.grace, terms.patience, now)
+        led = terms.policy_ps > 0
+        self._cutting = Cutting(terms.checkpoint_every, terms.grace, terms.patience, now, led=led)
         # Until when the end waits for a checkpoint of all batches; None: some are left.
         self._last: float | None = None
         if state.cuts.begun > state.cuts.ended and state.over is None:
@@ -106,14 +107,17 @@ class CutLeading:
     def _all_there(self) -> bool:
         """Whether all are that have something to save, and train."""
         membership = self._state.membership
-        there = [member for member in membership.members.values() if ROLES[member.role].saves]
-        servers = [role for role in ROLES.values() if role.serves and role.saves]
+        members = membership.members.values()
+        there = [member for member in members if self._cutting.saves(member.role)]
+        servers = [
+            role for role in ROLES.values() if role.serves and self._cutting.saves(role.name)
+        ]
         counts = {role.name: getattr(self._terms, role.count) for role in servers}
         return (
             membership.epoch.number > 0
             and self._cutting.number == 0
             and all(member.connected and not member.left for member in there)
-            and any(member.role == "trainer" for member in there)
+            and any(member.role == "trainer" for member in members)
             and all(sum(m.role == name for m in there) == n for name, n in counts.items())
         )
 

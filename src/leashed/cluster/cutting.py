@@ -24,20 +24,24 @@ class Cutting:
         grace: seconds in which all come to rest.
         patience: seconds in which all have saved.
         now: the time.
+        led: whether policy servers have all that is to be saved, by whose word trainers rest.
 
     Attributes:
         number: of the one under way; 0: there is none.
         stage: that its members are to reach.
     """
 
-    def __init__(self, every: float | None, grace: float, patience: float, now: float) -> None:
+    def __init__(
+        self, every: float | None, grace: float, patience: float, now: float, *, led: bool = False
+    ) -> None:
         self._every = every
+        self._led = led
         self._grace = grace
         self._patience = patience
         self._due = now + (every or 0.0)
         self._since = now
         self._members: dict[int, str] = {}  # names, by id
-        self._trainers: set[int] = set()
+        self._resting: set[int] = set()
         self._reached: dict[int, int] = {}
         self._saved: dict[str, list[Saved]] = {}
         self._failed: str | None = None
@@ -56,8 +60,8 @@ class Cutting:
     def begin(self, number: int, members: Mapping[int, Member], now: float) -> None:
         """It is of these members, as far as they have something to save."""
         self.number, self.stage, self._since = number, REST, now
-        self._members = {each.id: each.name for each in members.values() if _saves(each)}
-        self._trainers = {each.id for each in members.values() if each.role == "trainer"}
+        self._members = {each.id: each.name for each in members.values() if self.saves(each.role)}
+        self._resting = {each.id for each in members.values() if self._rests(each.role)}
         self._reached, self._saved, self._failed = {}, {}, None
 
     def end(self, now: float) -> None:
@@ -78,9 +82,9 @@ class Cutting:
 
     def wanted(self, role: str) -> int:
         """The stage that members of that role are to reach; servers have nothing to do until all save."""
-        if self.number == 0 or not ROLES[role].saves:
+        if self.number == 0 or not self.saves(role):
             return OVER
-        if role != "trainer" and self.stage < SAVED:
+        if not self._rests(role) and self.stage < SAVED:
             return OVER
         return self.stage
 
@@ -95,7 +99,7 @@ class Cutting:
     @property
     def _late(self) -> list[int]:
         """Who is to reach the stage and has not."""
-        whom = self._members if self.stage == SAVED else self._trainers
+        whom = self._members if self.stage == SAVED else self._resting
         return [each for each in whom if self._reached.get(each, OVER) < self.stage]
 
     @property
@@ -118,7 +122,7 @@ class Cutting:
             if members[each].left:
                 return f"{name} has left"
         for member in members.values():
-            if _saves(member) and member.id not in self._members:
+            if self.saves(member.role) and member.id not in self._members:
                 return f"{member.name} has come"
         late = [self._members[each] for each in self._late]
         most = self._patience if self.stage == SAVED else self._grace
@@ -131,6 +135,10 @@ class Cutting:
         """What members are told of it."""
         return Cut(self.number, self.stage, *account, whole)
 
+    def saves(self, role: str) -> bool:
+        """Whether members of that role have something to save."""
+        return ROLES[role].leads if self._led else ROLES[role].saves
 
-def _saves(member: Member) -> bool:
-    return ROLES[member.role].saves
+    def _rests(self, role: str) -> bool:
+        """Whether what they do has to come to rest."""
+        return ROLES[role].leads if self._led else role == "trainer"

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from leashed.cluster.plan import Plan
     from leashed.training.problems.problem import Problem
 
-__all__ = ["row_terms", "run", "serve"]
+__all__ = ["row_terms", "rows_read", "run", "serve"]
 
 _MIB = 2**20
 _FEEDS = 4  # processors of a machine, of which one serves rows
@@ -48,7 +48,7 @@ def run(plan: Plan, index: int) -> None:
     problem = plan.problem()
     serve(
         TableTerms(
-            _read(plan, problem),
+            rows_read(plan, problem),
             cluster.embedding_ps,
             table_settings(words),
             cluster.embedding_ps if is_local(cluster.master) else 1,
@@ -72,12 +72,18 @@ def row_terms(plan: Plan, problem: Problem) -> RowTerms:
         ValueError: the servers have no room for the tables.
     """
     room = plan.cluster.embedding_mib
-    found = RowTerms.of(_read(plan, problem), None if room is None else room * _MIB)
+    found = RowTerms.of(rows_read(plan, problem), None if room is None else room * _MIB)
     row_packing.check(found, plan.cluster.embedding_ps)
     return found
 
 
-def _read(plan: Plan, problem: Problem) -> RowsRead:
+def rows_read(plan: Plan, problem: Problem) -> RowsRead:
+    """The tables that a plan's training reads, and by what their rows are updated.
+
+    Args:
+        plan: whose model reads tables.
+        problem: that of its training.
+    """
     model, how = problem.model, plan.train.how(problem, plan.index(problem))
     assert isinstance(model, Graph)
     return RowsRead(
@@ -125,7 +131,7 @@ def serve(
         with place.joined("embedding-ps", index, accept, words) as (member, heard):
             run_name = member.welcome.run
             placed = terms.placed(member.welcome)
-            tables = terms.parts(placed, index)
+            tables = terms.parts(placed.placement, index)
             begins = None if place.resume is None else checkpoints.Checkpoint(place.resume)
             files = RowFiles(tables, place.folder, run_name, index, place.snapshot_every, begins)
             files.restore()

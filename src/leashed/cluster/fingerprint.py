@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from numbers import Real
+from operator import methodcaller
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,6 +21,7 @@ from leashed.base.choice import to_json
 from leashed.cluster.roles import ROLES
 from leashed.datasets import Bags, ClickDataset
 from leashed.files import model_file
+from leashed.models import TableSpec
 from leashed.models.external import External
 from leashed.rules import Rule
 from leashed.staleness import Policy
@@ -39,6 +41,7 @@ __all__ = [
     "of_rows",
     "of_server",
     "of_servers",
+    "of_specs",
     "of_tables",
     "of_trainer",
 ]
@@ -85,17 +88,33 @@ def of_rows(rule: Rule, staleness: Policy, seed: int) -> Fingerprint:
 
 
 def of_tables(settings: Mapping[str, Any]) -> Fingerprint:
-    """Of an embedding server: what else is said of tables, JSON's own types."""
-    return {"settings of tables": _short(json.dumps(settings, sort_keys=True))}
+    """Of an embedding server, and of who trains by it: what else is said of tables, JSON's own types."""
+    told = json.dumps(settings, sort_keys=True, default=methodcaller("item"))  # NumPy's numbers too
+    return {"settings of tables": _short(told)}
+
+
+def of_specs(tables: Iterable[TableSpec]) -> Fingerprint:
+    """Of who looks up and updates tables by calls: which there are."""
+    return {"tables": _short(json.dumps([[one.name, one.dim, one.rows] for one in tables]))}
 
 
 def of_mode(led: LedMode) -> Fingerprint:
     """Of who leads a mode, or trains by it."""
     by = [to_json(choice) for choice in (led.rule, led.staleness)]
+    # (Who sums is to have the bits that others have.)
+    ordered = (
+        {}
+        if led.order is None
+        else {"columns": hashlib.sha256(led.order.tobytes()).hexdigest()[:_DIGITS]}
+    )
+    dense = f"all-reduce by {_core.default_isa()}" if led.reduces else "by the server"
     return {
+        "dense": dense,
         "mode": _short(json.dumps(to_json(led.mode))),
         "mode.at": _short(json.dumps([[seconds, COMMANDS[to]] for seconds, to in led.commands])),
         "rule": _short(json.dumps(by)),
+        "until.updates": "any number" if led.updates is None else f"{led.updates:,}",
+        **ordered,
     }
 
 

@@ -8,19 +8,15 @@ or restarts them; nobody here does.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import errno
 import itertools
 import json
 import os
 import shutil
-import stat
 import sys
-import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import methodcaller  # NumPy's numbers as Python's
 from pathlib import Path
 from typing import Any, Literal
@@ -28,34 +24,37 @@ from typing import Any, Literal
 import numpy as np
 
 from leashed import _core
-from leashed.base import checks, leftovers
+from leashed.base import checks
 from leashed.base.warning import warn
-from leashed.cluster import bringing, collectives, placing, row_files, served_output, sources
+from leashed.cluster import (
+    bringing,
+    collectives,
+    fingerprint,
+    joined_folder,
+    joined_output,
+    led_rows,
+    node_servers,
+    placing,
+    sources,
+)
 from leashed.cluster.addressing import everywhere, is_local
 from leashed.cluster.checkpoints import Checkpoint
-from leashed.cluster.children import Children, saved
+from leashed.cluster.children import Children
 from leashed.cluster.member import master_address
-from leashed.cluster.opening import Key, check_ports, format_address, make_key, read_key
+from leashed.cluster.opening import check_ports, format_address, make_key, read_key
 from leashed.cluster.passed_rows import Attending
 from leashed.cluster.remote_batches import SentSparse, SentStream
 from leashed.cluster.row_index import kept_in
-from leashed.cluster.row_packing import MOST_SERVERS
 from leashed.cluster.serving import Place
 from leashed.cluster.session import TRANSPORTS, Address, Cluster, Met, Output, Reached
-from leashed.cluster.supervisor import OVER, read_report
-from leashed.cluster.table_terms import TableTerms, check_settings
+from leashed.cluster.supervisor import OVER
+from leashed.cluster.table_terms import TableTerms, check_settings, settings_json
 from leashed.sync import Position, Synchroniser, check_synchroniser
-from leashed.training.led_mode import LedMode
+from leashed.training import abilities
+from leashed.training.led_mode import SHARDINGS, SHARDS, LedMode
 from leashed.training.rows_read import POOLINGS, RowsRead
 
 __all__ = ["join"]
-
-_WAIT = 30.0  # seconds for rank 0 to make the folder
-_LOOK = 0.05
-_REMEDY = (
-    "lsh.cluster.tables_of(model, folders) puts the tables together, and lsh.save them with "
-    "result.parameters"
-)
 
 _joins = itertools.count()  # of this process; the k-th of one meets the k-th of the others
 
@@ -63,7 +62,7 @@ _joins = itertools.count()  # of this process; the k-th of one meets the k-th of
 def join(
     *,
     sync: Synchroniser | str | None = None,
-    servers: int = 1,
+    servers: int | None = None,
     embedding_servers: int | Literal["nodes"] = 0,
     tables: Mapping[str, Any] | None = None,
     look_ahead: int = 1,
@@ -71,6 +70,7 @@ def join(
     collect: bool = False,
     readers: int | Literal["nodes"] = 0,
     policy_servers: int = 0,
+    shards: str = SHARDS,
     rank: int | None = None,
     size: int | None = None,
     rendezvous: str | None = None,
@@ -93,7 +93,8 @@ def join(
     with the thread that began it: call ``train`` on one that stays as long. All processes call this
     as often and with the same arguments, and train as often.
 
-    Of a model that reads tables no trainer has any: embedding servers do (docs/cluster.md). At the end
+    Of a model that reads tables no trainer has any: embedding servers do (docs/cluster.md), or with a mode
+    the policy server (docs/modes.md). At the end
     rank 0 writes the model, with its own parameters and with the tables of all servers, to the folder
     ``run-0/output`` in ``folder`` (of its next training ``run-1/output``, ...), for ``leashed.load``;
     ``config["cluster_output"]`` of its result names it.
@@ -101,7 +102,8 @@ def join(
     Args:
         sync: how this trainer's parameters are kept in sync with those of the others, from
             ``leashed.sync``, or a word, as ``"easgd:alpha=0.5"``. Default: not at all.
-        servers: sync servers, which ``EASGD`` needs; 0 for ``MA`` and ``BMUF``.
+        servers: sync servers, for ``EASGD``; others have no use for them. Default: one, where the training
+            is kept in sync by what needs one.
         embedding_servers: how many hold the rows of the model's tables, all on rank 0's machine; or
             "nodes": one on each node, started by its first rank, where all nodes have as many ranks,
             and numbers of one node follow each other.
@@ -121,8 +123,11 @@ def join(
             rows of their batches: so many on rank 0's machine, or "nodes": one on each node, as with
             embedding servers. 1 also for a stream of objects, such as tables, of which rank 0's process
             sends its own. Default 0: each trainer has all data in memory.
-        policy_servers: 1 for ``train(mode=...)``: a process of rank 0's leads the mode, whose workers are
-            the threads of all trainers (docs/modes.md); then there are no sync servers.
+        policy_servers: 1, or more, for ``train(mode=...)``: a process of rank 0's leads the mode, whose
+            workers are the threads of all trainers (docs/modes.md); it goes with no sync servers. Of
+            several each has a part of the parameters, and of the rows of tables.
+        shards: how these are spread over several policy servers, ``"layerwise"``, ``"memorywise"`` or
+            ``"packed"``, as ``leashed.simulation`` has them.
         rank: of this trainer, from 0; with ``size``. Default: from the environment.
         size: how many trainers there are.
         rendezvous: where rank 0 can be reached, ``HOST`` or ``HOST:PORT``. Default: this machine,
@@ -160,7 +165,8 @@ def join(
             ``run-0/checkpoints`` in ``folder``, which is needed then; where machines have one each, rank
             0's has all parts, and is copied to all before a run goes on. ``train(resume=)`` of all trainers,
             that are as many or not, goes on from one, or from the newest of a folder ``run-0``, in a run
-            whose ``folder`` is another. Default: none are taken.
+            whose ``folder`` is another. With several policy servers of modes whose servers decide alike.
+            Default: none are taken.
 
     Raises:
         ImportError: what ``backend`` names is not installed.
@@ -173,9 +179,20 @@ def join(
     # (A program may go to another folder before it trains.)
     folder = None if folder is None else Path(folder).absolute()
     key = None if key is None else Path(key).absolute()
-    checks.whole("servers", servers, 0)
-    if checks.whole("policy_servers", policy_servers, 0, 1):
-        servers = 0
+    checks.whole("policy_servers", policy_servers, 0)
+    if shards not in SHARDINGS:
+        raise ValueError(f"shards must be one of {', '.join(SHARDINGS)}, got {shards!r}")
+    if policy_servers < 2 and shards != SHARDS:
+        raise ValueError(
+            "shards is for several policy servers; give policy_servers, or leave it out"
+        )
+    as_needed = servers is None
+    most = int(not policy_servers) if servers is None else checks.whole("servers", servers, 0)
+    if most and policy_servers:
+        raise ValueError(
+            f"servers must be 0 with policy_servers, got {servers}: the policy server has the parameters, and "
+            "nobody would come to sync servers; leave it out"
+        )
     checks.whole("look_ahead", look_ahead, 0, _core.MOST_AHEAD)
     if pooling not in POOLINGS:
         raise ValueError(f"pooling must be one of {', '.join(POOLINGS)}, got {pooling!r}")
@@ -194,9 +211,9 @@ def join(
             raise ValueError(
                 "folder must be given with checkpoint_every: checkpoints are left in run-0/checkpoints there"
             )
-    rows_on = _rows_on(embedding_servers, place, folder, collect=collect)
+    rows_on = node_servers.rows_on(embedding_servers, place, folder, collect=collect)
     served = rows_on.servers
-    read_by, mine_read = _placed("readers", readers, "reader", place, folder)
+    read_by, mine_read = node_servers.placed("readers", readers, "reader", place, folder)
     if readers == "nodes":
         rows_on = replace(rows_on, node=placing.node(os.environ, place).number)
     given = {
@@ -206,7 +223,7 @@ def join(
         "pooling": pooling != "auto",
     }
     for name, one in given.items():
-        if one and not served:
+        if one and not served and not (policy_servers and name in _OF_POLICY_SERVERS):
             raise ValueError(
                 f"{name} is for embedding servers; give embedding_servers, or leave it out"
             )
@@ -214,7 +231,7 @@ def join(
     checks.flag("require_sync", require_sync)
     local = is_local(format_address(place.host, place.port))
 
-    before = servers + served + policy_servers  # who have ports before readers and ranks
+    before = most + served + policy_servers  # who have ports before readers and ranks
 
     def clear(master: int) -> None:
         if ports is not None:
@@ -228,20 +245,24 @@ def join(
             f"{place.host}; make one with: (umask 077; head -c 32 /dev/urandom > key)"
         )
     # Where there are several machines, all that others need of rank 0 is its address.
-    note = _meeting(place.told_by, folder) / f"joined-{next(_joins)}.json" if local else None
+    note = (
+        joined_folder.meeting(place.told_by, folder) / f"joined-{next(_joins)}.json"
+        if local
+        else None
+    )
     base = Path()
     if place.rank == 0:
-        base = _fresh(folder, note)
+        base = joined_folder.fresh(folder, note)
     elif note is not None:
-        base = _published(note)
+        base = joined_folder.published(note)
     if key is not None:
         secret = read_key(key)
-    elif place.rank == 0:
+    elif place.rank == 0 and not (base / "key").exists():
         secret = make_key(base / "key")
     else:
         secret = read_key(base / "key", given=False)
     if place.rank == 0 and note is not None:
-        _publish(note, base)
+        joined_folder.publish(note, base)
     host = "127.0.0.1" if local else everywhere(place.host)
     advertise = None if local or place.rank != 0 else place.host
     job = placing.job(os.environ)
@@ -257,11 +278,29 @@ def join(
         begins: Checkpoint | None,
         sent: SentSparse | SentStream | None = None,
         led: LedMode | None = None,
+        servers: int = 0,
     ) -> Met:
         if sent is not None and sent.index.once and (checkpoint_every or begins or resumed):
             raise ValueError(
                 f"{sent.name} is a pipe, which can be read once, and a run that goes on from a checkpoint reads "
                 "rows again: leave checkpoint_every and resume out, or write the rows into a file"
+            )
+        if rows is not None and rows.apart and (checkpoint_every is not None or begins):
+            raise ValueError(
+                "checkpoint_every is for leashed.train: a loop of one's own has no moment at which nothing is "
+                "under way; leave it out (servers write snapshots, and all rows at the end)"
+            )
+        if led is not None and rows is not None:
+            _check_led_rows(folder, collect=collect)
+        if led is not None and checkpoint_every is not None:
+            abilities.check(
+                {
+                    "checkpoints of the run": True,
+                    "mode": True,
+                    "policy servers": True,
+                    "all-reduce": led.reduces,
+                    "sparse rows": led.order is not None,
+                }
             )
         run = next(runs)
         home = base / f"run-{run}"
@@ -304,6 +343,8 @@ def join(
             "reading": sources.to_json(sent) if sent is not None and of_files else None,
             "tables": None
             if rows is None
+            else TableTerms(rows, policy_servers, settings, policy_servers).to_json()
+            if led is not None
             else TableTerms(rows, served, settings, len(rows_on.mine)).to_json(),
             "host": host,
             "advertise": advertise,
@@ -332,6 +373,8 @@ def join(
             sent.index.keep(home)
         if led is not None:
             np.save(home / "theta.npy", led.theta, allow_pickle=False)
+            if led.order is not None:
+                np.save(home / "order.npy", led.order, allow_pickle=False)
         once = [("master", 0), *(("sync-ps", k) for k in range(servers))]
         once += [("policy-ps", k) for k in range(policy_servers)]
         children = Children(home, _command(home), once if place.rank == 0 else [], mine)
@@ -357,9 +400,9 @@ def join(
             def end_mine(reached: Reached | None) -> None:
                 children.end(grace, None if reached is None else mine[0][0])
                 rank_0s = Path(folder or base) / f"run-{run}"
-                if reached is not None and not local and not _sees(rank_0s, reached):
+                if reached is not None and not local and not joined_output.sees(rank_0s, reached):
                     for _, index in () if rows is None else rows_on.mine:
-                        _send(home, index, reached, here, secret, timeout + grace)
+                        joined_output.send(home, index, reached, here, secret, timeout + grace)
 
             return Met(address, end_mine, saves)
 
@@ -381,6 +424,8 @@ def join(
 
         def end(reached: Reached | None) -> Output | None:
             folders = rows_on.folders(home, run)
+            if led is not None and rows is not None:
+                folders = [led_rows.folder_of(home, k) for k in range(policy_servers)]
             unseen = {
                 k: one
                 for k, one in enumerate(folders)
@@ -394,20 +439,25 @@ def join(
                     )
                 # (Other trainers may still evaluate, by what these servers have, or train on what is read.)
                 used = rows is not None or sent is not None or led is not None
-                waits = used and reached is not None and not leaderless
-                children.end(grace, "master" if waits else None)
+                # (One that hangs for good would be waited for as long.)
+                heard = reached is not None and not reached.lost
+                children.end(grace, "master" if used and heard and not leaderless else None)
                 if reading is not None:
                     reading.close()
                 if of_files and sent is not None and sent.index.once:
                     sent.index = kept_in(home)  # with what its reader has counted
-                failed = _failed(home) if OVER in children.statuses("master") else None
+                failed = (
+                    joined_output.why_failed(home) if OVER in children.statuses("master") else None
+                )
                 output = None
                 if failed is not None:
                     warn(f"the run has failed: {failed}; its report is in {home}")
                 elif rows is not None and reached is not None:
                     if brought is not None:
                         brought.wait(patience)
-                    output = _output(folders, home, reached, patience, collect=collect)
+                    output = joined_output.write(
+                        folders, home, reached, patience, collect=collect, led=led
+                    )
             kept = rows is not None and (output is None or not collect)
             if folder is None and failed is None and not (children.died or kept):
                 shutil.rmtree(home, ignore_errors=True)
@@ -418,7 +468,8 @@ def join(
     return Cluster(
         index=place.rank,
         trainers=place.size,
-        servers=servers,
+        servers=most,
+        servers_as_needed=as_needed,
         master="",
         key=secret,
         host=host,
@@ -433,135 +484,27 @@ def join(
         meet=meet,
         embedding_servers=served,
         policy_servers=policy_servers,
+        shards=shards,
         look_ahead=look_ahead,
         readers=read_by,
-        rows_in=_counted_in(base, place, folder) if read_by else None,
+        rows_in=joined_folder.counted_in(base, place, folder) if read_by else None,
         pooling=pooling,
         patience=patience,
         sync=sync,
+        words=fingerprint.of_tables(settings_json(settings)) if served or policy_servers else {},
     )
 
 
-@dataclass(frozen=True)
-class _RowsOn:
-    """Where embedding servers are.
-
-    Attributes:
-        servers: how many there are.
-        mine: the role and the number of each that this rank starts.
-        nodes: whether there is one for each node.
-        node: the number of this rank's.
-    """
-
-    servers: int
-    mine: tuple[tuple[str, int], ...]
-    nodes: bool = False
-    node: int = 0
-
-    def home(self, base: Path, run: int, node: int | None = None) -> Path:
-        """Of what a node other than rank 0's writes of a run; by default this one's."""
-        return base / f"node-{self.node if node is None else node}" / f"run-{run}"
-
-    def folders(self, home: Path, run: int) -> list[Path]:
-        """Where the servers save their rows, in their order, as rank 0 finds them."""
-        homes = [
-            self.home(home.parent, run, k) if self.nodes and k != self.node else home
-            for k in range(self.servers)
-        ]
-        return [row_files.folder_of(one, k) for k, one in enumerate(homes)]
+_OF_POLICY_SERVERS = ("tables", "collect")
+"""Of what is said of embedding servers what is for a policy server too, which has rows."""
 
 
-def _rows_on(servers: object, place: placing.Place, folder: object, *, collect: bool) -> _RowsOn:
-    count, mine = _placed("embedding_servers", servers, "embedding-ps", place, folder)
-    found = _RowsOn(count, tuple(mine))
-    if servers == "nodes":
-        found = replace(found, nodes=True, node=placing.node(os.environ, place).number)
-    if found.servers and folder is None and not collect:
+def _check_led_rows(folder: object, *, collect: bool) -> None:
+    """ValueError where a policy server's tables would be lost."""
+    if folder is None and not collect:
         raise ValueError(
-            "folder must be given with embedding_servers: that is where the tables are left, in "
-            "run-0/output; or give collect=True, by which rank 0's result has them"
-        )
-    return found
-
-
-def _placed(
-    name: str, given: object, role: str, place: placing.Place, folder: object
-) -> tuple[int, list[tuple[str, int]]]:
-    """How many of a role there are, and which of them this rank starts, as the argument ``name`` says."""
-    if isinstance(given, str) and given != "nodes":
-        raise ValueError(f'{name} must be a number or "nodes", got {given!r}')
-    if given == "nodes":
-        node = placing.node(os.environ, place, name)
-        if folder is None and node.nodes > 1:
-            raise ValueError(
-                f'folder must be given with {name}="nodes" on several nodes: where each leaves '
-                "what its process writes, and rank 0 the run's output"
-            )
-        return node.nodes, [(role, node.number)] if place.local_rank == 0 else []
-    count = checks.whole(name, given, 0, MOST_SERVERS)
-    return count, [(role, k) for k in range(count)] if place.rank == 0 else []
-
-
-def _counted_in(base: Path, place: placing.Place, folder: object) -> Path:
-    """Where the rows of streams are counted: by all ranks of a machine at one place, as far as they see it."""
-    if base != Path() or place.rank == 0:
-        return base
-    if folder is not None:
-        return Path(str(folder))
-    own = leftovers.make()
-    atexit.register(_remove, os.getpid(), own, None)
-    return own
-
-
-def _output(
-    folders: Sequence[Path], home: Path, reached: Reached, patience: float, *, collect: bool
-) -> Output | None:
-    """What comes out of the run, where it can be written; else why not is told."""
-    elsewhere = [one for one in folders if one.parent != home]
-    if missing := [one for one in elsewhere if not one.exists()]:
-        warn(
-            f"the run's output is not written: {missing[0]} has not come; that node has it, in the folder "
-            f"that was given there, under the same name; copied here, {_REMEDY}"
-        )
-        return None
-    end = time.monotonic() + patience
-    while not all(saved(one).exists() for one in elsewhere) and time.monotonic() < end:
-        time.sleep(_LOOK)
-    behind = [one for one in folders if not saved(one).exists()]
-    try:
-        output = served_output.write(home, folders, reached, collect=collect)
-    except (OSError, ValueError, MemoryError) as error:
-        warn(
-            f"the run's output is not written to {home}: {error}; what servers have saved is there"
-        )
-        return None
-    if behind:
-        warn(
-            f"not all that was pushed is in {output.folder}: {', '.join(one.name for one in behind)} has not "
-            f"saved its rows at the end, and they are of its last snapshot; {behind[0]}.log says why"
-        )
-    return output
-
-
-def _sees(home: Path, reached: Reached) -> bool:
-    """Whether rank 0's folder of the run can be seen here."""
-    try:
-        report = read_report(home)
-    except (OSError, ValueError):
-        return False
-    return report is not None and report["run"] == reached.run
-
-
-def _send(home: Path, index: int, reached: Reached, address: str, key: Key, seconds: float) -> None:
-    """What a node's server has saved, to rank 0; where that does not get it, this is told."""
-    folder = row_files.folder_of(home, index)
-    try:
-        bringing.send(folder, index, reached.run, address, key, seconds)
-    except OSError as error:
-        warn(
-            f"rank 0 has not got the rows of embedding server {index}: {error}; they are here, in {folder}; "
-            f"copied to one machine with those of the others, {_REMEDY}; where rank 0's disk is lost with "
-            "its part, a copy of its last checkpoint is what is left (checkpoint_every)"
+            "folder must be given with policy_servers for a model that reads tables: that is where the "
+            "tables are left, in run-0/output; or give collect=True, by which rank 0's result has them"
         )
 
 
@@ -575,105 +518,8 @@ def _make(home: Path) -> None:
         ) from None
 
 
-def _failed(home: Path) -> str | None:
-    """Why the run has failed; None: it has not."""
-    try:
-        report = read_report(home)
-    except (OSError, ValueError):
-        return None
-    return str(report["reason"]) if report is not None and report["state"] == "failed" else None
-
-
 def _command(home: Path) -> Callable[[str, int], Sequence[str]]:
     def of(role: str, index: int) -> Sequence[str]:
         return [sys.executable, "-m", "leashed.cluster.child", role, str(home), str(index)]
 
     return of
-
-
-def _meeting(told_by: str, folder: str | os.PathLike[str] | None) -> Path:
-    """A folder that the others find, and nobody else can enter unless it was given: that of those
-    with the same launcher.
-    """
-    if folder is not None:
-        return Path(folder)
-    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    name = f"{leftovers.PREFIX}{os.geteuid()}-{told_by.replace(' ', '')}-{os.getppid()}-{attempt}"
-    path = Path(tempfile.gettempdir()) / name
-    while True:
-        with contextlib.suppress(FileExistsError):
-            path.mkdir(mode=0o700)
-        with contextlib.suppress(FileNotFoundError):  # removed as a dead run's
-            about = path.lstat()
-            if (
-                not stat.S_ISDIR(about.st_mode)
-                or about.st_uid != os.geteuid()
-                or stat.S_IMODE(about.st_mode) & 0o077
-            ):
-                raise PermissionError(f"{path} is somebody else's; give folder, one of your own")
-            if leftovers.hold(path):
-                return path
-
-
-def _fresh(folder: str | os.PathLike[str] | None, note: Path | None) -> Path:
-    """A folder without a run, for rank 0."""
-    if note is not None:
-        note.unlink(missing_ok=True)  # of a run before
-    if folder is not None:
-        base = Path(folder)
-        base.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if any(base.glob("run-*")):
-            raise FileExistsError(
-                f"folder {str(base)!r} has a run already; give a new one each time (also where "
-                "a launcher starts processes again: torchrun counts in TORCHELASTIC_RESTART_COUNT)"
-            )
-        (base / "key").unlink(missing_ok=True)
-        return base
-    base = leftovers.make()
-    atexit.register(_remove, os.getpid(), base, note)
-    return base
-
-
-def _remove(pid: int, base: Path, note: Path | None) -> None:
-    """At rank 0's end: what was for temporary files, but for logs of children that failed."""
-    if os.getpid() != pid:
-        return  # a fork of it
-    (base / "key").unlink(missing_ok=True)
-    leftovers.leave(base)
-    if note is not None:
-        note.unlink(missing_ok=True)
-        leftovers.leave(note.parent)
-
-
-def _publish(note: Path, base: Path) -> None:
-    """Tells the other ranks, as rank 0, which folder it is."""
-    pid = os.getpid()
-    beside = note.with_suffix(f".{pid}")
-    about = {"folder": str(base.absolute()), "pid": pid, "started": _started(pid)}
-    beside.write_text(json.dumps(about), encoding="utf-8")
-    beside.replace(note)
-
-
-def _published(note: Path) -> Path:
-    """The folder of a rank 0 that lives, so of this run and no earlier one."""
-    end = time.monotonic() + _WAIT
-    while True:
-        with contextlib.suppress(FileNotFoundError):
-            about = json.loads(note.read_text(encoding="utf-8"))
-            if about["started"] == _started(about["pid"]):
-                return Path(about["folder"])
-        if time.monotonic() >= end:
-            raise TimeoutError(
-                f"rank 0 has not joined in {_WAIT:g} s (it tells so in {note}); are all trainers on "
-                "one machine, and did rank 0 start? Else give rendezvous, key and folder"
-            )
-        time.sleep(_LOOK)
-
-
-def _started(pid: int) -> str:
-    """When a process was started, in the kernel's words; empty: it is no more."""
-    try:
-        words = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
-    return "" if words[0] in "ZX" else words[19]

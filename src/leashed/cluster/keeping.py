@@ -10,13 +10,29 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
-__all__ = ["Counts", "Keeping", "replacing"]
+__all__ = ["Counts", "Keeping", "Tally", "replacing"]
 
 _WRITING = 0.1  # of the time, at most, snapshots are written
 
 _log = logging.getLogger(__name__)
+
+
+class Tally(Protocol):
+    """Who knows how many changes there were.
+
+    Attributes:
+        lost: by restarts, so far.
+    """
+
+    lost: int
+
+    def keep(self, changes: int, /) -> None:
+        """There were so many, with those of the snapshot. OSError where it cannot be written."""
+
+    def sync(self) -> None:
+        """What was written is to outlast a power cut. OSError where it cannot."""
 
 
 class Keeping:
@@ -29,8 +45,7 @@ class Keeping:
     Args:
         changes: how many there were, with those of the snapshot that it began with.
         save: writes a snapshot; how many changes are in it. OSError where it cannot.
-        counts: the file of how many there were.
-        run: the run's name.
+        counts: of how many there were.
         restored: changes in the snapshot from which this server goes on.
         every: seconds between two snapshots, at least.
         first: seconds that the first one is thought to take, where it takes longer than the next: a tenth
@@ -41,8 +56,7 @@ class Keeping:
         self,
         changes: Callable[[], int],
         save: Callable[[], int],
-        counts: Path,
-        run: str,
+        counts: Tally,
         restored: int,
         every: float,
         first: float = 0.0,
@@ -50,9 +64,10 @@ class Keeping:
         self._changes = changes
         self._write = save
         self._every = every
-        self._counts = Counts(counts, run, restored)
+        self._counts = counts
         self._saved = restored
         self._due = time.monotonic() + max(every, first / _WRITING)
+        self._hurries = False
         self._failed = 0
         self._told = False
         self._wrote(lambda: self._counts.keep(restored))
@@ -65,13 +80,22 @@ class Keeping:
         """There were so many, with those of the snapshot: writes what has changed and is due."""
         self._wrote(lambda: self._counts.keep(changes))
         begun = time.monotonic()
-        if begun < self._due or changes == self._saved:
+        if not self._hurries and (begun < self._due or changes == self._saved):
             return
+        hurried, self._hurries = self._hurries, False  # (What is told meanwhile is for the next.)
         self._wrote(self._counts.sync)
         if not self._wrote(self._save):
             self._failed += 1
+            if hurried:
+                self._saved = -1  # when it is due, whatever has changed until then
         took = time.monotonic() - begun
         self._due = begun + max(self._every, took / _WRITING)
+
+    def hurry(self) -> None:
+        """With the next ``keep`` all is written, also where there was no change that counts as one. From any
+        thread.
+        """
+        self._hurries = True
 
     def end(self) -> None:
         """What has changed is written, and what trainers exchange meanwhile counted."""

@@ -30,14 +30,18 @@ class LastWord:
         name: the trainer's, such as ``trainer-0``.
         place: its place in the run.
         member: its side of the connection to the master.
+        holds: whether it has what comes out though it has trained no batch: rows that servers hold.
 
     Attributes:
         cut_short: why the run ended before its batches and this trainer's training did; None: it did not.
         lost: whether the master has not heard of this training's end.
     """
 
-    def __init__(self, name: str, place: TrainerPlace, member: Member) -> None:
+    def __init__(
+        self, name: str, place: TrainerPlace, member: Member, *, holds: bool = False
+    ) -> None:
         self._name = name
+        self._holds = holds
         self._place = place
         self._member = member
         self.cut_short: str | None = None
@@ -61,7 +65,7 @@ class LastWord:
             counted["statistics_near_zero"] = float(statistics.near_zero)
         summary = {name: value for name, value in counted.items() if math.isfinite(value)}
         # (Who came when all was done has nothing of its own, and maybe gave its result before.)
-        trained = summary["batches_used"] or summary.get("updates")
+        trained = self._holds or summary["batches_used"] or summary.get("updates")
         finite = bool(np.isfinite(parameters).all())
         summary["crashed"] = float(not finite or summary.get("crashed", 0.0) > 0)
         result = None

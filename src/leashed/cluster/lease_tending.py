@@ -49,11 +49,17 @@ class LeaseTending:
         self._astray = 0  # batches used of leases that had become others'
         self._asked: float | None = None
         self._rate = 0.0
+        self._short = False  # workers waited for what came last
+        self._least = 0  # batches that are held whatever the rate
         self._seen = (time.monotonic(), 0)
 
     def given(self, lease: Lease) -> None:
-        """The master has granted it."""
+        """The master has granted it. Workers that wait for it are faster than is known: twice as many are
+        asked for next, at once; those that wait with batches there have not been woken yet.
+        """
         self._asked = None
+        if self.leases.resting and self.leases.left() < (self._workers if self._lockstep else 1):
+            self._short, self._least = True, 2 * lease.count
         self._given[lease.ticket] = lease.count
         self.leases.give(lease.ticket, lease.first, lease.count)
 
@@ -82,7 +88,10 @@ class LeaseTending:
         if now >= since + _AHEAD:
             self._rate = (self.batches - before) / (now - since)
             self._seen = (now, self.batches)
-        ahead = max(2 * self._workers, round(self._rate * _AHEAD))
+            self._least //= 2
+        if pauses:  # for which workers wait, too
+            self._short, self._least = False, 0
+        ahead = max(2 * self._workers, round(self._rate * _AHEAD), self._least)
         if self._lockstep:
             ahead = -(-ahead // self._workers) * self._workers
             # What is left does not fill a step, and nobody gives more, who could have: the last
@@ -93,8 +102,8 @@ class LeaseTending:
             if self._given and asked and self._member.heard_at >= asked + _UNANSWERED:
                 self.all_given = True
                 self.end()
-        if self._asked is None and self.leases.left() * 2 < ahead:
-            self._asked = now
+        if self._asked is None and (self._short or self.leases.left() * 2 < ahead):
+            self._asked, self._short = now, False
             self._member.want(ahead)
 
     def count(self) -> None:

@@ -51,6 +51,7 @@ class Ledger(Struct):
         taken: leases that were taken back from dead members and not reported on since.
         restored: how often the run has gone back to what was used before.
         lost: batches that were complete, and by that are not any more, each time.
+        undone: batches that were complete, and are not any more since who leads all has gone back, each time.
         there: how many there are so far, of a run whose rows come once; as many as in total once all have
             come. None: rows are there from the beginning.
     """
@@ -68,6 +69,7 @@ class Ledger(Struct):
     restored: int = 0
     lost: int = 0
     there: int | None = None
+    undone: int = 0
 
     @classmethod
     def after(cls, total: int | None, begun: Account | None) -> Ledger:
@@ -226,6 +228,22 @@ class Ledger(Struct):
         self.complete = self.next - _covered(self.back)
         self.restored += 1
         self.lost += _covered([*self.back, *before]) - _covered(before)
+
+    def undo(self, complete: int) -> None:
+        """Who leads all goes on from when so many were complete, and knows which; of what the run began with
+        none is undone. There are no leases.
+
+        Raises:
+            ValueError: there are, or there never were so many; nothing has changed.
+        """
+        complete = max(complete, self.resumed)
+        if self.held or complete > self.next:
+            raise ValueError(
+                f"{complete} batches were never complete, of {self.next} that were granted"
+            )
+        self.undone += max(0, self.complete - complete)
+        self.back = _merged([(complete, self.next - complete)] if complete < self.next else [])
+        self.complete = complete
 
     def _of(self, member: int) -> list[Held]:
         return [held for held in self.held.values() if held.member == member]

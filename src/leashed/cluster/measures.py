@@ -27,13 +27,13 @@ _ADDED = frozenset({
     "transfers_out", "transfers_in", "serving_seconds", "refused",
     "snapshots_failed", "snapshots", "stalled",
     "lookups", "reads", "looked_up", "pooled", "pushed", "expired", "repeated", "row_updates", "row_staleness",
-    "row_asked", "row_evicted", "row_refused", "row_deferred", "row_late", "row_unadmitted",
+    "apart", "row_asked", "row_evicted", "row_refused", "row_deferred", "row_late", "row_unadmitted",
     "row_lookups", "row_reads", "row_rows", "row_examples", "row_least_bytes", "row_seconds",
     "row_all_rows_bytes", "row_pools",
     "row_pushes", "row_settled", "row_settling", "row_lost", "row_lost_examples", "row_not_finite",
     "row_expired", "row_unsettled", "row_cuts", "row_bytes_out", "row_bytes_in", "row_kernel_out",
     "row_kernel_in", "rows_sent", "rows_received", "parts_parsed",
-    "mode_cut", "mode_hung", "mode_left_out",
+    "mode_cut", "mode_hung", "mode_left_out", "row_moved", "row_least",
 })  # fmt: skip
 """Counted by each process from 0, so that the sum over those that came one after the other tells what
 all of them have. Of anything else the last one's is the newest.

@@ -141,6 +141,7 @@ class Member(Closing):
         fingerprint: what this process has that all of a run must have alike, in words by name.
         summing: this trainer sums with the others: the run's parameters are in such ones alone.
         kept: what it begins with, of a process before it.
+        returns: it leads the run, and where it dies it is started again, and goes on from what it has kept.
 
     Raises:
         TimeoutError: not joined in time; the message says what stood in the way.
@@ -165,6 +166,7 @@ class Member(Closing):
         fingerprint: Mapping[str, str] | None = None,
         summing: bool = False,
         kept: Kept | None = None,
+        returns: bool = False,
     ) -> None:
         if role not in ROLES:
             raise ValueError(f"role must be one of {', '.join(ROLES)}, got {role!r}")
@@ -181,7 +183,9 @@ class Member(Closing):
         self._listening = listening
         self._towards = ""
         self._lock = threading.Lock()
-        self._standing = Standing(role, index, listening, fingerprint, summing=summing, kept=kept)
+        self._standing = Standing(
+            role, index, listening, fingerprint, summing=summing, kept=kept, returns=returns
+        )
         self._state: State = "away"
         self._changed = threading.Condition(self._lock)
         self._error: BaseException | None = None
@@ -269,7 +273,9 @@ class Member(Closing):
     def troubled(self, trouble: str) -> None:
         """Tell what keeps this one from being in step with the others; empty: nothing."""
         with self._said():
-            self._standing.trouble = trouble[:MOST_WORDS]
+            before, self._standing.trouble = self._standing.trouble, trouble[:MOST_WORDS]
+        if before != trouble[:MOST_WORDS]:
+            self._alarm()
 
     def cut(self, number: int, stage: int, saved: Iterable[Saved] = (), failed: str = "") -> None:
         """Tell how far this one is in the cut of that number: the stage that it has reached, its files

@@ -20,7 +20,7 @@ class Member(Struct):
         address: where others reach it.
         joined: when.
         heard: when it was last heard of.
-        connected: it has a connection; without one it has been away since the master's restart.
+        connected: it has a connection; without one it has been away since the master's restart, or leads.
         settled: the newest epoch in which it has trained; 0: none.
         left: it takes part in no more epochs.
         answered: its newest request for a lease that was answered.
@@ -32,6 +32,7 @@ class Member(Struct):
         trouble: what keeps it from being in step with the others, as it tells.
         holds: it has the run's parameters, with which it has begun, or trained in an epoch.
         whole: when it left all batches were complete, and so in its parameters.
+        returns: who leads is started again where it dies, and goes on from what it has kept.
         behind: it was away while others trained, and has not what these have: of those who sum until it
             has with one that is not, of others a process that is back when all batches are complete.
     """
@@ -55,6 +56,7 @@ class Member(Struct):
     holds: bool = False
     whole: bool = False
     behind: bool = False
+    returns: bool = False
 
     @property
     def name(self) -> str:
@@ -166,11 +168,13 @@ class Membership(Struct):
         *,
         summing: bool = False,
         kept: Kept | None = None,
+        returns: bool = False,
     ) -> Member:
         """A new member; there is none of that role and index."""
         self.ids += 1
         member = Member(
             self.ids, role, index, address, now, now, before=before, summing=summing, kept=kept,
+            returns=returns,
         )  # fmt: skip
         self.members[member.id] = member
         if role == "trainer" and self.came is None:
@@ -232,8 +236,10 @@ class Membership(Struct):
                 member.heard = min(member.heard + pause, now)
 
     def cut_off(self, member: int, now: float) -> bool:
-        """Its connection is closed; whether it may come back."""
-        if now >= self.lenient:
+        """Its connection is closed; whether it may come back. Who leads has as long as one that is silent, since
+        without it there is no run, and where it is started again the time for that too.
+        """
+        if now >= self.lenient and not ROLES[self.members[member].role].leads:
             return False
         self.members[member].connected = False
         self.members[member].heard = now
@@ -244,8 +250,16 @@ class Membership(Struct):
         return [
             member
             for member in self.members.values()
-            if now - member.heard > (self.timeout if member.connected else self.grace)
+            if now - member.heard > self._patience(member, now)
         ]
+
+    def _patience(self, member: Member, now: float) -> float:
+        """Seconds for which it may be silent."""
+        if member.connected:
+            return self.timeout
+        if ROLES[member.role].leads and now >= self.lenient:
+            return self.timeout + (self.grace if member.returns else 0.0)
+        return self.grace
 
     @property
     def orphaned(self) -> bool:

@@ -99,7 +99,9 @@ class Join(_Message, frozen=True):
         before: what it was until it was taken for dead; its counters go on. None: it is new.
         fingerprint: what it has that all of a run must have alike, in words by name.
         summing: a trainer that sums with the others: the run's parameters are in such ones alone.
-        kept: what it begins with, of a process before it; None: with initial parameters.
+        kept: what it begins with, of a process before it; None: with initial parameters. Of who leads the
+            run: how many batches are done by what it goes on from.
+        returns: where who leads dies, it is started again, and goes on from what it has kept.
     """
 
     role: Role
@@ -109,6 +111,7 @@ class Join(_Message, frozen=True):
     fingerprint: Words = {}
     summing: bool = False
     kept: Kept | None = None
+    returns: bool = False
 
 
 class Rejoin(_Message, frozen=True):

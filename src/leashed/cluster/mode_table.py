@@ -39,6 +39,7 @@ _LOST = {
     "mode_late": "dropped, being another's by then",
     "mode_missing": "that were not finite",
     "unused": "behind the end",
+    "lost_examples": "whose updates are lost with all who had them",
 }
 """Examples that are in no update, by the counter of a policy server."""
 FATES = ("applied", "stale", "straggler", "late", "missing")
@@ -62,19 +63,38 @@ def servers(report: Mapping[str, Any]) -> Table:
 def facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What became of examples in a run by a mode, by name; nothing of one without."""
     known = []
-    for here in counted(report, "policy-ps").values():
+    all_servers = counted(report, "policy-ps")
+    for index, here in all_servers.items():
+        if index > 0:
+            known.append((f"policy server {index}", _part(here, all_servers.get(0, {}))))
+            if "row_bytes" in here:
+                known.append((f"rows of policy server {index}", _rows(here)))
+            continue
         told = f"{here.get('mode_applied', 0.0):,.0f} in updates"
         if moved := here.get("mode_exchanges", 0.0):
             told = f"{moved:,.0f} exchanges of models"
         for name, what in _LOST.items():
             if count := here.get(name, 0.0):
                 told += f", {count:,.0f} {what}"
-        if others := 0.0 if moved else _others(here):
+        others = 0.0 if moved else _others(here)
+        if others > 0.0:
             told += f", {others:,.0f} that waited for others at the end, or that the staleness policy left out"
+        elif others < 0.0:
+            told += f", {-others:,.0f} of them or more of gradients that waited in the checkpoint"
         known.append(("examples", told))
+        if sums := here.get("reduced", 0.0):
+            homes = here.get("homes", 0.0)
+            told = f"{sums:,.0f} updates of sums that workers made, whose parameters came {homes:,.0f} times"
+            if updates := here.get("lost_updates", 0.0):
+                told += f"; {updates:,.0f} of them are lost with all who had them"
+            known.append(("all-reduce", told))
+        if again := here.get("restarts", 0.0):
+            known.append(("policy server", _again(again, here)))
         if commands := here.get("mode_commands", 0.0):
             last = COMMANDS[int(here["mode_told"])]
             known.append(("commands", f"{commands:,.0f}, the last to be {last}"))
+        if "row_bytes" in here:
+            known.append(("rows", _rows(here)))
         if gone := here.get("departures", 0.0):
             lost = f"{gone:,.0f} that left or died, and {here.get('lost', 0.0):,.0f} examples of their leases"
             known.append(("workers", f"{lost}, which others, or they again, were given"))
@@ -89,9 +109,61 @@ def facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     return known
 
 
+def _part(here: Counters, first: Counters) -> str:
+    """What became of examples at a server behind the first, which has a part of each gradient."""
+    told = f"{here.get('mode_applied', 0.0):,.0f} in updates of its part"
+    if moved := here.get("mode_exchanges", 0.0):
+        told = f"{moved:,.0f} exchanges of its part of models"
+    lost = {**_LOST, "mode_missing": "whose part was lost on the way, or not finite"}
+    for name, what in lost.items():
+        if count := here.get(name, 0.0):
+            told += f", {count:,.0f} {what}"
+    # (Where servers decide alike these are missing.)
+    if (never := _pushed_once(first) - _pushed_once(here)) > 0.0:
+        told += f", {never:,.0f} whose part never came"
+    if late := here.get("late_parts", 0.0):
+        told += f"; {late:,.0f} parts came when it had gone on without them"
+    return told
+
+
+def _again(restarts: float, here: Counters) -> str:
+    """What it has cost that a server was started again."""
+    times = "once" if restarts == 1.0 else f"{restarts:,.0f} times"
+    told = (
+        f"started again {times}; {here.get('undone_examples', 0.0):,.0f} examples, pushed since what it went on "
+        "from, were trained anew"
+    )
+    if commands := here.get("undone_commands", 0.0):
+        told += f", and {commands:,.0f} commands of then are forgotten: tell the mode anew"
+    return told
+
+
+def _pushed_once(here: Counters) -> float:
+    """Examples that were pushed, each once."""
+    return here.get("mode_pushed", 0.0) - here.get("mode_late", 0.0)
+
+
+def _rows(here: Counters) -> str:
+    """Of tables whose rows a policy server has."""
+    told = f"{here['rows']:,.0f} in {size(here, 'row_bytes')}, {here.get('looked_up', 0.0):,.0f} looked up"
+    if updates := here.get("row_updates", 0.0):
+        stale = number(here["row_staleness"] / updates)
+        told += f", {updates:,.0f} updates of them, {stale} behind in the mean"
+    lost = {
+        "row_unadmitted": "of ids that had not come often enough",
+        "row_refused": "of ids for which there was no room",
+        "row_evicted": "evicted",
+    }
+    for name, what in lost.items():
+        if count := here.get(name, 0.0):
+            told += f", {count:,.0f} {what}"
+    return told
+
+
 def _others(here: Counters) -> float:
     """Examples that were pushed, and of which nothing else tells what became of them."""
-    return here.get("mode_pushed", 0.0) - sum(here.get(f"mode_{fate}", 0.0) for fate in FATES)
+    told = sum(here.get(f"mode_{fate}", 0.0) for fate in FATES) + here.get("lost_examples", 0.0)
+    return here.get("mode_pushed", 0.0) - told
 
 
 def behind(here: Counters) -> dict[int, float]:

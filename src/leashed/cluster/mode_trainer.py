@@ -29,4 +29,9 @@ def mode_trainer(
         client=trainer * SLOTS,
         life=life(member),
         patience=patience,
+        mode=led.mode[0],
+        shards=[list(shard) for shard in led.shards],
+        tables=list(led.tables),
+        placement=led.placement,
+        reduces=led.reduces,
     )

@@ -35,6 +35,7 @@ __all__ = [
     "Replica",
     "choose",
     "conclude",
+    "holder_of_rows",
     "long_gone",
     "place",
     "read_report",
@@ -205,7 +206,7 @@ def conclude(
     and why, ELP, and its bytes beside the kernel's counts; written, beside the model, to the run's
     folder. Without a result of any trainer that was there at the end the model is what the run had
     reached (``reached``), if that is known. Of a model that reads tables these are joined of what the
-    embedding servers have saved last, in this process's memory; pushes that one had told of and
+    embedding servers, or the policy server, have saved last, in this process's memory; pushes that one had told of and
     has not saved are said to be missing. ``rows``: where each of them has saved, by default in the
     run's folder.
 
@@ -275,7 +276,8 @@ def _add_output(
     if plan.cluster.resume is not None:
         from leashed.cluster.checkpoints import Checkpoint  # noqa: PLC0415 (it needs the extra)
 
-        begun = resuming.before(Checkpoint(plan.cluster.resume).trainer(0))
+        begins = Checkpoint(plan.cluster.resume)
+        begun = resuming.before(begins.folder if begins.led else begins.trainer(0))
     index = None
     if plan.cluster.readers:
         from leashed.cluster.row_index import kept_in  # noqa: PLC0415 (it takes a stream)
@@ -300,22 +302,32 @@ def _add_output(
     if described := checkpoint.tables_of(model):
         from leashed.cluster import row_files  # noqa: PLC0415 (it needs the extra)
 
-        servers = sum(role == "embedding-ps" for role, _ in plan.cluster.processes())
-        places = [row_files.folder_of(folder, k) for k in range(servers)]
+        holds = holder_of_rows(plan)
+        servers = sum(role == holds for role, _ in plan.cluster.processes())
+        places = [folder / f"{holds}-{k}" for k in range(servers)]
         joined = row_files.joined_of(rows or places, described, run)
         tables = joined.tables
-        pushes = {k: int(v.get("pushes", 0)) for k, v in counted(whole, "embedding-ps").items()}
+        pushes = {k: int(v.get("pushes", 0)) for k, v in counted(whole, holds).items()}
         behind = {k: pushes.get(k, 0) - there for k, there in enumerate(joined.pushes)}
-        whole["rows_behind"] = {f"embedding-ps-{k}": n for k, n in behind.items() if n > 0}
-        whole["members"] = _with_last_words(whole["members"], joined)
-    if found.keys() <= gone:
+        whole["rows_behind"] = {f"{holds}-{k}": n for k, n in behind.items() if n > 0}
+        whole["members"] = _with_last_words(whole["members"], joined, holds)
+    failed = ""
+    if plan.train.mode is not None and whole["state"] == "failed":
+        failed = ", and no trained model, since the run has failed"
+    # (Rows are of their servers' end: of a run that is broken off trainers have parameters from before.)
+    beside_rows = bool(described) and plan.train.mode is not None and whole["state"] != "ended"
+    if found.keys() <= gone or beside_rows:
         from leashed.cluster import reached  # noqa: PLC0415 (it needs the extra)
 
-        since = max((each.written for each in found.values()), default=0.0)
+        since = 0.0 if beside_rows else max((one.written for one in found.values()), default=0.0)
         if (there := reached.find(folder, plan, model, since)) is not None:
-            others = f" but {_names(handed_in)}, gone before the end," if handed_in else ""
-            what = f"{there.what}: no trainer{others} has handed in its parameters"
-            chosen = what, Replica(keep(there.parameters, columns), there.running)
+            what = there.what
+            what += failed
+            if found.keys() <= gone:
+                others = f" but {_names(handed_in)}, gone before the end," if handed_in else ""
+                what += f": no trainer{others} has handed in its parameters"
+            running = there.running or next((each.running for each in found.values()), None)
+            chosen = what, Replica(keep(there.parameters, columns), running)
     if chosen is None and found:
         found = {k: each for k, each in found.items() if k not in gone} or found
         found = {
@@ -323,10 +335,16 @@ def _add_output(
         }
         output, replica = choose(plan.train.output, found, model, problem.test, tables)
         if plan.train.mode is not None:
-            output += " (the policy server's parameters)"
+            output += f" (the policy server's parameters){failed}"
+            if beside_rows:
+                output += "; its rows are of the run's end, of whose parameters nothing is left"
         elif apart := handed_in.keys() - found.keys():
             output += f" (not of {_names(apart)}: not in step, or gone, at the end)"
         chosen = output, replica
+    if chosen is None and plan.cluster.policy_ps:
+        from leashed.cluster.led_bringing import not_here  # noqa: PLC0415 (it needs the extra)
+
+        whole["no_output"] = not_here(whole, folder)
     if chosen is not None:
         output, replica = chosen
         if index is None:  # else rows are not in memory
@@ -347,6 +365,11 @@ def _add_output(
         whole["output"] = output  # now that it is there
 
 
+def holder_of_rows(plan: Plan) -> str:
+    """The role of those who have the rows of the tables that a plan's model reads, if it reads any."""
+    return "embedding-ps" if plan.train.mode is None else "policy-ps"
+
+
 def _evaluated(
     model: BuiltIn, replica: Replica, data: Any, tables: Mapping[str, Table] | None
 ) -> tuple[float, ...]:
@@ -358,13 +381,13 @@ def _evaluated(
 
 
 def _with_last_words(
-    members: Iterable[Mapping[str, Any]], joined: row_files.Joined
+    members: Iterable[Mapping[str, Any]], joined: row_files.Joined, role: str
 ) -> list[Mapping[str, Any]]:
-    """What embedding servers had counted when they saved, where that is more than they had told."""
-    last = {each["index"]: each["id"] for each in members if each["role"] == "embedding-ps"}
+    """What servers of that role had counted when they saved, where that is more than they had told."""
+    last = {each["index"]: each["id"] for each in members if each["role"] == role}
 
     def words(member: Mapping[str, Any]) -> Mapping[str, Any]:
-        if member["role"] != "embedding-ps" or last[member["index"]] != member["id"]:
+        if member["role"] != role or last[member["index"]] != member["id"]:
             return member
         saved = joined.counters[member["index"]]
         if member["counted"] is None or saved["pushes"] < member["counters"].get("pushes", 0):

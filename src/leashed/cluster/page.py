@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from leashed.base.table import Table
-from leashed.cluster import history, mode_table, outcome, row_table, table, traffic
+from leashed.cluster import (
+    history,
+    mode_row_table,
+    mode_table,
+    outcome,
+    row_table,
+    run_table,
+    traffic,
+)
 from leashed.cluster.measures import Pulse
 from leashed.cluster.supervisor import REPORT
 from leashed.report import html_page
@@ -35,17 +43,18 @@ def render(report: Mapping[str, Any], rows: Sequence[Row]) -> str:
     """
     body = [
         "<h1>A run of several trainers</h1>",
-        html_page.table(Table(["", ""], [list(pair) for pair in table.facts(report)])),
+        html_page.table(Table(["", ""], [list(pair) for pair in run_table.facts(report)])),
         "<h2>Trainers</h2>",
-        html_page.table(table.trainers(report)),
-        f'<p class="note">{html.escape(table.NOTE)}</p>',
+        html_page.table(run_table.trainers(report)),
+        f'<p class="note">{html.escape(run_table.NOTE)}</p>',
     ]
-    servers = table.servers(report)
+    servers = run_table.servers(report)
     if servers.rows:
         body += ["<h2>Sync servers</h2>", html_page.table(servers)]
     for title, told, note in (
         ("Embedding servers", row_table.servers(report), row_table.NOTE),
         ("Policy servers", mode_table.servers(report), mode_table.NOTE),
+        ("Rows of policy servers", mode_row_table.servers(report), mode_row_table.NOTE),
         ("Bytes", traffic.table(report), traffic.NOTE),
     ):
         if told.rows:
@@ -60,7 +69,7 @@ def render(report: Mapping[str, Any], rows: Sequence[Row]) -> str:
             body.append(html_page.figure("Over time", plot.draw(*_series(rows)), _CAPTION))
     else:
         body.append('<p class="missing">Not drawn: the run ended before its second report.</p>')
-    body += ["<h2>Comings and goings</h2>", html_page.table(table.members(report))]
+    body += ["<h2>Comings and goings</h2>", html_page.table(run_table.members(report))]
     return html_page.document("leashed: a run", body)
 
 

@@ -39,7 +39,8 @@ from leashed.cluster import collectives, opening, roles
 from leashed.cluster.addressing import everywhere, is_local
 from leashed.stopping import Until
 from leashed.training import abilities, defaults, spelled
-from leashed.training.job import UNTIL, Job, threads_of
+from leashed.training.job import RESEARCH, UNTIL, Job, threads_of
+from leashed.training.led_mode import SHARDINGS, SHARDS
 from leashed.training.problems import clicks, sparse
 from leashed.training.problems.problem import Problem, problem_of
 from leashed.training.request import MAX_SEED, MAX_THREADS
@@ -101,8 +102,10 @@ class Cluster:
         trainers: how many.
         sync_ps: how many sync servers. In the file: as many as are needed, where it is not given.
         embedding_ps: how many embedding servers, for models that read tables.
-        policy_ps: how many policy servers, 0 or 1, for ``train.mode``. In the file: as many as are needed,
-            where it is not given.
+        policy_ps: how many policy servers, for ``train.mode``. In the file: one, if it is needed, where it
+            is not given.
+        shards: how the parameters are spread over several of them, ``"layerwise"``, ``"memorywise"`` or
+            ``"packed"`` (``leashed.simulation.layerwise`` and the others).
         embedding_loops: threads with which an embedding server serves, each those of some trainers'
             threads. None: a fourth of its machine's processors, which all servers there share, and 1 at
             least.
@@ -160,6 +163,7 @@ class Cluster:
     sync_ps: int = 1
     embedding_ps: int = 0
     policy_ps: int = 0
+    shards: str = SHARDS
     embedding_loops: int | None = None
     embedding_mib: float | None = None
     readers: int = 0
@@ -193,8 +197,12 @@ class Cluster:
             )
         for role in roles.ROLES.values():
             count = getattr(self, role.count)
-            most = 1 if role.leads else _MOST_PROCESSES
-            checks.whole(f"cluster.{role.count}", count, role.least, most)
+            checks.whole(f"cluster.{role.count}", count, role.least, _MOST_PROCESSES)
+        _choice("cluster.shards", self.shards, SHARDINGS)
+        if self.policy_ps < 2 and self.shards != SHARDS:
+            raise ValueError(
+                "cluster.shards is for several policy servers; give cluster.policy_ps, or leave it out"
+            )
         if self.embedding_loops is not None:
             checks.whole("cluster.embedding_loops", self.embedding_loops, 1, _MOST_LOOPS)
         if self.embedding_mib is not None:
@@ -386,6 +394,9 @@ class Train(Job):
         seconds: so much time. Of ``epochs`` and the other stop rules, each trainer's own, the first to
             hold ends the run, or this trainer; where none is given it ends after 10 epochs, of a model of
             clicks after one.
+        dense: who sums gradients in ``mode``: ``"server"``, the policy server, or, in Sync, the workers
+            themselves, ``"all-reduce"``.
+        record: a file that takes what the policy server of ``mode`` hears, for ``leashed replay``. None: none.
         output: the model that comes out: the ``"first"`` trainer's, the ``"average"`` of all, or the
             ``"best"`` on the test set.
 
@@ -405,6 +416,17 @@ class Train(Job):
         None,
         "passes over the data, of all trainers together (default: 10, of a model of clicks 1)",
         group=UNTIL,
+    )
+    dense: str = option(
+        abilities.DENSE[0],
+        "who sums gradients in --mode: its policy server, or in Sync the workers themselves",
+        choices=abilities.DENSE,
+    )
+    record: str | None = option(
+        None,
+        "write what the policy server of --mode hears, for 'leashed replay'",
+        metavar="FILE",
+        group=RESEARCH,
     )
     output: str = option(
         "first",
@@ -498,6 +520,10 @@ class Train(Job):
             chosen["rule"] = self.rule_on(often)
         return chosen
 
+    def choices(self, before: str = "--") -> dict[str, Any]:
+        """As of ``Job``, with who sums."""
+        return {**super().choices(before), "dense": self.dense}
+
     def within(self, folder: Path) -> Train:
         """With the files that it names in that folder."""
         paths = {name: getattr(self, name) for name in PATHS}
@@ -538,7 +564,7 @@ _CHECKS: Mapping[str, Callable[[str, Any], object]] = {
     "bool": checks.flag,
 }
 
-PATHS = ("data", "test", "schema")
+PATHS = ("data", "test", "schema", "record")
 """Fields of :class:`Train` that are paths."""
 
 ALONE = (*("stream", "patience", "metric"),)
@@ -566,6 +592,10 @@ class Plan:
             raise ValueError("cluster.require_sync needs a synchroniser, and sync.kind is none")
         if self.cluster.readers:
             self._check_readers()
+        if self.train.record is not None and self.train.days is not None:
+            raise ValueError(
+                "train.record is of one run, and train.days are a run each; leave one of the two out"
+            )
         if self.train.of_clicks and self.cluster.embedding_ps == 0 and self.train.mode is None:
             raise ValueError(
                 f"cluster.embedding_ps must be at least 1 with train.model {self.train.model}, whose tables "
@@ -580,20 +610,31 @@ class Plan:
             {
                 "embedding servers": self.cluster.embedding_ps > 0,
                 "policy servers": self.cluster.policy_ps > 0,
+                "several policy servers": self.cluster.policy_ps > 1,
                 "cluster without a policy server": self.cluster.policy_ps == 0,
                 "sync": self.sync.synchroniser(),
                 "tables": self.train.of_clicks,
                 "sparse rows": self.train.model in sparse.MODELS,
-                "stream": self.cluster.readers > 0,
-                "checkpoint": self.cluster.checkpoint_every,
-                # (Embedding servers have what a run of theirs goes on from.)
-                "resume": self.cluster.resume if self.cluster.policy_ps else None,
+                "record": self.train.record,
+                # (Servers have what a run of theirs goes on from.)
+                "resume": self.cluster.resume if self.train.record else None,
+                "checkpoints of the run": self.cluster.checkpoint_every or self.cluster.resume,
                 'threads="auto"': self.train.threads == "auto",
+                **abilities.of_dense(
+                    self.train.dense, chosen["mode"], chosen["staleness"].choice()[0]
+                ),
                 **abilities.of_mode(chosen["mode"], chosen["staleness"].choice()[0]),
                 **abilities.of_discipline(chosen["discipline"], chosen["mode"]),
                 **abilities.of_end(self.train),
             }
         )
+        if self.cluster.policy_ps > 1:
+            mode, rule, staleness = (
+                chosen[name].choice() for name in ("mode", "rule", "staleness")
+            )
+            _core.check_parts(mode[0], rule, staleness)
+        if self.cluster.policy_ps and self.train.of_clicks:
+            self._check_led_tables()
         if servers_of(self.sync) > self.cluster.sync_ps:
             raise ValueError(
                 f"cluster.sync_ps must be at least 1 with {self.sync.name}, which needs sync servers; "
@@ -604,9 +645,22 @@ class Plan:
                 f"cluster.sync_ps must be 0 with train.mode, got {self.cluster.sync_ps}: the policy server has "
                 "the parameters, and nobody would come to sync servers; leave it out"
             )
+        if self.cluster.sync_ps and not servers_of(self.sync):
+            raise ValueError(
+                f"cluster.sync_ps must be 0 with sync.kind {self.sync.name}, to which no sync server is of use, "
+                f"got {self.cluster.sync_ps}: leave it out"
+            )
         made = self.sync.synchroniser()
         if made is not None:
             collectives.check_synchroniser("cluster.backend", self.cluster.backend, made)
+
+    def _check_led_tables(self) -> None:
+        if self.train.days is not None:
+            raise ValueError(
+                f"train.days are not for train.model {self.train.model} with train.mode: a mode's run goes on "
+                "with the data that it was begun with; leave them out, or take embedding servers and a "
+                "synchroniser"
+            )
 
     def _check_readers(self) -> None:
         of_files = self.train.of_clicks or self.train.model in sparse.MODELS
@@ -661,6 +715,7 @@ class Plan:
             "cluster.readers": cluster.readers if cluster.readers > 1 else None,
             "train.epochs": train.epochs if train.epochs != 1 else None,
             "train.days": train.days,
+            "train.mode": train.mode,
             "cluster.checkpoint_every": cluster.checkpoint_every,
             "cluster.resume": cluster.resume,
         }
@@ -810,8 +865,13 @@ def _toml(value: Any) -> str:
 
 
 def _none(*, when: sync.When | None = None, compression: str = "none") -> None:
-    """No synchroniser: what others take says nothing."""
-    del when, compression
+    """No synchroniser: when one would is of no account."""
+    del when
+    if compression != "none":
+        raise ValueError(
+            f"sync.compression is of what a synchroniser sends, and there is none, got {compression!r}; leave "
+            "it out, or give a kind"
+        )
 
 
 def _choice(name: str, value: Any, choices: tuple[str, ...]) -> None:

@@ -1,34 +1,62 @@
 """The role ``policy-ps``: a server that leads a mode of training (docs/modes.md).
 
-It holds the parameters and the mode's data list: trainers pull and push, and are told what to train on.
+It holds the parameters, rows of tables where the model reads any, and the mode's data list: trainers pull
+and push, and are told what to train on. Of several each has a part of the parameters and rows.
 To the master it is who leases all batches, and tells how many of them its mode is done with.
 """
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import math
 import socket
 import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
+from numpy.typing import NDArray
+
 from leashed import _core
-from leashed.cluster import commanding, fingerprint
+from leashed.cluster import commanding, fingerprint, parameter_shards
+from leashed.cluster.addressing import is_local
+from leashed.cluster.checkpoints import Checkpoint
 from leashed.cluster.commanding import Commanded
-from leashed.cluster.lives import SLOTS, boot
+from leashed.cluster.cut_tending import ServerCuts
+from leashed.cluster.embedding_server import rows_read
+from leashed.cluster.led_bringing import Sending
+from leashed.cluster.led_checkpoint import begun, going_on, save
+from leashed.cluster.led_cuts import LOOK, LedCuts
+from leashed.cluster.led_keeping import LedKeeping, keeps
+from leashed.cluster.led_leaving import leaving, telling
+from leashed.cluster.led_rows import LedRows
+from leashed.cluster.lives import boot
 from leashed.cluster.member import Member
-from leashed.cluster.messages import Epoch, Lease
-from leashed.cluster.mode_table import BEHIND
+from leashed.cluster.messages import Epoch, Lease, Saved, Welcome
+from leashed.cluster.mode_report import told_of
 from leashed.cluster.opening import Peer
+from leashed.cluster.policy_follower import TOLD, follow, let_go
+from leashed.cluster.remote_batches import sent
 from leashed.cluster.server_tending import POLICY
-from leashed.cluster.serving import Place, accepting, making, over
+from leashed.cluster.serving import REPORT, Place, accepting, making, over
+from leashed.cluster.table_terms import TableTerms
+from leashed.models import TableSpec
 from leashed.training import request
-from leashed.training.led_mode import LedMode, numbered
+from leashed.training.led_mode import SHARDS, LedMode, numbered
+from leashed.training.options import Observe
+from leashed.training.problems.clicks import table_settings
 
 if TYPE_CHECKING:
     from leashed.cluster.plan import Plan
     from leashed.sync import Cluster
+    from leashed.training.recordings import AnyModel
 
 __all__ = ["led_by", "run", "serve"]
+
+_log = logging.getLogger(__name__)
 
 _ENDLESS = 1 << 31  # batches, and the most that are asked for at once
 
@@ -42,119 +70,225 @@ def run(plan: Plan, index: int) -> None:
     """
     problem = plan.problem()
     led = led_by(plan, problem)
+    if plan.cluster.resume is not None:
+        led = going_on(led, Checkpoint(plan.cluster.resume))
     told = fingerprint.of_model(problem.model)
-    serve(led, index, Place.of(plan, "policy-ps", index), told)
+    tables = None
+    if led.tables:
+        servers = plan.cluster.policy_ps
+        here = servers if is_local(plan.cluster.master) else 1
+        tables = TableTerms(rows_read(plan, problem), servers, table_settings(plan.train), here)
+    serve(led, index, Place.of(plan, "policy-ps", index), told, tables)
 
 
 def led_by(plan: Plan, problem: Any) -> LedMode:
-    """The mode of a plan's training, with the parameters that it begins with.
+    """The mode of a plan's training, with the parameters that it begins with: of data that readers read no
+    more is known than how many rows they are, and of which columns.
 
     Raises:
+        OSError: a file of these cannot be read.
         TypeError, ValueError: the training asks for what does not go together.
     """
-    train = plan.train
+    train, cluster = plan.train, plan.cluster
+    rows = plan.index(problem)
     asked = request.of(
         problem.model,
-        problem.train,
+        problem.train if rows is None else sent(problem.train, rows, cluster.readers),
         until=train.until(None),
-        **train.how(problem),
-        cluster=cast("Cluster", Trainers(plan.cluster.trainers)),
+        **train.how(problem, rows),
+        observe=Observe(record=train.record),
+        cluster=cast(
+            "Cluster",
+            Trainers(cluster.trainers, cluster.policy_ps, cluster.shards, cluster.readers),
+        ),
     )
     return asked.led(asked.source(1))
 
 
 class Trainers:
-    """Of a run by a mode what says how many workers there are."""
+    """Of a run by a mode what says how many workers and servers there are."""
 
-    policy_servers = 1
     sync = None
 
-    def __init__(self, trainers: int) -> None:
+    def __init__(
+        self, trainers: int, servers: int = 1, shards: str = SHARDS, readers: int = 0
+    ) -> None:
         self.trainers = trainers
+        self.readers = readers
+        self.policy_servers = servers
+        self.shards = shards
 
     def session(self) -> None:
         """Nobody takes part by this."""
 
+    def spans(self, model: AnyModel) -> list[list[tuple[int, int]]]:
+        """What each of several servers has."""
+        return parameter_shards.spans(model, self.policy_servers, self.shards)
 
-def serve(led: LedMode, index: int, place: Place, told: dict[str, str]) -> None:
-    """Lead a mode until the run has ended.
+    def owners(self, tables: Sequence[TableSpec], features: Sequence[int]) -> list[int]:
+        """Of each table which of several has its rows."""
+        return parameter_shards.owners(tables, features, self.policy_servers)
+
+
+def serve(
+    led: LedMode, index: int, place: Place, told: dict[str, str], tables: TableTerms | None = None
+) -> None:
+    """Lead a mode until the run has ended; or have a part of the parameters, as a server behind the first.
 
     Args:
         led: which.
-        index: of the server.
+        index: of the server; the first leads.
         place: where it has its run.
         told: what else all of the run must have alike, as far as it is known.
+        tables: whose rows it has too, or of several servers those that are its own. Default: none.
 
     Raises:
         ValueError: the run is another, no server leads the mode, or it can go on no more.
-        OSError: the master cannot be reached (any more).
+        OSError: the master cannot be reached (any more), or rows not be written.
     """
+    rows = None if tables is None else LedRows(tables, led.placement, place.folder, index)
     words = {
+        **({} if rows is None else rows.words),
         **told,
         **fingerprint.of_server(len(led.theta)),
         **fingerprint.of_mode(led),
-        **fingerprint.of_servers({"policy-ps": 1}),
+        **fingerprint.of_servers({"policy-ps": led.servers}),
     }
+    if index > 0:
+        follow(led, index, place, words, rows)
+        return
+    with contextlib.ExitStack() as ending:
+        keeping = None
+        if keeps(led, place):
+            keeping = ending.enter_context(contextlib.closing(LedKeeping(led, place, rows)))
+        _lead(led, place, words, rows, keeping)
+
+
+def _lead(
+    led: LedMode,
+    place: Place,
+    words: dict[str, str],
+    rows: LedRows | None,
+    keeping: LedKeeping | None,
+) -> None:
+    """As ``serve``, of the first server; ``keeping``: goes on from what it has kept, and keeps it. None: nothing
+    is kept.
+    """
+    index, kept = 0, None if keeping is None else keeping.offer()
     with making() as made:
-        trainers = accepting(made, POLICY, place.transport)
-        commanded = Commanded(made, led.is_done)
+        commanded = Commanded(made, led.is_done, keeping.commanded if keeping else lambda _: None)
+        accepts = {
+            POLICY: accepting(made, POLICY, place.transport),
+            TOLD: accepting(made, TOLD, place.transport),
+            commanding.PURPOSE: commanded.accept,
+        }
 
         def accept(link: socket.socket, peer: Peer) -> None:
-            (commanded.accept if peer.purpose == commanding.PURPOSE else trainers)(link, peer)
+            accepts.get(peer.purpose, accepts[POLICY])(link, peer)
 
-        with place.joined("policy-ps", index, accept, words) as (member, heard):
+        joined = place.joined("policy-ps", index, accept, words, kept, returns=keeping is not None)
+        with joined as (member, heard), telling(member):
             name = member.welcome.run
-            server = led.server(numbered(name), boot())
+            cut = None if place.resume is None else Checkpoint(place.resume)
+            then = None
+            if keeping is not None:
+                then = keeping.begin(name)
+            elif rows is not None:
+                rows.begin()
+            begins = None
+            if cut is not None and then is None:
+                begins = begun(led, cut)
+                if rows is not None:
+                    rows.load(cut)
+            if begins is not None and begins.let_go is not None:
+                _log.warning("%s", begins.let_go)
+            state = None if begins is None else begins.state
+            if then is not None:
+                state = then.state, then.told["nodes"]
+                led = replace(led, passed=then.told["passed"])
+                before = then.told["commands"] + then.told["scheduled"]
+                commanded.goes_on(before, then.told["last"])
+            server = led.server(
+                numbered(name),
+                keeping.boot if keeping else boot(),
+                state,
+                () if rows is None else rows.native,
+                None if then is None else then.served,
+                None if keeping is None else keeping.pushes,
+            )
+            pulls = server.counters()["pulls"]
+            sending = Sending(place, index, name)
+            leases = Leased(member, led, server.standing()["done"])
+            commands = Commands(led, commanded, then.told["scheduled"] if then else 0)
+            if keeping is not None:
+                keeping.serve(server, lambda: (commands.reached, commands.told, commanded.last))
             made.set_result((name, server))
-            leases, commands = Leased(member, led), Commands(led, commanded)
+
+            def report() -> dict[str, float]:
+                standing, counted = server.standing(), server.counters()
+                if standing["failure"]:
+                    raise ValueError(f"the mode can go on no more: {standing['failure']}")
+                if keeping is not None:
+                    keeping.keep(int(counted["pushes"]), done=led.is_done(standing))
+                commands.tell(server, began=counted["grants"] > 0)
+                metrics = {
+                    **told_of(standing, counted),
+                    **commanded.counters(),
+                    **sending.counters(),
+                }
+                if keeping is not None:
+                    metrics |= keeping.counters()
+                if rows is not None:
+                    metrics |= rows.report()
+                member.report(metrics, leases.used(standing["done"]))
+                return counted
+
+            def put(folder: Path) -> list[Saved]:
+                return save(folder, led, server, commands.passed, commands.left, rows, name)
+
+            saves = ServerCuts(member, place.cuts or place.folder, place.resume, put)
+            cuts = LedCuts(member, server, report, saves)
+            # Seconds for which who was there may be absent.
+            absent = math.inf if state is None else place.grace
 
             def told_by_master(event: object) -> None:
                 if isinstance(event, Lease):
                     leases.given(event)
                 elif isinstance(event, Epoch):
-                    _let_go(server, event, led.trainers)
+                    let_go(server, event, led.trainers)
+                elif isinstance(event, Welcome):
+                    cuts.over()
 
-            while not over(heard, member, name, other=told_by_master):
-                standing = server.standing()
-                if standing["failure"]:
-                    raise ValueError(f"the mode can go on no more: {standing['failure']}")
-                counted = server.counters()
-                commands.tell(server, began=counted["grants"] > 0)
-                metrics = {**_told(standing, counted), **commanded.counters()}
-                member.report(metrics, leases.used(standing["done"]))
-
-
-def _let_go(server: _core.PolicyServer, epoch: Epoch, trainers: int) -> None:
-    """Whoever is no trainer of the run any more has no batches: he is gone, or hangs."""
-    there = {seat.index for seat in epoch.members}
-    for index in range(trainers):
-        if index not in there:
-            server.let_go(index * SLOTS, SLOTS)
-
-
-def _told(standing: dict[str, Any], counted: dict[str, float]) -> dict[str, float]:
-    """What the report of a run has of it."""
-    names = ("applied", "stale", "late", "straggler", "missing", "exchanges", "updates")
-    tokens = [int(count) for count in standing["data_staleness"]]
-    return {
-        **{name: float(value) for name, value in counted.items()},
-        **{f"mode_{name}": float(standing[name]) for name in names},
-        "mode_pushed": float(sum(map(int, standing["worker_examples"]))),
-        "mode_data_staleness": float(sum(step * count for step, count in enumerate(tokens))),
-        "mode_data_gradients": float(sum(tokens)),
-        **_octaves(tokens),
-    }
+            with (
+                leaving(place.folder, index, member, InModel(server, led), rows, sending),
+                keeping.left() if keeping else contextlib.nullcontext(),
+            ):
+                while not over(
+                    heard, member, name, cuts, told_by_master, LOOK if cuts.under_way else REPORT
+                ):
+                    if cuts.under_way:
+                        cuts.tend()
+                        continue
+                    pulled = report()["pulls"] > pulls
+                    absent -= REPORT if pulled else 0.0
+                    if absent <= 0.0:
+                        server.let_go_absent()
+                        absent = math.inf
+            if (why := server.end_record()) and led.record is not None:
+                _log.warning("the record in %s ends before the run: %s", led.record[0], why)
 
 
-def _octaves(counts: list[int]) -> dict[str, float]:
-    """Of counts by steps those of 0, 1, 2 to 3, 4 to 7, ..., where there are some, by the first of each."""
-    found = {f"{BEHIND}0": float(sum(counts[:1]))}
-    first = 1
-    while first < len(counts):
-        if some := sum(counts[first : 2 * first]):
-            found[f"{BEHIND}{first}"] = float(some)
-        first *= 2
-    return found
+class InModel:
+    """A policy server whose parameters are in the order of the model."""
+
+    def __init__(self, server: _core.PolicyServer, led: LedMode) -> None:
+        self._server, self._led = server, led
+        self.standing, self.counters, self.quiet = server.standing, server.counters, server.quiet
+
+    @property
+    def parameters(self) -> NDArray[np.float32]:
+        """A copy."""
+        return self._led.in_model(self._server.parameters)
 
 
 class Leased:
@@ -163,28 +297,28 @@ class Leased:
     Args:
         member: asks for them.
         led: the mode.
+        done: examples that were when the run began, which goes on.
     """
 
-    def __init__(self, member: Member, led: LedMode) -> None:
+    def __init__(self, member: Member, led: LedMode, done: int) -> None:
         self._member = member
-        self._size = led.batch_size
-        self._wanted = _ENDLESS if led.batches is None else led.batches
+        self._led = led
         self._held: dict[int, int] = {}  # batches of leases that are not complete, by ticket
-        self._told = 0  # batches of those that are
-        member.want(min(self._wanted, _ENDLESS))
+        self._told = self._batches(done)  # of those that are
+        self._wanted = _ENDLESS if led.batches is None else led.batches - self._told
+        self._want()
 
     def given(self, lease: Lease) -> None:
         """The master has granted it."""
         self._held[lease.ticket] = lease.count
         self._wanted -= lease.count
-        if self._wanted > 0:
-            self._member.want(min(self._wanted, _ENDLESS))
+        self._want()
 
     def used(self, examples: int) -> list[tuple[int, int]]:
         """Of each lease that was not complete when this was called last, its ticket, and how many of its
         batches the mode is done with, where so many examples are.
         """
-        done, found = examples // self._size - self._told, []
+        done, found = self._batches(examples) - self._told, []
         for ticket, count in list(self._held.items()):
             used = min(count, done)
             found.append((ticket, used))
@@ -194,6 +328,17 @@ class Leased:
                 self._told += count
         return found
 
+    def _want(self) -> None:
+        """What is still wanted; nothing, of one that was started again behind the end."""
+        if self._wanted > 0:
+            self._member.want(min(self._wanted, _ENDLESS))
+
+    def _batches(self, examples: int) -> int:
+        """That so many examples are; the last one may have fewer than others."""
+        led = self._led
+        whole = led.batches is not None and examples >= led.examples
+        return cast(int, led.batches) if whole else examples // led.batch_size
+
 
 class Commands:
     """What the mode is told of itself, each once its time has come since the first grant.
@@ -201,17 +346,37 @@ class Commands:
     Args:
         led: the mode.
         commanded: tells it.
+        told: how many of them were, before the server was started again.
+
+    Attributes:
+        left: what is still to be told.
+        told: how many were.
     """
 
-    def __init__(self, led: LedMode, commanded: Commanded) -> None:
+    def __init__(self, led: LedMode, commanded: Commanded, told: int = 0) -> None:
         self._commanded = commanded
-        self._left = sorted(led.commands)
+        self._before = led.passed
+        self.told = told
+        self.left = [one for one in sorted(led.commands) if one[0] > led.passed or not led.passed]
         self._began = math.nan
+
+    @property
+    def passed(self) -> float:
+        """Seconds since the first grant, with those before the run went on."""
+        return self._before + (0.0 if math.isnan(self._began) else time.monotonic() - self._began)
+
+    @property
+    def reached(self) -> float:
+        """Likewise, for who goes on from there, and is told what comes behind that: before all that is left,
+        also where it has come due since the last look.
+        """
+        return min([self.passed, *(math.nextafter(seconds, 0.0) for seconds, _ in self.left)])
 
     def tell(self, server: _core.PolicyServer, *, began: bool) -> None:
         """Whatever is due; ``began``: whether there has been a grant."""
         if math.isnan(self._began) and began:
             self._began = time.monotonic()
-        while self._left and time.monotonic() - self._began >= self._left[0][0]:
-            _, argument = self._left.pop(0)
-            self._commanded.tell(server, argument, "its own schedule")
+        while began and self.left and self.passed >= self.left[0][0]:
+            _, argument = self.left.pop(0)
+            self._commanded.tell(server, argument, "its own schedule", again=True)
+            self.told += 1

@@ -172,6 +172,7 @@ def _of_modes(servers: Mapping[int, Counters]) -> Iterable[Metric]:
         ("serving_seconds", "Processor time of serving.", "serving_seconds"),
     ):
         yield _counted(f"leashed_policy_{name}", help_text, counter, servers, label)
+    yield from _of_their_rows(servers, label)
     examples = CounterMetricFamily(
         "leashed_policy_examples",
         "Examples that were pushed: in updates, or why they are in none.",
@@ -192,6 +193,24 @@ def _of_modes(servers: Mapping[int, Counters]) -> Iterable[Metric]:
         if "lanes" in counters:
             workers.add_metric([str(index)], counters["lanes"])
     yield from (examples, steps, workers)
+
+
+def _of_their_rows(servers: Mapping[int, Counters], label: str) -> Iterable[Metric]:
+    """Of tables whose rows policy servers have."""
+    rows = {index: each for index, each in servers.items() if "row_bytes" in each}
+    for name, help_text, counter in (
+        ("lookups", "Look-ups of batches.", "lookups"),
+        ("looked_up", "Rows looked up.", "looked_up"),
+        ("row_updates", "Updates of rows.", "row_updates"),
+        ("row_staleness", "Sum of the staleness of updates of rows.", "row_staleness"),
+        ("row_moved_bytes", "Bytes of ids, rows and their gradients, with frames.", "row_moved"),
+        ("row_least_bytes", "The least of these: each id, and its floats both ways.", "row_least"),
+    ):
+        yield _counted(f"leashed_policy_{name}", help_text, counter, rows, label)
+    held = GaugeMetricFamily("leashed_policy_rows", "Rows held now.", labels=[label])
+    for index, counters in rows.items():
+        held.add_metric([str(index)], counters["rows"])
+    yield held
 
 
 def _counted(

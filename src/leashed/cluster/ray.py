@@ -8,7 +8,8 @@ and starts it again when it dies.
 
 Ray places the actors; it moves no parameters while they train. Between it and the processes go texts
 and numbers alone: the plan, the run's key, addresses and reports. At the end, where embedding servers
-were on other machines than the master, it copies the files of their rows to the master's. The key thus passes through Ray, which encrypts
+were on other machines than the master, it copies the files of their rows to the master's; policy servers send
+it theirs (``led_bringing``). The key thus passes through Ray, which encrypts
 its connections only where TLS is set up. (Who may use the Ray cluster can run any program on its
 machines, with or without that key.)
 """
@@ -26,7 +27,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from leashed.cluster import opening, outcome, row_files, row_index
+from leashed.cluster import opening, outcome, row_index
 from leashed.cluster import plan as plans
 from leashed.cluster.plan import ROLES, Plan
 from leashed.cluster.supervisor import INTERRUPTED, OVER, Supervisor, command, name_of
@@ -51,8 +52,9 @@ def up(plan: Plan, options: Mapping[str, Mapping[str, Any]] | None = None) -> di
     Each machine has the data at the same path. What a process writes lies on its machine, in a
     folder of its own within ``plan.cluster.run``; the report and the output model, with tables that are
     joined there, in the master's. Checkpoints of the whole run (``checkpoint_every``) lie in ``checkpoints``
-    there, or in ``plan.cluster.checkpoints``, which all machines have to see; a plan with ``resume``, that
-    run's folder or one of them, and another ``run`` goes on from it, with the same or other numbers.
+    there, which the others send their parts, or in ``plan.cluster.checkpoints``, where all machines see that;
+    a plan with ``resume``, that run's folder or one of them, which each machine reads, and another ``run``
+    goes on from it, with the same or other numbers.
 
     Args:
         plan: ``cluster.master`` says at most a port; the host is the one where Ray puts the master.
@@ -119,9 +121,10 @@ def _run(plan: Plan, key: str, actors: Mapping[tuple[str, int], Any]) -> dict[st
     counted = ray.get(actors["reader", 0].counted.remote(text)) if cluster.readers else None
     working = {each.run.remote(text, key, counted): process for process, each in actors.items()}
     left, restarts, given_up, failed, ended = list(working), {}, {}, 0, False
+    holds = outcome.holder_of_rows(plan) if plan.train.of_clicks else None
     while left:
         # When the master has ended the others do so by themselves, or with their actors.
-        saving = any(working[each][0] == "embedding-ps" for each in left)
+        saving = any(working[each][0] == holds for each in left)
         patience = _LONGEST_SAVE if saving else cluster.timeout
         done, left = ray.wait(left, timeout=patience if ended else None)
         if not done:
@@ -140,30 +143,35 @@ def _run(plan: Plan, key: str, actors: Mapping[tuple[str, int], Any]) -> dict[st
         if status not in (0, INTERRUPTED):
             given_up[name] = how
     told = json.dumps([restarts, given_up])
-    places = _places(actors, hosts, run)
+    places = _places(actors, hosts, run, holds)
     report: dict[str, Any] = json.loads(ray.get(master.conclude.remote(told, places)))
     return {**report, "folder": str(run / "master"), "host": hosts["master", 0]}
 
 
 def _places(
-    actors: Mapping[tuple[str, int], Any], hosts: Mapping[tuple[str, int], str], run: Path
+    actors: Mapping[tuple[str, int], Any],
+    hosts: Mapping[tuple[str, int], str],
+    run: Path,
+    holds: str | None,
 ) -> list[str]:
-    """Where embedding servers' rows are on the master's machine, in their order; those of others are copied
-    there, from actor to actor.
+    """Where the rows of servers, whose role is ``holds``, are on the master's machine, in their order; those of
+    others are copied there, from actor to actor.
     """
     master, found = actors["master", 0], []
     for (role, index), actor in sorted(actors.items()):
-        if role != "embedding-ps":
+        if role != holds:
             continue
         name = name_of(role, index)
         home = run / name
-        if hosts[role, index] != hosts["master", 0]:
+        if ray.get(master.has.remote(name)):  # it was brought by who has left it
+            home = run / "master"
+        elif hosts[role, index] != hosts["master", 0]:
             home = run / "master"
             for file, size in ray.get(actor.rows.remote()):
                 for first in range(0, max(size, 1), _PIECE):
                     piece = actor.piece.remote(file, first, _PIECE)
                     ray.get(master.put.remote(name, file, first, piece))
-        found.append(str(row_files.folder_of(home, index)))
+        found.append(str(home / name))
     return found
 
 
@@ -266,9 +274,15 @@ class _Process:
         name = name_of(self._role, self._index)
         return status, supervisor.counts()[name], supervisor.why(name)
 
+    def has(self, server: str) -> bool:
+        """Whether rows of a server are in this one's folder; for the master."""
+        return (self._plan.cluster.run / server).is_dir()
+
     def rows(self) -> list[tuple[str, int]]:
-        """The files of an embedding server's rows, and their bytes."""
-        return [(path.name, path.stat().st_size) for path in self._rows().iterdir()]
+        """The files of a server's rows, and their bytes; none of one that has never begun."""
+        there = self._rows()
+        paths = there.iterdir() if there.is_dir() else ()
+        return [(path.name, path.stat().st_size) for path in paths]
 
     def piece(self, file: str, first: int, count: int) -> bytes:
         """Of one of them at most so many bytes from ``first`` on."""
@@ -284,14 +298,14 @@ class _Process:
             opened.write(piece)
 
     def _rows(self) -> Path:
-        return row_files.folder_of(self._plan.cluster.run, self._index)
+        return self._plan.cluster.run / name_of(self._role, self._index)
 
     def conclude(self, ends: str, rows: list[str]) -> str:
         """The report of a run that has ended, with its output model, as JSON; for the master.
 
         Args:
             ends: restarts, and who was given up and why, by process, as JSON.
-            rows: the folders of embedding servers' rows, in their order.
+            rows: the folders of servers' rows, in their order.
         """
         folder = self._plan.cluster.run
         report = outcome.read_report(folder)

@@ -1,5 +1,5 @@
-"""What a run has come to that nobody has handed in: from its sync servers' snapshots, or from the files
-that its trainers have kept.
+"""What a run has come to that nobody has handed in: from its sync servers' snapshots, from the files that its
+trainers have kept, or from those that its policy servers have left.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from leashed.cluster import journal, packing, server
+from leashed.cluster import journal, packing, parameter_shards, server
+from leashed.cluster.led_leaving import parameters_left
 from leashed.cluster.plan import Plan
 from leashed.files import model_file, resuming
 from leashed.models._running import Running, mean
@@ -35,8 +36,8 @@ class Reached(NamedTuple):
 
 def find(folder: Path, plan: Plan, model: model_file.BuiltIn, since: float = 0.0) -> Reached | None:
     """The parameters that a run has reached: w^PS where the snapshots in
-    the folder have all of it, else those of the trainer whose file there has the most batches in it;
-    None: there is nothing of either. Statistics are that trainer's; of w^PS the mean of those that all
+    the folder have all of it, else those of the trainer whose file there has the most batches in it; by a
+    mode what its policy servers have left. None: there is nothing of these. Statistics are that trainer's; of w^PS the mean of those that all
     have kept. Files that were not written after ``since``, seconds since 1970,
     are none: a file system's clock may tell two of one moment alike.
 
@@ -48,6 +49,11 @@ def find(folder: Path, plan: Plan, model: model_file.BuiltIn, since: float = 0.0
     if found is None:
         return None
     began, *_ = found
+    cluster = plan.cluster
+    if cluster.policy_ps:
+        spans = parameter_shards.spans(model, cluster.policy_ps, cluster.shards)
+        left = parameters_left(folder, began.run, spans, model.dimension, since)
+        return None if left is None else Reached(str(left), left.parameters, None)
     kept = []
     for path in sorted(folder.glob("trainer-*.kept")):
         if path.stat().st_mtime <= since:

@@ -30,6 +30,7 @@ def remote_rows(
         read: which.
         placement: of their tables.
         trainer, member, workers: whose; each process is another member of its run, with a larger number.
+            Where tables are apart, each of so many threads has a worker for each table.
         servers: how many embedding servers there are.
         timeout: seconds of a server's silence after which its connection is given up.
         patience: seconds for which a server is waited for.
@@ -37,13 +38,14 @@ def remote_rows(
         pooling: where rows that the model reads pooled are: ``"servers"``, ``"rows"`` (where they are
             read), or ``"auto"``, of each feature where it is fewer bytes.
     """
+    each = len(read.tables) if read.apart else 1
     return _core.RemoteRows(
         tables=[(one.name, one.dim, one.rows or 0) for one in read.tables],
         features=list(read.features),
         placement=placement,
         servers=servers,
-        workers=workers,
-        readers=min(workers, cores(), _READERS),
+        workers=each * workers,
+        readers=0 if read.apart else min(workers, cores(), _READERS),
         client=trainer * SLOTS,
         life=life(member),
         timeout=timeout,
@@ -51,4 +53,5 @@ def remote_rows(
         look_ahead=look_ahead,
         poolings=list(read.poolings),
         pooling=pooling,
+        apart=read.apart,
     )

@@ -6,7 +6,7 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from leashed import _core
@@ -17,6 +17,7 @@ from leashed.cluster.meeting import Collective, Meeting, all_gather
 from leashed.cluster.member import Member
 from leashed.cluster.messages import Epoch
 from leashed.cluster.opening import Peer, parse_address
+from leashed.cluster.sum_tending import SUM
 
 __all__ = ["RING", "Callers", "RingTending"]
 
@@ -34,6 +35,9 @@ class Callers:
 
     Args:
         closing: set where none is wanted any more.
+
+    Attributes:
+        sums: takes those of workers that sum with this one's; None: there are none.
     """
 
     def __init__(self, closing: threading.Event) -> None:
@@ -41,9 +45,13 @@ class Callers:
         self._changed = threading.Condition()
         self._arrived: dict[tuple[int, str], socket.socket] = {}
         self._epoch: Epoch | None = None
+        self.sums: Callable[[socket.socket, Peer], None] | None = None
 
     def accept(self, link: socket.socket, peer: Peer) -> None:
         """One has come."""
+        if self.sums is not None and peer.purpose.startswith(SUM):
+            self.sums(link, peer)
+            return
         number = peer.purpose.removeprefix(RING)
         if not peer.purpose.startswith(RING) or not number.isdigit() or self._closing.is_set():
             link.close()

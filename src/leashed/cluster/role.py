@@ -150,6 +150,13 @@ def fitting(plan: Plan, problem: Problem) -> tuple[dict[str, str], Checkpoint | 
     checkpoint = Checkpoint(cluster.resume)
     batches = _batches(plan, problem, rows), _batch_size(plan, problem)
     checkpoint.require({**words, **fingerprint.of_batches(*batches)})
+    if cluster.policy_ps:
+        from leashed.cluster.led_checkpoint import going_on  # noqa: PLC0415
+        from leashed.cluster.policy_server import led_by  # noqa: PLC0415
+
+        going_on(led_by(plan, problem), checkpoint)
+    elif checkpoint.led:
+        checkpoint.file(0)
     return words, checkpoint
 
 
@@ -212,11 +219,12 @@ def _master(plan: Plan, *, comes_back: bool) -> dict[str, Any]:
             for each in watchers:
                 each(report)
 
-        return master.run(
+        key = cluster.read_key()
+        standing = master.run(
             terms,
             host=host,
             port=port,
-            key=cluster.read_key(),
+            key=key,
             folder=cluster.run,
             transport=cluster.transport,
             watch=watch,
@@ -224,6 +232,14 @@ def _master(plan: Plan, *, comes_back: bool) -> dict[str, Any]:
             begun=cluster.resume,
             cuts=cluster.cuts,
         )
+    if cluster.policy_ps and standing["state"] != "running":
+        from leashed.cluster.led_bringing import bring  # noqa: PLC0415
+
+        # (Which the master's loop has had, and has left to the system.)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        comes = cluster.timeout + cluster.grace
+        bring(standing, cluster.run, cluster.address, key, cluster.timeout, comes)
+    return standing
 
 
 if __name__ == "__main__":

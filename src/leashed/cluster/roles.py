@@ -63,7 +63,6 @@ ROLES = {
             "policy_ps",
             "policy_server",
             serves=True,
-            saves=False,
             leads=True,
         ),
         Role("reader", "reader", "reader", "readers", "reader", serves=True, saves=False),

@@ -15,26 +15,33 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from leashed.cluster import checkpoints
-from leashed.cluster.keeping import Keeping
+from leashed.cluster.keeping import Counts, Keeping
 from leashed.cluster.messages import Saved
 from leashed.files import folders
 from leashed.models.tables import Described, Table
 
 __all__ = [
+    "WRITTEN",
     "Applied",
     "Joined",
     "RowFiles",
     "RowServer",
+    "counters",
     "folder_of",
     "joined",
     "joined_of",
     "rows_of",
+    "updates",
 ]
+
+_GRADIENTS = ("folded", "excluded")
+"""Of what it tells of all tables, how many gradients of rows did not make updates of their own."""
 
 _GROWTH = ("asked", "evicted", "refused", "deferred", "late", "unadmitted")
 """Of what ``Table.statistics`` tells of tables that grow."""
 
-_WRITTEN = 1 << 29  # bytes of rows a second, as a processor of an AMD EPYC writes and digests them
+WRITTEN = 1 << 29
+"""Bytes of rows a second, as a processor of an AMD EPYC writes and digests them."""
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +55,9 @@ class RowServer(Protocol):
     """What ``_core.RowServer`` has of it."""
 
     def counters(self) -> dict[str, Any]:
-        """``pushes``: that it has applied, with those of ``restore``."""
+        """``pushes``: that it has applied, with those of ``restore``; ``apart``: of these, since then, that
+        were a step of one table alone, which has counted it.
+        """
 
     def applied(self) -> Sequence[Applied]:
         """Of each client."""
@@ -91,7 +100,7 @@ class RowFiles:
         self._every = every
         self._applied: list[Applied] = []
         self._restored = 0
-        self._steps: dict[str, int] = {}  # of tables, before the run
+        self._steps: dict[str, int] = {}  # of tables, when they were loaded
         self._newest: int | None = None  # pushes of what was written last
         self._written = 0
         self._stalled = self._longest = 0.0
@@ -108,7 +117,7 @@ class RowFiles:
             OSError: the folder cannot be made, or something else is in it.
         """
         self._folder.mkdir(exist_ok=True)
-        if (found := _rows(self._folder)) is not None:
+        if (found := _rows(self._folder, hashed=False)) is not None:
             if found.told["run"] != self._run:
                 raise ValueError(
                     f"{self._folder} is of another run; remove it and its .count, or choose another "
@@ -127,10 +136,7 @@ class RowFiles:
         elif self._begins is not None:
             folders.load_rows(self._begins.rows(), self._tables)
             _log.info("goes on from the rows in %s", self._begins.folder)
-        self._steps = {
-            name: table.statistics()["steps"] - self._restored
-            for name, table in self._tables.items()
-        }
+        self._steps = {name: table.statistics()["steps"] for name, table in self._tables.items()}
         return self._restored
 
     def serve(self, server: RowServer) -> None:
@@ -138,12 +144,11 @@ class RowFiles:
         server.restore(self._applied, self._restored)
         counts = self._folder.with_suffix(".count")
         sizes = (table.statistics()["bytes"] for table in self._tables.values())
-        first = 0.0 if self._newest is not None else sum(sizes) / _WRITTEN  # all rows
+        first = 0.0 if self._newest is not None else sum(sizes) / WRITTEN  # all rows
         keeping = Keeping(
             lambda: _pushes(server),
             self._save,
-            counts,
-            self._run,
+            Counts(counts, self._run, self._restored),
             self._restored,
             self._every,
             first,
@@ -176,23 +181,12 @@ class RowFiles:
         return checkpoints.saved_of(folder, f"{self._folder.name}/{folders.MANIFEST}")
 
     def counters(self) -> dict[str, float]:
-        """What is reported of rows and files: ``rows`` and ``row_bytes`` now, ``row_updates`` and the
-        sum of their ``row_staleness``, ``row_stalest``; of tables that grow ids of pushes
-        (``row_asked``), ``row_evicted`` ones, and gradients without a row since there was no room
-        (``row_refused``), another thread changed the index there (``row_deferred``), the row had
-        gone (``row_late``) or the id had not come often enough (``row_unadmitted``); pushes
-        ``restored`` and ``lost`` by restarts;
-        ``snapshots``, ``snapshots_failed``, and seconds for which they kept pushes waiting, in all
-        (``stalled``) and at most at once (``stall``).
+        """What is reported of rows, as of the function of this name, and of files: pushes ``restored`` and
+        ``lost`` by restarts; ``snapshots``, ``snapshots_failed``, and seconds for which they kept pushes
+        waiting, in all (``stalled``) and at most at once (``stall``).
         """
-        told = [table.statistics() for table in self._tables.values()]
         return {
-            "rows": sum(each["rows"] for each in told),
-            "row_bytes": sum(each["bytes"] for each in told),
-            "row_updates": sum(each["applied"] for each in told),
-            "row_staleness": sum(each["staleness"] for each in told),
-            "row_stalest": max((each["stalest"] for each in told), default=0),
-            **{f"row_{name}": sum(each[name] for each in told) for name in _GROWTH},
+            **counters(self._tables),
             "restored": self._restored,
             "snapshots": self._written,
             "stalled": self._stalled,
@@ -237,9 +231,10 @@ class RowFiles:
             nonlocal seconds, failed
             begun = time.monotonic()
             try:
-                pushes = _pushes(self._server)
+                counted = self._server.counters()
+                of_all = int(counted["pushes"]) - self._restored - int(counted["apart"])
                 for name, table in self._tables.items():
-                    table.native.reach_steps(self._steps[name] + pushes)
+                    table.native.reach_steps(self._steps[name] + of_all)
                 save()
             except BaseException as error:  # noqa: BLE001 (raised below, not through the server)
                 failed = error
@@ -250,6 +245,39 @@ class RowFiles:
         self._longest = max(self._longest, seconds)
         if failed is not None:
             raise failed
+
+
+def counters(tables: Mapping[str, Table]) -> dict[str, float]:
+    """What is reported of a server's rows: ``rows`` and ``row_bytes`` now, ``row_updates`` and the sum of
+    their ``row_staleness``, ``row_stalest``, gradients that went into others' updates (``row_folded``) or were
+    left out as too stale (``row_excluded``); of tables that grow ids of pushes (``row_asked``),
+    ``row_evicted`` ones, and gradients without a row since there was no room (``row_refused``), another
+    thread changed the index there (``row_deferred``), the row had gone (``row_late``) or the id had not
+    come often enough (``row_unadmitted``).
+    """
+    told = [table.statistics() for table in tables.values()]
+    return {
+        "rows": sum(each["rows"] for each in told),
+        "row_bytes": sum(each["bytes"] for each in told),
+        "row_updates": sum(each["applied"] for each in told),
+        "row_staleness": sum(each["staleness"] for each in told),
+        "row_stalest": max((each["stalest"] for each in told), default=0),
+        **{f"row_{name}": sum(each[name] for each in told) for name in (*_GRADIENTS, *_GROWTH)},
+    }
+
+
+def updates(counters: Sequence[Mapping[str, float]]) -> dict[str, int]:
+    """What became of the gradients of rows, as ``TrainResult.rows``, by what each server has counted."""
+
+    def total(name: str) -> int:
+        return sum(int(each.get(f"row_{name}", 0)) for each in counters)
+
+    names = ("folded", "late", "excluded", "unadmitted", "deferred", "refused", "staleness")
+    return {
+        "applied": total("updates"),
+        **{name: total(name) for name in names},
+        "stalest": max((int(each.get("row_stalest", 0)) for each in counters), default=0),
+    }
 
 
 class Joined(NamedTuple):
@@ -294,9 +322,7 @@ def joined_of(places: Sequence[Path], described: Iterable[Described], run: str) 
     made = folders.join_rows(found)
     names = [one.name for one in described]
     if missing := [name for name in names if name not in made]:
-        raise ValueError(
-            f"no embedding server has saved table {', '.join(missing)} in {places[0].parent}"
-        )
+        raise ValueError(f"no server has saved table {', '.join(missing)} in {places[0].parent}")
     tables = {name: made[name] for name in names}
     return Joined(
         tables,
@@ -306,7 +332,7 @@ def joined_of(places: Sequence[Path], described: Iterable[Described], run: str) 
 
 
 def rows_of(place: Path, index: int) -> folders.Rows:
-    """What an embedding server has saved there, whose number is for the error alone.
+    """What an embedding server, or a policy server, has saved there, whose number is for the error alone.
 
     Raises:
         FileNotFoundError: nothing.
@@ -314,10 +340,11 @@ def rows_of(place: Path, index: int) -> folders.Rows:
     """
     rows = _rows(place)
     if rows is None:
-        raise FileNotFoundError(
-            f"embedding server {index} has saved no rows in {place}; where it ran on another "
-            "machine, copy that folder here"
-        )
+        why = "it ended before its first snapshot"
+        if not place.is_dir():
+            why = "it never began there; where it ran on another machine, copy that folder here"
+        whose = "policy server" if place.name.startswith("policy") else "embedding server"
+        raise FileNotFoundError(f"{whose} {index} has saved no rows in {place}: {why}")
     return rows
 
 
@@ -330,9 +357,9 @@ def folder_of(run: Path, index: int) -> Path:
     return run / f"embedding-ps-{index}"
 
 
-def _rows(folder: Path) -> folders.Rows | None:
+def _rows(folder: Path, *, hashed: bool = True) -> folders.Rows | None:
     try:
-        return folders.Rows(folder)
+        return folders.Rows(folder, hashed=hashed)
     except FileNotFoundError:
         if folders.is_one(folder):
             raise

@@ -27,11 +27,12 @@ from leashed.models import tables as of_models
 from leashed.models.tables import SHARDS
 from leashed.training.rows_read import RowsRead
 
-__all__ = ["MOST_SERVERS", "SHARDS", "Placed", "check", "placed", "told"]
+__all__ = ["MOST_SERVERS", "SHARDS", "SPREAD", "Placed", "check", "placed", "told"]
 
 MOST_SERVERS = 4096
 
-_SPREAD = -1
+SPREAD = -1
+"""In place of the server of a table that several have parts of."""
 _NONE = 1e-9  # bytes
 _AS_MUCH = 1e-6  # far less than by what one float more costs
 
@@ -57,6 +58,14 @@ class Placed(NamedTuple):
     def numbers(self, server: int, tables: int) -> list[int]:
         """Of so many tables those of which a server has rows."""
         return [t for t in range(tables) if any(self.placement.shards(t, server))]
+
+    def owners(self, tables: int, servers: int) -> list[int]:
+        """Of each of so many tables the one of so many servers that has all of it, or ``SPREAD``."""
+        found = []
+        for t in range(tables):
+            having = [s for s in range(servers) if any(self.placement.shards(t, s))]
+            found.append(having[0] if len(having) == 1 else SPREAD)
+        return found
 
 
 def placed(
@@ -104,19 +113,19 @@ def placed(
         if servers > 1 and (one.rows is None or batch[t] > share or one.rows * one.dim > largest)
     }
     held = _assigned(tables, batch, sizes, spread, servers, math.inf if room is None else room)
-    owner, loads = [_SPREAD] * len(tables), [0.0] * servers
+    owner, loads = [SPREAD] * len(tables), [0.0] * servers
     for server, mine in enumerate(held):
         for t in mine:
             owner[t] = server
         loads[server] = math.fsum(batch[t] for t in mine)
-    apart = math.fsum(c for c, server in zip(batch, owner, strict=True) if server == _SPREAD)
+    apart = math.fsum(c for c, server in zip(batch, owner, strict=True) if server == SPREAD)
     loads = [
         load + apart * len(range(server, SHARDS, servers)) / SHARDS
         for server, load in enumerate(loads)
     ]
     told = [(one.rows is None, server) for one, server in zip(tables, owner, strict=True)]
     shards = [shard % servers for shard in range(SHARDS)]
-    whole = [c for c, server in zip(batch, owner, strict=True) if server != _SPREAD]
+    whole = [c for c, server in zip(batch, owner, strict=True) if server != SPREAD]
     bound = max(share, *whole) if whole else share
     return Placed(_core.RowPlacement(told, shards), tuple(loads), bound)
 

@@ -89,7 +89,7 @@ class RunEnds:
         left = bool(short) and not verdict.complete
         if left and (leaving or now - self._trained < self._return):
             return None
-        if not self._state.ledger.done and self._leader_behind(now):
+        if self._leader_behind(now):
             return None
         never = ""
         if terms.require_sync and (apart := verdict.apart()):
@@ -123,11 +123,15 @@ class RunEnds:
 
     def _leader_behind(self, now: float) -> bool:
         """Whether who leads may still tell what became of the last batches of trainers that have ended
-        before their run.
+        before their run; or, to a master that was started again, anything at all.
         """
-        return now < self._trained + 3.0 * _BEHIND and any(
-            ROLES[member.role].leads
-            and member.connected
-            and (member.counted or 0.0) < self._trained + _BEHIND
+        if now >= self._trained + 3.0 * _BEHIND:
+            return False
+        # (Of several the others tell of no lease what became of it.)
+        last = not self._state.ledger.done or self._terms.policy_ps > 1
+        return any(
+            member.counted is None
+            or (last and member.connected and member.counted < self._trained + _BEHIND)
             for member in self._state.membership.members.values()
+            if ROLES[member.role].leads
         )

@@ -59,6 +59,7 @@ def standing(
             "resumed": ledger.resumed,
             "restored": ledger.restored,
             "lost": ledger.lost,
+            "undone": ledger.undone,
             "twice": _twice(ledger, everybody, terms.batch_size),
             "with_replicas": round(
                 sum(
@@ -92,9 +93,9 @@ def standing(
 
 def _twice(ledger: Ledger, members: list[dict[str, Any]], batch_size: int) -> int:
     """Batches that a trainer has told of which another had, or had itself before it was taken for dead."""
-    leaders = counted({"members": members}, "policy-ps").values()
-    if leaders:  # which know of each gradient whether another's was before it
-        return round(sum(each.get("mode_late", 0.0) for each in leaders) / batch_size)
+    leaders = counted({"members": members}, "policy-ps")
+    if leaders:  # of which the first knows of each gradient whether another's was before it
+        return round(leaders.get(0, {}).get("mode_late", 0.0) / batch_size)
     told = counted({"members": members}, "trainer").values()
     used = round(sum(each.get("batches_used", 0.0) for each in told))
     # (Less where counters went with a trainer that died while there was no master.)

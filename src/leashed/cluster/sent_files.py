@@ -31,8 +31,7 @@ _PIECE = 1 << 20
 
 def send(
     link: socket.socket,
-    folder: Path,
-    names: Sequence[str],
+    paths: Mapping[str, Path],
     told: Mapping[str, Any],
     wait: Callable[[], None] = lambda: None,
     lives: Callable[[], bool] = lambda: False,
@@ -41,8 +40,7 @@ def send(
 
     Args:
         link: to the other side; its timeout is for each piece.
-        folder: that names lead from.
-        names: of the files.
+        paths: of the files, by the names that they are sent under.
         told: of them.
         wait: returns when the other side has answered, where that may take long.
         lives: whether the other side does, though nothing moves: its disk may be slow.
@@ -51,14 +49,14 @@ def send(
         OSError: a file cannot be read, or is shorter by now; the connection breaks; or the other side does
             not take them, as the message tells.
     """
-    sizes = {name: (folder / name).stat().st_size for name in names}
+    sizes = {name: path.stat().st_size for name, path in paths.items()}
     _put(link, {**told, "files": list(sizes.items())})
     wait()
     lacked = _get(link)
     if isinstance(lacked, str):
         raise OSError(lacked)
     for name in lacked:
-        _send(link, folder / name, sizes[name], lives)
+        _send(link, paths[name], sizes[name], lives)
     wait()
     if why := _get(link):
         raise OSError(why)

@@ -1,23 +1,25 @@
 """Parts of checkpoints that members have written where the master does not see them, sent to it before its
-manifest makes them one.
+manifest makes them one: those files that it has not got with the newest whole one.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import IO, Any
 
 from leashed.base import atomic
 from leashed.cluster import sent_files
 from leashed.cluster.checkpoints import place, tidy
 from leashed.cluster.opening import Peer
 from leashed.cluster.roles import ROLES
-from leashed.files.folders import MANIFEST
+from leashed.files import folders
 
 __all__ = ["PURPOSE", "Parts", "send"]
 
@@ -45,14 +47,14 @@ def send(
     paths = [path for name in own for path in _below(folder / name)]
     modified = [(str(path.relative_to(folder)), path.stat().st_mtime_ns) for path in paths]
     told = {"cut": number, "modified": modified}
-    sent_files.send(link, folder, [name for name, _ in modified], told, wait, lives)
+    sent_files.send(link, {name: folder / name for name, _ in modified}, told, wait, lives)
 
 
 def _below(path: Path) -> list[Path]:
     """The files of a folder, its manifest last; of a file itself."""
     if not path.is_dir():
         return [path]
-    return sorted(path.iterdir(), key=lambda each: (each.name == MANIFEST, each.name))
+    return sorted(path.iterdir(), key=lambda each: (each.name == folders.MANIFEST, each.name))
 
 
 class Parts:
@@ -75,7 +77,8 @@ class Parts:
 
     def take(self, connection: socket.socket, peer: Peer, number: int, whole: int) -> None:
         """Takes in what lacks of a member's part of that cut, which is under way; 0: none is. ``whole``: the
-        cut of the newest checkpoint; what there is of others goes, to make room.
+        cut of the newest checkpoint, whose files are taken where they are the same; what there is of others
+        goes, to make room.
         """
         role, _, index = peer.name.rpartition("-")
         saves = role in ROLES and ROLES[role].saves and index.isdecimal()
@@ -131,21 +134,25 @@ class Parts:
             raise ValueError("that cut is over")
         if not all(name.startswith((f"{who}.", f"{who}/")) for name, _ in files):
             raise ValueError("they are not its own")
-        tidy(self._run, number, [place(self._run, whole), *self._begun])
-        folder = place(self._run, number)
-        modified = dict(told["modified"])
-        lacking = [
-            (name, size)
-            for name, size in files
-            if _about(folder / name) != (size, modified.get(name))
-        ]
-        for name, _ in lacking:
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        modified = _times(told["modified"])
+        before, folder = place(self._run, whole), place(self._run, number)
+        tidy(self._run, number, [before, *self._begun])
+        lacking = []
+        for name, size in files:
+            path, about = folder / name, (size, modified[name])
+            if _about(path) == about:
+                continue
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if _about(before / name) == about:
+                path.unlink(missing_ok=True)
+                folders.link(before / name, path)
+            else:
+                lacking.append((name, size))
         with self._room(connection, lacking):
             sent_files.receive(
                 connection,
                 lacking,
-                lambda name: atomic.opened(folder / name),
+                lambda name: _opened(folder / name, modified[name]),
                 partial(self._comes, connection),
             )
 
@@ -166,8 +173,28 @@ class Parts:
             self._coming[connection] -= count
 
 
+def _times(told: Any) -> Mapping[str, int]:
+    """When files were written, in nanoseconds, by name.
+
+    Raises:
+        ValueError: something else is told.
+    """
+    times = dict(told)
+    if not all(type(each) is int and 0 <= each < 1 << 63 for each in times.values()):
+        raise ValueError("something else comes than when files were written")
+    return times
+
+
+@contextlib.contextmanager
+def _opened(path: Path, modified: int) -> Iterator[IO[bytes]]:
+    """A file that is to be written, of that time."""
+    with atomic.opened(path) as file:
+        yield file
+    os.utime(path, ns=(modified, modified))
+
+
 def _about(path: Path) -> tuple[int, int] | None:
-    """Bytes and time of a file: another one of an earlier attempt is of another time; None: there is none."""
+    """Bytes and time of a file, by which it is the same as the sender's; None: there is none."""
     try:
         about = path.stat()
     except (FileNotFoundError, NotADirectoryError):

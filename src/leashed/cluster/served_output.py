@@ -11,6 +11,7 @@ from leashed.cluster import row_files
 from leashed.cluster.outcome import WITH_TABLES
 from leashed.cluster.session import Output, Reached
 from leashed.files import checkpoint
+from leashed.models import TableSpec
 from leashed.models.external import External
 from leashed.models.graphs import Graph
 from leashed.models.tables import Table
@@ -44,22 +45,24 @@ def write(home: Path, folders: Sequence[Path], reached: Reached, *, collect: boo
         raise MemoryError(
             f"they take {size / 2**30:.3g} GiB, more than {_COLLECTED:.0%} of the memory left"
         )
-    tables = row_files.joined_of(folders, described, reached.run).tables
+    joined = row_files.joined_of(folders, described, reached.run)
+    tables = joined.tables
     folder = home / WITH_TABLES
     statistics = None if reached.running is None else reached.running.values
     checkpoint.save(folder, reached.model, reached.parameters, tables, statistics)
-    return Output(folder, tables if collect else {})
+    rows = row_files.updates(joined.counters)
+    return Output(folder, tables if collect else {}, reached.parameters, rows)
 
 
 def tables_of(
-    model: Graph | External, folders: Sequence[str | os.PathLike[str]]
+    model: Graph | External | Sequence[TableSpec], folders: Sequence[str | os.PathLike[str]]
 ) -> dict[str, Table]:
     """The tables of a model from what a run's embedding servers have saved, where the run could not write
     its output: rank 0 was gone, or had not all of their folders. ``leashed.save(path, model,
     result.parameters, tables, result.statistics)`` of a trainer's result writes the rest beside them.
 
     Args:
-        model: that was trained.
+        model: that was trained; or the tables of a loop of one's own, as ``Cluster.tables`` was given them.
         folders: of all servers, in any order: each one's ``embedding-ps-0``, ``embedding-ps-1``, ... of
             one run, copied to this machine. Whole files of all tables are read into memory.
 
@@ -68,13 +71,18 @@ def tables_of(
 
     Raises:
         FileNotFoundError: one of the folders has no rows.
-        TypeError: ``model`` reads no tables; ``folders`` is one path.
+        TypeError: ``model`` reads no tables, or is none; ``folders`` is one path.
         ValueError: ``folders`` is empty; a file is damaged; they are of several runs, or their rows are
             not all of the model's tables.
     """
-    described = checkpoint.tables_of(model)
-    if not described:
-        raise TypeError(f"model must be one that reads tables, got {model!r}")
+    given: Sequence[TableSpec] = (
+        model if isinstance(model, Sequence) else checkpoint.tables_of(model)
+    )
+    described = [one for one in given if isinstance(one, TableSpec)]
+    if not described or len(described) < len(given):
+        raise TypeError(
+            f"model must be one that reads tables, or a list of TableSpec, got {model!r}"
+        )
     if isinstance(folders, (str, os.PathLike)):  # whose letters would be folders
         raise TypeError(f"folders must be a list, with one of each server, got {folders!r}")
     places = [Path(each) for each in folders]

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from leashed import _core
 from leashed.cluster import checkpoints, fingerprint, packing
 from leashed.cluster.cut_tending import ServerCuts
+from leashed.cluster.keeping import Counts, Keeping, replacing
 from leashed.cluster.keeping import Counts as _Counts  # noqa: F401 (its old name)
-from leashed.cluster.keeping import Keeping, replacing
 from leashed.cluster.messages import Saved, Welcome
 from leashed.cluster.server_tending import EXCHANGE
 from leashed.cluster.serving import Place, accepting, making, over
@@ -79,8 +79,7 @@ def serve(dimension: int, servers: int, index: int, place: Place) -> None:
             kept = Keeping(
                 lambda: int(server.counters()["changes"]),
                 lambda: _save(server, path, run),
-                path.with_suffix(".count"),
-                run,
+                Counts(path.with_suffix(".count"), run, restored),
                 restored,
                 place.snapshot_every,
             )

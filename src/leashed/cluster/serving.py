@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from leashed.cluster import fingerprint
 from leashed.cluster.addressing import is_local, reached, within
 from leashed.cluster.member import Lost, Member, master_address
-from leashed.cluster.messages import Bye, Cut, Welcome
+from leashed.cluster.messages import Bye, Cut, Kept, Welcome
 from leashed.cluster.opening import Key, Listener, Peer
+from leashed.cluster.readiness import tell_made
 
 if TYPE_CHECKING:
     from leashed.cluster.plan import Plan
@@ -60,6 +61,7 @@ class Place:
             that: what came since the last is lost by a restart.
         resume: the checkpoint's folder that the run goes on from. Default: it begins.
         cuts: the folder of the run's checkpoints. Default: that of the run.
+        restarts: whether who dies is started again.
     """
 
     master: str | Callable[[], str]
@@ -74,6 +76,7 @@ class Place:
     snapshot_every: float = 1.0
     resume: Path | None = None
     cuts: Path | None = None
+    restarts: bool = True
 
     @classmethod
     def of(cls, plan: Plan, role: str, index: int) -> Place:
@@ -91,6 +94,7 @@ class Place:
             snapshot_every=cluster.snapshot_every,
             resume=cluster.resume,
             cuts=cluster.cuts,
+            restarts=cluster.restarts > 0,
         )
 
     @contextlib.contextmanager
@@ -100,6 +104,9 @@ class Place:
         index: int,
         accept: Callable[[socket.socket, Peer], None],
         words: Mapping[str, str],
+        kept: Kept | None = None,
+        *,
+        returns: bool = False,
     ) -> Iterator[tuple[Member, queue.SimpleQueue[object]]]:
         """A member of the run within, and what it hears.
 
@@ -108,6 +115,8 @@ class Place:
             index: which one.
             accept: as of ``Listener``.
             words: what it has that all of the run must have alike, by name, beside its job.
+            kept: as of ``Member``.
+            returns: likewise.
 
         Raises:
             ValueError: the run is another.
@@ -126,6 +135,8 @@ class Place:
                     heard=heard.put,
                     grace=self.grace,
                     fingerprint={**words, **fingerprint.of_job(self.job)},
+                    kept=kept,
+                    returns=returns,
                 )
             ) as member,
         ):
@@ -163,14 +174,16 @@ def over(
     run: str,
     cut: Callable[[Cut], None] | None = None,
     other: Callable[[object], None] | None = None,
+    seconds: float = REPORT,
 ) -> bool:
-    """Whether the run has ended; waits for news until it is time to report. ``cut`` is called with what
-    the master says of cuts, where there is something to be saved, ``other`` with all that it says.
+    """Whether the run has ended; waits for news until it is time to report, for so many ``seconds``. ``cut``
+    is called with what the master says of cuts, where there is something to be saved, ``other`` with all
+    that it says.
 
     Raises:
         ConnectionError: the master is lost, or of another run.
     """
-    end = time.monotonic() + REPORT
+    end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
         try:
             event = heard.get(timeout=left)
@@ -194,10 +207,10 @@ def over(
 def _adopt(made: Made, link: socket.socket, name: str, checked: bool, transport: str) -> None:
     """Hand a connection over, once there is a server, if it is of its run."""
     try:
-        run, server = made.result()
+        run, server = tell_made(link, made)
         if not name.endswith(within(run, "")):
             raise ValueError(f"{name} is of another run, which has the same key")
         server.adopt(link.detach(), checked, transport)
-    except (CancelledError, ValueError) as error:
+    except (CancelledError, OSError, ValueError) as error:
         link.close()
         _log.info("a trainer's connection: %s", str(error))

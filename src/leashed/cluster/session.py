@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from leashed.cluster import collectives, fingerprint, passed_rows
+from leashed.base import checks
+from leashed.cluster import collectives, fingerprint, parameter_shards, passed_rows, served_tables
 from leashed.cluster.addressing import everywhere, is_local, reached
 from leashed.cluster.checkpoints import Checkpoint, found
+from leashed.cluster.led_checkpoint import going_on
+from leashed.cluster.lives import SLOTS
 from leashed.cluster.remote_batches import SentSparse, SentStream, sent
 from leashed.cluster.row_index import comes_once, index_of
+from leashed.cluster.served_tables import ServedTables
 from leashed.cluster.server_tending import EXCHANGE
 from leashed.cluster.tended import Training
 from leashed.cluster.trainer_place import TRANSPORTS, Address, TrainerPlace
 from leashed.cluster.trainer_session import Output, Reached, Session, not_known
 from leashed.files.resuming import AtCut, Resume
+from leashed.models import TableSpec
+from leashed.rules import Rule
+from leashed.staleness import Policy
 from leashed.stream import SparseStream, Stream
 from leashed.sync import Position, Synchroniser
 from leashed.training.led_mode import LedMode
+from leashed.training.recordings import AnyModel
 from leashed.training.rows_read import RowsRead
 
 __all__ = [
@@ -65,7 +73,9 @@ class Cluster(TrainerPlace):
         meet: in place of ``master``, called with the length of the parameters, the batches of the
             whole run (or None), the batch size, where the run goes on (or None), and what all of the
             run must have alike, the rows that it reads of embedding servers (or None), the checkpoint that
-            it goes on from (or None), the stream that readers read (or None), and the mode that policy servers lead (or None).
+            it goes on from (or None), the stream that readers read (or None), the mode that policy servers lead
+            (or None), and how many sync servers there are.
+        servers_as_needed: whether a training that has no use for sync servers has none.
         sync: how the parameters are kept in sync with those of the others, from ``leashed.sync``; None:
             not at all.
         rows_in: where the rows of streams are counted that readers send; None: nowhere.
@@ -84,13 +94,27 @@ class Cluster(TrainerPlace):
                 Checkpoint | None,
                 SentSparse | SentStream | None,
                 LedMode | None,
+                int,
             ],
             Met,
         ]
         | None
     ) = field(default=None, repr=False)
+    servers_as_needed: bool = False
     sync: Synchroniser | None = None
     rows_in: Path | None = None
+
+    def spans(self, model: AnyModel) -> list[list[tuple[int, int]]]:
+        """What each of several policy servers has of the parameters of ``model``.
+
+        Raises:
+            ValueError: it has fewer parts than there are servers.
+        """
+        return parameter_shards.spans(model, self.policy_servers, self.shards)
+
+    def owners(self, tables: Sequence[TableSpec], features: Sequence[int]) -> list[int]:
+        """Of each table which of several policy servers has its rows, as ``parameter_shards.owners``."""
+        return parameter_shards.owners(tables, features, self.policy_servers)
 
     def resuming(self, given: Resume | None) -> tuple[Cluster, Resume | None]:
         """Where ``given`` is a checkpoint of a whole run, or the folder of such a run, of which that is the
@@ -101,6 +125,13 @@ class Cluster(TrainerPlace):
         """
         if not isinstance(given, (str, os.PathLike)) or (begins := found(given)) is None:
             return self, given
+        if self.policy_servers > 1:
+            raise ValueError(
+                f"cannot go on from {given} with {self.policy_servers} policy servers, of which there is no cut "
+                "yet; join with policy_servers=1"
+            )
+        if self.policy_servers:  # of which one has all of it
+            return replace(self, begins=begins.folder), None
         return replace(self, begins=begins.folder), AtCut(begins.file(self.index))
 
     def sending(self, model: object, stream: Stream | SparseStream) -> SentSparse | SentStream:
@@ -129,6 +160,82 @@ class Cluster(TrainerPlace):
             )
         return sent(stream, index_of(stream, model, self.rows_in), self.readers)
 
+    def tables(
+        self,
+        described: Sequence[TableSpec],
+        *,
+        rule: Rule | str | None = None,
+        staleness: Policy | str | None = None,
+        seed: int = 0,
+        threads: int = 1,
+    ) -> ServedTables:
+        """Tables whose rows the run's embedding servers hold, for a loop of one's own: each is looked up
+        and updated by calls, and by ``leashed.torch.Embedding(table=...)``.
+
+            cluster = lsh.cluster.join(embedding_servers=2, folder="run")
+            users = lsh.models.TableSpec("users", 16, 100_000)
+            with cluster.tables([users], rule=lsh.Adagrad(0.05)):
+                table = lsh.cluster.table("users")
+                values = table.lookup(ids)  # float32 [..., 16]
+                table.update(ids, gradients)
+
+        All processes call this as often, with the same tables, rule, staleness and seed; servers begin with
+        the first of them, and end when all have closed theirs. What else is said of tables ``join`` has
+        (``tables=``, ``look_ahead=``). At the end servers save all rows, and rank 0 writes them, as the tables
+        of a model without gradients (``ServedTables.model``), to the folder ``run-0/output`` in ``folder``.
+        A loop's other parameters are its own affair.
+
+        Args:
+            described: names, dimensions and rows of tables; one without a number of rows grows.
+            rule: by which rows are updated, as of ``leashed.Table``. Default: ``Adagrad(0.01)``.
+            staleness: likewise. Default: ``none()``.
+            seed: of what rows begin with, from 0.
+            threads: of this process that may use each table at once.
+
+        Raises:
+            TypeError, ValueError: an argument is wrong, or the run has no embedding servers, or is of other
+                tables; the message names it.
+            OSError: the master cannot be reached in time.
+        """
+        if not self.embedding_servers:
+            raise ValueError(
+                "cluster has no embedding servers, which hold the rows of tables; "
+                "join(embedding_servers=1), or more"
+            )
+        for name, given in (("sync", self.sync), ("readers", self.readers)):
+            if given:
+                raise ValueError(
+                    f"{name} is for leashed.train, and nothing of tables that are looked up by calls; join "
+                    "without it"
+                )
+        read, model = served_tables.asked(described, rule, staleness, seed)
+        threads = checks.whole("threads", threads, maximum=SLOTS // len(read.tables))
+        session = self.session(
+            model.dimension,
+            None,
+            total=None,
+            batch_size=1,
+            workers=threads,
+            lockstep=False,
+            rows=read,
+            model=model,
+        )
+        return ServedTables(session, read, model, threads, self.look_ahead)
+
+    def _servers_for(self, synchroniser: Synchroniser | None) -> int:
+        """How many sync servers a training has that is kept in sync by that; ValueError where they would
+        stand idle.
+        """
+        if not self.servers or (synchroniser is not None and synchroniser.SERVERS):
+            return self.servers
+        if self.servers_as_needed:
+            return 0
+        which = "without sync" if synchroniser is None else f"by {type(synchroniser).__name__}"
+        raise ValueError(
+            f"servers must be 0 for a training {which}, to which no sync server is of use, got {self.servers}: "
+            "leave it out"
+        )
+
     def session(
         self,
         dimension: int,
@@ -144,16 +251,18 @@ class Cluster(TrainerPlace):
         rows: RowsRead | None = None,
         sent: SentSparse | SentStream | None = None,
         led: LedMode | None = None,
+        model: AnyModel | None = None,
     ) -> Session:
         """Takes part, from here to the session's end. ``left``: where a process before this one has
         left what this one would begin with (``Session.goes_on``). ``trained``: what is, where that
         is known. ``rows``: of tables that embedding servers hold; None: it reads none.
         ``sent``: what readers read; None: there are none. ``led``: the mode that is trained by; None: none.
+        ``model``: whose tables and parameters come out, where nothing is known of what is ``trained``.
 
         Raises:
             ImportError: what ``backend`` names is not installed.
-            ValueError: ``backend`` does not go with the synchroniser; there are embedding servers, and
-                no rows; the run has another model,
+            ValueError: ``backend`` does not go with the synchroniser; there are sync servers, and nobody has a
+                use for them; there are embedding servers, and no rows; the run has another model,
                 other data, another synchroniser or version, as the message tells; another batch size
                 or number of batches or of sync servers, goes on from a checkpoint where this trainer
                 does not, from another one, or does not where it does, or has no sync server where one is
@@ -161,6 +270,7 @@ class Cluster(TrainerPlace):
             OSError: the master cannot be reached in time.
         """
         collectives.check(self.backend, self.trainers, synchroniser)
+        servers = self._servers_for(synchroniser)
         if self.embedding_servers and rows is None:
             raise ValueError(
                 "cluster has embedding servers, which are for leashed.train of a model that reads tables; "
@@ -171,6 +281,9 @@ class Cluster(TrainerPlace):
                 "cluster has a policy server, which is for leashed.train with a mode; join without "
                 "policy_servers"
             )
+        begins = None if self.begins is None else Checkpoint(self.begins)
+        if led is not None and begins is not None:
+            led = going_on(led, begins)
         training = Training(
             dimension=dimension,
             synchroniser=synchroniser,
@@ -190,30 +303,37 @@ class Cluster(TrainerPlace):
             **fingerprint.of_begin(resumed is not None or self.begins is not None),
             **fingerprint.of_servers(
                 {
-                    "sync-ps": self.servers,
+                    "sync-ps": servers,
                     "embedding-ps": self.embedding_servers,
                     "policy-ps": self.policy_servers,
                 }
             ),
             **fingerprint.of_job(self.job),
+            **self.words,
         }
         if rows is not None:
             told |= fingerprint.of_rows(rows.rule, rows.staleness, rows.seed)
+        if rows is not None and rows.apart:
+            told |= fingerprint.of_specs(rows.tables)
         if led is not None:
             told |= fingerprint.of_mode(led)
-        begins = None if self.begins is None else Checkpoint(self.begins)
         if begins is not None:
             told |= fingerprint.of_checkpoint(begins.told["run"], begins.number)
-        cluster, ended, gone = self, None, not_known
+        cluster, ended, gone = replace(self, servers=servers), None, not_known
         if self.meet is not None:
             if begins is not None:
                 begins.require(told, same_data=True)
-            met = self.meet(dimension, total, batch_size, resumed, told, rows, begins, sent, led)
+            if led is not None and begins is not None:
+                account = begins.begun
+                resumed = Position(account.next, account.open, begins.told["run"])
+            met = self.meet(
+                dimension, total, batch_size, resumed, told, rows, begins, sent, led, servers
+            )
             ended, gone = met.ended, met.gone
-            cluster = replace(self, master=met.master, cuts=met.cuts, meet=None)
+            cluster = replace(cluster, master=met.master, cuts=met.cuts, meet=None)
         try:
             return Session(
-                cluster, training, told, ended, None if trained is None else trained[0], gone
+                cluster, training, told, ended, model if trained is None else trained[0], gone
             )
         except BaseException:
             if ended is not None:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from leashed import _core
 from leashed.base import checks, words
 from leashed.base.options import option
-from leashed.models.tables import Table
+from leashed.models.tables import SHARDS, Table
 from leashed.rules import RULES
 
 __all__ = ["Costs", "Line", "Need", "Part", "Wanted", "line", "measured", "needed", "profiled"]
@@ -31,6 +31,7 @@ _FEWEST, _MOST = 16, 4096  # examples of the batch of many
 _IDS = 2**19  # of all batches that are measured
 _BATCHES = 32
 _GROWN_AT_ONCE = 2**16  # rows
+_MOST_ROWS = 2.0**63
 _SCATTER = np.uint64(2654435761)  # a prime, so that ids that come often are not neighbours
 _STEP = 0.01  # of the rule: it makes no difference to what an update costs
 
@@ -50,6 +51,13 @@ def _features(name: str, value: Any) -> int:
     return checks.whole(name, value, 1, 1024)
 
 
+def _rows(name: str, value: Any) -> float:
+    found = checks.real(name, value, 0.0)
+    if found > _MOST_ROWS:
+        raise ValueError(f"{name} must be at most {_MOST_ROWS:.3g}, got {found:g}")
+    return found
+
+
 def _positive(name: str, value: Any) -> float:
     return checks.real(name, value, 0.0)
 
@@ -62,7 +70,7 @@ class Wanted:
         TypeError, ValueError: a number is none of those that are allowed; the message names it.
     """
 
-    rows: float = option(1e9, "of all tables together", _positive, metavar="N")
+    rows: float = option(1e9, "of all tables together", _rows, metavar="N")
     dim: int = option(16, "floats of a row", checks.size)
     examples_per_second: float = option(1e6, "of all trainers together", _positive, metavar="E")
     features: int = option(
@@ -149,7 +157,7 @@ def needed(wanted: Wanted, costs: Costs) -> Need:
 
     Raises:
         ValueError: no number of servers does it, since batches alone, whatever their rows, fill each
-            server; the message says what would.
+            server, or it takes more than a table is spread over; the message says what would.
     """
     rate = wanted.examples_per_second / wanted.batch_size
     link = wanted.link_gbit * 1e9 / 8.0
@@ -175,6 +183,11 @@ def needed(wanted: Wanted, costs: Costs) -> Need:
         for name, (has, part) in parts.items()
     )
     binding = max(lines, key=lambda line: (line.servers, line.used / line.has))
+    if servers > SHARDS:
+        raise ValueError(
+            f"it takes {servers:,} servers, by {binding.name}, and a table is spread over {SHARDS} at most: give "
+            "each server more (--memory-gib, --threads, --link-gbit)"
+        )
     return Need(servers, binding.name, lines, rate * costs.asking)
 
 

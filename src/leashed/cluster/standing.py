@@ -79,6 +79,7 @@ class Standing:
         *,
         summing: bool = False,
         kept: Kept | None = None,
+        returns: bool = False,
     ) -> None:
         self.role: Role = role
         self.index = index
@@ -86,6 +87,7 @@ class Standing:
         self._fingerprint = dict(fingerprint or {})
         self._summing = summing
         self.kept = kept
+        self._returns = returns
         self.welcome: Welcome | None = None
         self.epoch: Epoch | None = None
         self.servers: Servers | None = None
@@ -125,6 +127,7 @@ class Standing:
             self._fingerprint,
             self._summing,
             self.kept,
+            self._returns,
         )
 
     def report(self) -> Report:

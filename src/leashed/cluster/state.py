@@ -162,8 +162,8 @@ class Began(_Entry, frozen=True):
 
 class Joined(_Entry, frozen=True):
     """A new member; ``before``: the id that its process had until it was taken for dead, or 0;
-    ``fingerprint``: what it has told of the run that was not known yet; ``summing`` and ``kept``: as of
-    ``Member``.
+    ``fingerprint``: what it has told of the run that was not known yet; ``summing``, ``kept`` and
+    ``returns``: as of ``Member``.
     """
 
     id: int
@@ -175,6 +175,7 @@ class Joined(_Entry, frozen=True):
     fingerprint: dict[str, str] = {}
     summing: bool = False
     kept: Kept | None = None
+    returns: bool = False
 
 
 class Removed(_Entry, frozen=True):
@@ -377,9 +378,11 @@ class State(Struct):
         elif isinstance(entry, Joined):
             member = membership.join(
                 entry.role, entry.index, entry.address, entry.now, entry.before,
-                summing=entry.summing, kept=entry.kept,
+                summing=entry.summing, kept=entry.kept, returns=entry.returns,
             )  # fmt: skip
             _same("id", member.id, entry.id)
+            if ROLES[entry.role].leads and entry.kept is not None:
+                ledger.undo(entry.kept.next)
             there = any(each.id == entry.before and each.done for each in membership.past)
             kept = (
                 entry.kept is not None and entry.kept.next == ledger.total and not entry.kept.open
@@ -391,7 +394,10 @@ class State(Struct):
             self.fingerprint |= entry.fingerprint
         elif isinstance(entry, Removed):
             member = membership.members[entry.id]
-            self._take_back(entry, dead=entry.summary is None)
+            # (Who leads has all batches; those that workers had when it died are trained once more, and
+            # it alone knows which.)
+            dead = entry.summary is None and not (ROLES[member.role].leads and member.returns)
+            self._take_back(entry, dead=dead)
             membership.remove(
                 entry.id,
                 entry.why,

@@ -214,13 +214,21 @@ class Supervisor:
         """Whether a process of this role runs or is to be started again."""
         return any(child.role == role and child.status is None for child in self._children)
 
-    def statuses(self, role: str) -> list[int]:
-        """With what the processes of this role have ended for good."""
-        return [
-            child.status
+    def count(self, role: str) -> int:
+        """How many processes of this role there are to be."""
+        return sum(child.role == role for child in self._children)
+
+    def ended(self, role: str) -> dict[str, int]:
+        """With what the processes of this role have ended for good, by name."""
+        return {
+            child.name: child.status
             for child in self._children
             if child.role == role and child.status is not None
-        ]
+        }
+
+    def statuses(self, role: str) -> list[int]:
+        """The same without their names."""
+        return list(self.ended(role).values())
 
     def pids(self) -> dict[str, int]:
         """Of the processes that run, by name."""
@@ -263,7 +271,8 @@ class Supervisor:
 
     def wait(self, seconds: float) -> None:
         """Give all that still run so much time to end by themselves, from when a file in a folder of the
-        run's was last written to, as rows are at their servers' end: at most ten minutes. Nothing is
+        run's was last written to, as rows are at their servers' end, or parameters or a snapshot that are left
+        there: at most ten minutes. Nothing is
         started any more.
         """
         written, now = self._written(), time.monotonic()
@@ -274,11 +283,12 @@ class Supervisor:
                 written, deadline = more, time.monotonic() + seconds
 
     def _written(self) -> dict[str, int]:
-        """Bytes of files in folders of the run's."""
+        """Bytes of files in folders of the run's, and of parameters and snapshots that are left beside these."""
         found = {}
-        for path in self.folder.glob("*/*"):
-            with contextlib.suppress(OSError):  # it goes, or its folder
-                found[str(path)] = path.stat().st_size
+        for pattern in ("*/*", "*.npz*", "*.snapshot*"):
+            for path in self.folder.glob(pattern):
+                with contextlib.suppress(OSError):  # it goes, or its folder
+                    found[str(path)] = path.stat().st_size
         return found
 
     def _start(self, child: _Child) -> None:
@@ -342,13 +352,17 @@ class Supervisor:
                     os.killpg(child.process.pid, number)
 
 
-def supervise(supervisor: Supervisor, timeout: float, look: Callable[[], object]) -> None:
+def supervise(
+    supervisor: Supervisor, timeout: float, look: Callable[[], object], grace: float = 0.0
+) -> None:
     """Let processes run until the master has ended, and the others after it.
 
     Args:
         supervisor: entered.
         timeout: seconds that the others have for it.
         look: called every now and then.
+        grace: seconds more that the master waits for who leads and is started again, of which it does not know
+            that it died for good.
 
     Raises:
         ChildProcessError: the master, all trainers, or who leads them died once more than they are started
@@ -360,7 +374,9 @@ def supervise(supervisor: Supervisor, timeout: float, look: Callable[[], object]
         look()
         if (lost := _lost(supervisor)) is not None:
             lost_at = lost_at or time.monotonic()
-            if time.monotonic() > lost_at + timeout:  # and the master has no more to say
+            # (Who leads has so long to come back, before the master says that the run is over.)
+            most = timeout if lost == _TRAINERS else 2.0 * timeout + grace
+            if time.monotonic() > lost_at + most:  # and the master has no more to say
                 raise ChildProcessError(_why(*lost, supervisor))
         time.sleep(_LOOK)
     if any(death.name == "master" and not death.restarted for death in supervisor.deaths):
@@ -368,17 +384,31 @@ def supervise(supervisor: Supervisor, timeout: float, look: Callable[[], object]
     supervisor.wait(timeout)
 
 
+_TRAINERS = ("the trainers", "trainer")
+
+
 def _lost(supervisor: Supervisor) -> tuple[str, str] | None:
-    """Without whom nothing is trained, of those who have all died for good: in words, and the role."""
-    for who, role in (("the trainers", "trainer"), ("the policy server", "policy-ps")):
-        statuses = supervisor.statuses(role)
-        if statuses and not supervisor.running(role) and not set(statuses) & set(_SAID):
-            return who, role
+    """Without whom nothing is trained: trainers that have all died for good, or one of who lead them; in words,
+    and the role or the name.
+    """
+    statuses = supervisor.statuses("trainer")
+    if statuses and not supervisor.running("trainer") and not set(statuses) & set(_SAID):
+        return _TRAINERS
+    several = supervisor.count("policy-ps") > 1
+    for name, status in supervisor.ended("policy-ps").items():
+        if status not in _SAID:
+            index = name.rpartition("-")[2]
+            return f"policy server {index}" if several else "the policy server", name
     return None
 
 
-def _why(who: str, role: str, supervisor: Supervisor) -> str:
-    last = next(death for death in reversed(supervisor.deaths) if death.name.startswith(role))
+def _why(who: str, whose: str, supervisor: Supervisor) -> str:
+    """``whose``: a process's name, or a role."""
+    last = next(
+        death
+        for death in reversed(supervisor.deaths)
+        if whose in (death.name, death.name.rpartition("-")[0])
+    )
     restarts = supervisor.counts()[last.name]
     return f"{who} ended {last.how} after {restarts} restarts{supervisor.why(last.name)}"
 

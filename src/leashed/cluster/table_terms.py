@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from leashed import staleness
+from leashed import _core, staleness
 from leashed.base import choice
 from leashed.cluster import row_packing
 from leashed.cluster.messages import Welcome
@@ -18,7 +18,7 @@ from leashed.models import tables as of_models
 from leashed.models.tables import Initial, Table, rule_of
 from leashed.training.rows_read import RowsRead
 
-__all__ = ["SETTINGS", "TableTerms", "check_settings"]
+__all__ = ["SETTINGS", "TableTerms", "check_settings", "settings_json"]
 
 SETTINGS = ("init", "admit_after", "evict", "max_bytes", "share", "weight_decay")
 """Of ``tables.of``, what may be said of the tables of embedding servers beside what a training says."""
@@ -46,7 +46,7 @@ class TableTerms:
         """Where their rows are, by what the run's master tells."""
         return row_packing.told(self.read, self.servers, welcome)
 
-    def parts(self, placed: row_packing.Placed, index: int) -> dict[str, Table]:
+    def parts(self, placement: _core.RowPlacement, index: int) -> dict[str, Table]:
         """A server's parts of them, new, by name.
 
         Raises:
@@ -62,17 +62,28 @@ class TableTerms:
             rule=read.rule,
             staleness=read.staleness,
             seed=read.seed,
-            shards={
-                one.name: placed.placement.shards(t, index) for t, one in enumerate(read.tables)
-            },
+            shards={one.name: placement.shards(t, index) for t, one in enumerate(read.tables)},
             **given,
+        )
+
+    def whole(self) -> dict[str, Table]:
+        """All of them, new, by name, of the one server that there is.
+
+        Raises:
+            TypeError, ValueError: as ``tables.of``.
+        """
+        read = self.read
+        return of_models.of(
+            read.tables,
+            rule=read.rule,
+            staleness=read.staleness,
+            seed=read.seed,
+            **self.settings,
         )
 
     def to_json(self) -> dict[str, Any]:
         """All of it."""
-        read, given = self.read, dict(self.settings)
-        if given.get("init") is not None:
-            given["init"] = choice.to_json(given["init"].choice())
+        read = self.read
         return {
             "tables": [[one.name, one.dim, one.rows] for one in read.tables],
             "features": list(read.features),
@@ -80,7 +91,7 @@ class TableTerms:
             "staleness": [read.staleness.label, choice.to_json(read.staleness.choice())],
             "seed": read.seed,
             "servers": self.servers,
-            "settings": given,
+            "settings": settings_json(self.settings),
             "here": self.here,
         }
 
@@ -100,6 +111,14 @@ class TableTerms:
             told["seed"],
         )
         return cls(read, told["servers"], given, told["here"])
+
+
+def settings_json(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of tables as JSON's own types."""
+    given = dict(settings)
+    if given.get("init") is not None:
+        given["init"] = choice.to_json(given["init"].choice())
+    return given
 
 
 def check_settings(name: str, given: object) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from leashed.cluster.remote_batches import BatchTending, SentSparse, SentStream
 from leashed.cluster.remote_rows import remote_rows
 from leashed.cluster.ring_tending import Callers, RingTending
 from leashed.cluster.server_tending import EXCHANGE, POLICY, ROWS, ServerTending
+from leashed.cluster.sum_tending import SumTending
 from leashed.cluster.trainer_place import TrainerPlace
 from leashed.cluster.troubles import TRAINERS, Troubles
 from leashed.sync import Position, Synchroniser, When
@@ -47,7 +48,7 @@ class Training:
         lockstep: as of ``LeaseTending``.
         resumed: where the run goes on from a checkpoint; None: it does not.
         left: where a process before this one has left what this one begins with; None: there was none.
-        rows: of tables that embedding servers hold; None: it reads none.
+        rows: of tables that embedding servers hold, or who leads the mode; None: it reads none.
         sent: what readers read; None: there are none.
         led: the mode that is trained by; None: none.
     """
@@ -87,6 +88,7 @@ class Tended:
         rows: what asks embedding servers for rows; None: nothing does.
         mode: what trains as who leads the mode says; None: nobody does.
         servers, row_servers, policy_servers: connections to these.
+        sums: connections between workers that sum gradients; None: they do not.
         batches: that readers send; None: they send none.
         ring: connections to other trainers.
         leases: of batches.
@@ -121,11 +123,12 @@ class Tended:
         self.native: _core.TrainerSync | None = None
         self.rows: _core.RemoteRows | None = None
         self.mode: _core.ModeTrainer | None = None
+        self.sums: SumTending | None = None
         self.batches: BatchTending | None = None
         welcome = member.welcome
         try:
             placed = welcome.placed.get("sync-ps")
-            if rows is not None:
+            if rows is not None and led is None:
                 self.rows = remote_rows(
                     rows,
                     row_packing.told(rows, place.embedding_servers, welcome).placement,
@@ -153,10 +156,14 @@ class Tended:
                 connecting,
                 place.embedding_servers,
                 place.transport,
+                _core.RemoteRows.expect,
             )
             self.policy_servers = ServerTending(
                 "policy-ps", POLICY, connecting, place.policy_servers, place.transport
             )
+            if led is not None and led.reduces and self.mode is not None:
+                self.sums = SumTending(connecting, self.mode, place.index, place.transport)
+                callers.sums = self.sums.accept
             if training.sent is not None:
                 self.batches = BatchTending(
                     training.sent, connecting, place.readers, place.patience
@@ -275,4 +282,6 @@ class Tended:
         if self._place.begins is None:
             return None, None
         begins = Checkpoint(self._place.begins)
+        if begins.led:  # of which no trainer has anything
+            return None, None
         return begins.states(dimension) if self._sums else None, begins.within(self._place.index)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from leashed.cluster import checkpoints
+from leashed.cluster import checkpoints, fingerprint
 from leashed.cluster.member import master_address
 from leashed.cluster.remote_batches import sent
 from leashed.cluster.session import Cluster
 from leashed.files import resuming
 from leashed.training.options import Checkpoint, Observe
+from leashed.training.problems.clicks import table_settings
 from leashed.training.train import train
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def run(plan: Plan, index: int) -> str | None:
     if rows is not None:
         data = sent(problem.train, rows, cluster.readers)
     begins = None
-    if cluster.resume is not None and not kept.exists():
+    if cluster.resume is not None and not led and not kept.exists():
         begins = checkpoints.Checkpoint(cluster.resume).trainer(index)
     result = train(
         problem.model,
@@ -57,6 +58,7 @@ def run(plan: Plan, index: int) -> str | None:
             servers=cluster.sync_ps,
             embedding_servers=cluster.embedding_ps,
             policy_servers=cluster.policy_ps,
+            shards=cluster.shards,
             readers=cluster.readers,
             look_ahead=cluster.look_ahead,
             pooling=cluster.pooling,
@@ -74,6 +76,7 @@ def run(plan: Plan, index: int) -> str | None:
             folder=cluster.run,
             cuts=cluster.cuts,
             begins=cluster.resume,
+            words=fingerprint.of_tables(table_settings(words)) if words.of_clicks else {},
         ),
     )
     if result.outcome == "crashed":

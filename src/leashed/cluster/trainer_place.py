@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
 from leashed.cluster import collectives
 from leashed.cluster.opening import Key
+from leashed.training.led_mode import SHARDS
 
 __all__ = ["TRANSPORTS", "Address", "TrainerPlace"]
 
@@ -43,10 +44,12 @@ class TrainerPlace:
         pooling: where rows that the model reads pooled are: ``"auto"``, ``"servers"`` or ``"rows"``.
         readers: how many send the rows that are trained on.
         policy_servers: how many lead the mode by which is trained.
+        shards: how its parameters are spread over several of them.
         patience: seconds for which an embedding server is waited for, a reader, and a policy server.
         folder: the run's, for the final parameters; None: the master is sent them.
         cuts: that of the run's checkpoints; None: this trainer saves nothing.
         begins: the checkpoint's folder that the run goes on from; None: it begins.
+        words: what it has beside its training that all of the run must have alike, by name.
     """
 
     index: int
@@ -67,7 +70,9 @@ class TrainerPlace:
     pooling: str = "auto"
     readers: int = 0
     policy_servers: int = 0
+    shards: str = SHARDS
     patience: float = 300.0
     folder: Path | None = None
     cuts: Path | None = None
     begins: Path | None = None
+    words: Mapping[str, str] = field(default_factory=dict)

@@ -14,7 +14,7 @@ import queue
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,7 +39,7 @@ from leashed.sync import Position
 
 __all__ = ["Output", "Reached", "Session", "not_known"]
 
-_TICK = 0.01  # seconds between two looks at what is to be done
+_TICK = 0.02  # seconds between two looks at what is to be done, where nothing is heard
 _REPORT = 0.1  # seconds between two reports
 
 _log = logging.getLogger(__name__)
@@ -53,12 +53,14 @@ class Reached(NamedTuple):
         model: that was trained.
         parameters: float32 [d].
         running: the statistics that the model normalises by; None: there are none.
+        lost: whether the master has not heard of it.
     """
 
     run: str
     model: Any
     parameters: NDArray[np.float32]
     running: Running | None
+    lost: bool = False
 
 
 def not_known() -> str | None:
@@ -67,15 +69,19 @@ def not_known() -> str | None:
 
 
 class Output(NamedTuple):
-    """What comes out of a run with embedding servers.
+    """What comes out of a run whose tables servers have had.
 
     Attributes:
         folder: that ``leashed.load`` reads.
         tables: by name, whole; empty where they are not wanted.
+        parameters: float32 [d]; those beside the tables there.
+        rows: what servers have counted of their rows, as ``TrainResult.rows``.
     """
 
     folder: Path
     tables: dict[str, Table]
+    parameters: NDArray[np.float32]
+    rows: dict[str, int]
 
 
 class Session(Closing):
@@ -107,6 +113,7 @@ class Session(Closing):
         self._reported = 0.0
         self._joined: tuple[str, int] | None = None  # of which run, as whom
         self._told_end = False
+        self._over = False  # the run: nobody starts a server again
         self._left = False
         self._failure: BaseException | None = None
         self._callers = Callers(self._closing)
@@ -127,7 +134,8 @@ class Session(Closing):
                 summing=training.sums,
                 kept=None if left is None else kept_of(left.run, account_of(left)),
             )
-            self._last = LastWord(self._name, cluster, self._member)
+            apart = training.rows is not None and training.rows.apart
+            self._last = LastWord(self._name, cluster, self._member, holds=apart)
             try:
                 self._tended = Tended(
                     cluster,
@@ -157,8 +165,10 @@ class Session(Closing):
 
     def _run(self) -> None:
         try:
-            while not self._closing.wait(_TICK):
+            self._hear(_TICK)
+            while not self._closing.is_set():
                 self._turn()
+                self._hear(_TICK)
         except Exception as error:  # noqa: BLE001 (finish raises it)
             _log.exception("the session has failed")
             traceback.clear_frames(error.__traceback__)  # which would keep connections open
@@ -166,9 +176,10 @@ class Session(Closing):
             self.leases.end(0)
             if self.mode is not None:
                 self.mode.end()
+            if self.rows is not None:
+                self.rows.forsake()
 
     def _turn(self) -> None:
-        self._hear()
         native = self.native
         if native is not None:
             self._tended.account.follow(
@@ -180,6 +191,8 @@ class Session(Closing):
                 self._leave()  # before an evaluation that may take long
         if self.rows is not None:  # also for evaluations behind the end
             self._tended.row_servers.tend(self.rows)
+            if self._over and self._tended.row_servers.amiss():
+                self.rows.forsake()
         if self.mode is not None:
             self._follow(self.mode)
         elif not self._left:
@@ -198,8 +211,10 @@ class Session(Closing):
             and (why := self._gone())
         ):
             self._end_short(why)
-        if self._member.epoch is not None:
+        if (epoch := self._member.epoch) is not None:
             self._tended.policy_servers.tend(mode)
+            if self._tended.sums is not None:
+                self._tended.sums.tend(epoch)
         if not self._left:
             self._tended.troubles.look(self._tended.policy_servers.amiss())
 
@@ -238,48 +253,54 @@ class Session(Closing):
         """The batches that this trainer is to train."""
         return self._tended.leases.leases
 
-    def _hear(self) -> None:
-        with contextlib.suppress(queue.Empty):
-            while True:
-                event = self._events.get_nowait()
-                if isinstance(event, Welcome):
-                    if self._joined is not None and event.run != self._joined[0]:
-                        self._last.lost = True
-                        self._end_short(f"its master's place is taken by that of run {event.run}")
-                        continue
-                    if self._joined is not None and event.id != self._joined[1]:
-                        self._begin_anew()
-                    self._joined = event.run, event.id
-                    if event.rows is not None:
-                        self._know(event.rows)
-                elif isinstance(event, Rows):
+    def _hear(self, seconds: float = 0.0) -> None:
+        """Heeds what has come; waits so long for the first."""
+        for event in self._news(seconds):
+            if isinstance(event, Welcome):
+                if self._joined is not None and event.run != self._joined[0]:
+                    self._last.lost = True
+                    self._end_short(f"its master's place is taken by that of run {event.run}")
+                    continue
+                if self._joined is not None and event.id != self._joined[1]:
+                    self._begin_anew()
+                self._joined = event.run, event.id
+                if event.rows is not None:
                     self._know(event.rows)
-                elif isinstance(event, Lease):
-                    self._tended.cuts.over(self.native)
-                    if self._tended.batches is not None:
-                        self._tended.batches.expect(event.first, event.count)
-                    self._tended.leases.given(event)
-                elif isinstance(event, Cut):
-                    self._tended.cuts.told(event, self.native)
-                elif isinstance(event, Servers):
-                    self._tended.servers.told(event.addresses["sync-ps"])
-                    self._tended.row_servers.told(event.addresses["embedding-ps"])
-                    self._tended.policy_servers.told(event.addresses["policy-ps"])
-                    if self._tended.batches is not None:
-                        self._tended.batches.told(event.addresses["reader"])
-                elif isinstance(event, Epoch):
-                    if self.native is not None and self.native.slots == 0:
-                        self._tended.ring.change_over(event)
-                elif isinstance(event, End):
-                    self._told_end = True
+            elif isinstance(event, Rows):
+                self._know(event.rows)
+            elif isinstance(event, Lease):
+                self._tended.cuts.over(self.native)
+                if self._tended.batches is not None:
+                    self._tended.batches.expect(event.first, event.count)
+                self._tended.leases.given(event)
+            elif isinstance(event, Cut):
+                self._tended.cuts.told(event, self.native)
+            elif isinstance(event, Servers):
+                self._tended.servers.told(event.addresses["sync-ps"])
+                self._tended.row_servers.told(event.addresses["embedding-ps"])
+                self._tended.policy_servers.told(event.addresses["policy-ps"])
+                if self._tended.batches is not None:
+                    self._tended.batches.told(event.addresses["reader"])
+            elif isinstance(event, Epoch):
+                if self.native is not None and self.native.slots == 0:
+                    self._tended.ring.change_over(event)
+            elif isinstance(event, End):
+                self._told_end = True
+                self._no_more()
+            elif isinstance(event, Bye):
+                self._over = True
+                if self._told_end or event.reason == FINISHED:
                     self._no_more()
-                elif isinstance(event, Bye):
-                    if self._told_end or event.reason == FINISHED:
-                        self._no_more()
-                    else:
-                        self._end_short(event.reason)
-                elif isinstance(event, Lost):
+                else:
                     self._end_short(event.reason)
+            elif isinstance(event, Lost):
+                self._end_short(event.reason)
+
+    def _news(self, seconds: float) -> Iterator[object]:
+        with contextlib.suppress(queue.Empty):
+            yield self._events.get(timeout=seconds)
+            while True:
+                yield self._events.get_nowait()
 
     def _know(self, rows: int) -> None:
         """There are so many, of those that come once."""
@@ -302,6 +323,7 @@ class Session(Closing):
             self._tended.batches.forget()
 
     def _end_short(self, reason: str) -> None:
+        self._over = True
         self._last.cut_short = reason
         if self.mode is not None:
             self.mode.end()
@@ -324,20 +346,8 @@ class Session(Closing):
 
     @property
     def wants(self) -> bool:
-        """Whether what is trained is to be saved now: workers rest, and the run is at a cut.
-
-        Raises:
-            Exception: that by which the session has failed; whoever waits for rows does so no more.
-        """
-        if self._failure is not None:
-            raise self._failure
+        """Whether what is trained is to be saved now: workers rest, and the run is at a cut."""
         return self._tended.cuts.wants
-
-    @property
-    def forsaken(self) -> bool:
-        """Whether the run is over, and with it an embedding server whose rows workers may wait for."""
-        over = self.cut_short is not None and self.rows is not None
-        return over and bool(self._tended.row_servers.amiss())
 
     def save(self, put: Callable[[Path, Position], None]) -> None:
         """Saves it: ``put`` writes what is trained to a file, with how far the run is."""
@@ -424,6 +434,7 @@ class Session(Closing):
 
     def _stop(self) -> None:
         self._closing.set()
+        self._events.put(None)  # which wakes the thread
         self._callers.wake()
         self._thread.join()
 
@@ -435,7 +446,9 @@ class Session(Closing):
         self._member.close()
         self._callers.close()
         if self._ended is not None:
-            self.output = self._ended(self._reached)
+            reached = self._reached
+            told = None if reached is None else reached._replace(lost=self.lost)
+            self.output = self._ended(told)
 
 
 def _joins_in(cluster: TrainerPlace, sent: object) -> float:

@@ -40,9 +40,20 @@ class Verdict:
     @property
     def leader_gone(self) -> str | None:
         """Why there is no run any more without whom it had to lead it; None: there is."""
-        for past in self._state.membership.past:
-            if ROLES[past.role].leads and not past.finished:
+        membership = self._state.membership
+        for past in reversed(membership.past):
+            if not ROLES[past.role].leads or past.finished:
+                continue
+            if membership.holder(past.role, past.index) is None:  # none was started again
                 return f"{ROLES[past.role].words} {past.index} is lost ({past.why})"
+        return None
+
+    @property
+    def leader_failed(self) -> str | None:
+        """Why one that leads the run, and is still here, cannot go on, as it tells; None: all can."""
+        for member in self._state.membership.members.values():
+            if ROLES[member.role].leads and member.trouble:
+                return f"{ROLES[member.role].words} {member.index} has failed: {member.trouble}"
         return None
 
     @property
@@ -105,6 +116,8 @@ class Verdict:
     def _anew(self) -> str:
         """What was trained once more, in words; nothing where nothing was."""
         ledger = self._state.ledger
+        if ledger.undone:
+            return f"; {ledger.undone:,} batches were trained anew, since a policy server was lost with what they had led to"
         if not ledger.restored:
             return ""
         if not ledger.lost:

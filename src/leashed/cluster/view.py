@@ -8,7 +8,7 @@ from typing import Any
 
 from leashed.base.table import Table as Told
 from leashed.base.table import duration, mebibytes, number
-from leashed.cluster import mode_table, row_table
+from leashed.cluster import mode_row_table, mode_table, row_table
 from leashed.cluster.history import present
 from leashed.cluster.measures import Counters, Measures, Pulse, counted
 
@@ -25,7 +25,16 @@ __all__ = ["View"]
 _HEADER = ("trainer", "examples", "EPS", "sync gap", "syncs/s", "out/s", "in/s", "staleness")
 _OF_ROWS = ("embedding server", "rows", "memory", "looked up", "pushes", "staleness", "lost")
 _OF_MODES = ("policy server", "workers", "grants", "pushes", "updates", "staleness", "in", "out")
-# Of the columns of row_table and of mode_table.
+_OF_THEIR_ROWS = (
+    "rows of policy server",
+    "rows",
+    "memory",
+    "looked up",
+    "staleness",
+    "moved",
+    "least",
+)
+# Of the columns of row_table, of mode_table and of mode_row_table.
 
 
 class View:
@@ -89,7 +98,11 @@ def _drawn(
 
 def _of_servers(report: Mapping[str, Any]) -> list[Table]:
     """Of embedding servers and policy servers what changes while they serve; nothing in a run without."""
-    told = ((row_table.servers(report), _OF_ROWS), (mode_table.servers(report), _OF_MODES))
+    told = (
+        (row_table.servers(report), _OF_ROWS),
+        (mode_table.servers(report), _OF_MODES),
+        (mode_row_table.servers(report), _OF_THEIR_ROWS),
+    )
     return [_of_columns(servers, columns) for servers, columns in told if servers.rows]
 
 

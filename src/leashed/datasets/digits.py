@@ -198,8 +198,8 @@ class _Pen:
         first: int64 [classes], the number of each class's first glyph.
         count: int64 [classes], how many it has.
         points: float32 [glyphs, P, 2], around the origin; unused ones are 0.
-        starts, ends: float32 [glyphs, S, P], a segment's ends as weights of the points. Unused
-            segments repeat the last one.
+        starts, ends: float32 [glyphs, S, P], a segment's ends as weights of the points.
+        segments: int64 [glyphs], how many of the S it has.
     """
 
     first: NDArray[np.int64]
@@ -207,6 +207,7 @@ class _Pen:
     points: NDArray[np.float32]
     starts: NDArray[np.float32]
     ends: NDArray[np.float32]
+    segments: NDArray[np.int64]
 
 
 def _curve_weights(stroke: tuple[int, ...], width: int) -> NDArray[np.float64]:
@@ -239,18 +240,18 @@ def _make_pen() -> _Pen:
     curves = [[_curve_weights(stroke, width) for stroke in glyph.strokes] for glyph in glyphs]
     starts = [np.concatenate([curve[:-1] for curve in strokes]) for strokes in curves]
     ends = [np.concatenate([curve[1:] for curve in strokes]) for strokes in curves]
-    segments = max(map(len, starts))
+    segments = np.array(list(map(len, starts)))
     points = np.zeros((len(glyphs), width, 2), np.float32)
     for number, glyph in enumerate(glyphs):
         points[number, : len(glyph.points)] = np.array(glyph.points) - (3, 5)
 
     def padded(weights: list[NDArray[np.float64]]) -> NDArray[np.float32]:
         return np.array(
-            [np.pad(w, ((0, segments - len(w)), (0, 0)), mode="edge") for w in weights], np.float32
+            [np.pad(w, ((0, segments.max() - len(w)), (0, 0))) for w in weights], np.float32
         )
 
     count = np.array([len(variants) for variants in _GLYPHS])
-    return _Pen(np.cumsum(count) - count, count, points, padded(starts), padded(ends))
+    return _Pen(np.cumsum(count) - count, count, points, padded(starts), padded(ends), segments)
 
 
 _PEN = _make_pen()
@@ -317,7 +318,8 @@ def _draw_chunk(
     points = _PEN.points[glyph] + np.float32(_JITTER) * u[:, 14:].reshape(size, width, 2)
     points = _place(points, u[:, 1:11])
     starts, ends = np.matmul(_PEN.starts[glyph], points), np.matmul(_PEN.ends[glyph], points)
-    distance = np.sqrt(_squared_distance(starts, ends)).reshape(size, -1)
+    squared = _squared_distance(starts, ends, _PEN.segments[glyph])
+    distance = np.sqrt(squared).reshape(size, -1)
 
     radius, blur = _span(u[:, 11, None], *_RADIUS), _span(u[:, 12, None], *_BLUR)
     images = np.clip((radius - distance) / blur + np.float32(0.5), 0, 1)
@@ -353,30 +355,36 @@ def _span(u: NDArray[np.float32], low: float, high: float) -> NDArray[np.float32
 
 
 def _squared_distance(
-    starts: NDArray[np.float32], ends: NDArray[np.float32]
+    starts: NDArray[np.float32], ends: NDArray[np.float32], segments: NDArray[np.int64]
 ) -> NDArray[np.float32]:
-    """Squared distance [size, 28, 28] of each pixel (y, x) to the nearest segment [size, S, 2].
+    """Squared distance [size, 28, 28] of each pixel (y, x) to the nearest of so many segments [size]
+    of [size, S, 2].
 
     With q = pixel - start, v = end - start and t = clip(q·v / |v|², 0, 1), the squared distance
     is |q|² + |v|² t (t - 2 q·v / |v|²).
     """
-    size, segments, _ = starts.shape
+    most_first = np.argsort(-segments, kind="stable")
+    starts, ends, segments = starts[most_first], ends[most_first], segments[most_first]
     v = ends - starts
     length = np.maximum((v * v).sum(-1), np.float32(1e-6))
     pixels = np.arange(_SIDE, dtype=np.float32)
     q = pixels - starts[..., None]
     along = q * (v / length[..., None])[..., None]
     q *= q
-    nearest = np.full((size, _SIDE, _SIDE), np.inf, np.float32)
-    t, s, d = (np.empty_like(nearest) for _ in range(3))
-    for k in range(segments):
-        np.add(along[:, k, 1, :, None], along[:, k, 0, None, :], out=s)
+    nearest = np.full((len(segments), _SIDE, _SIDE), np.inf, np.float32)
+    room = [np.empty_like(nearest) for _ in range(3)]
+    for k in range(segments[0]):
+        n = np.count_nonzero(segments > k)
+        t, s, d = (buffer[:n] for buffer in room)
+        np.add(along[:n, k, 1, :, None], along[:n, k, 0, None, :], out=s)
         np.clip(s, 0, 1, out=t)
         s *= 2
         np.subtract(t, s, out=s)
-        t *= length[:, k, None, None]
+        t *= length[:n, k, None, None]
         t *= s
-        np.add(q[:, k, 1, :, None], q[:, k, 0, None, :], out=d)
+        np.add(q[:n, k, 1, :, None], q[:n, k, 0, None, :], out=d)
         d += t
-        np.minimum(nearest, d, out=nearest)
-    return np.maximum(nearest, 0, out=nearest)
+        np.minimum(nearest[:n], d, out=nearest[:n])
+    found = np.empty_like(nearest)
+    found[most_first] = np.maximum(nearest, 0, out=nearest)
+    return found

@@ -31,6 +31,7 @@ __all__ = [
     "digest_of",
     "is_one",
     "join_rows",
+    "link",
     "link_rows",
     "load_rows",
     "manifest_of",
@@ -69,7 +70,7 @@ _OURS = re.compile(
 _KIND = {
     _FORMAT: "a model with tables",
     CLUSTER: "a cluster's run",
-    _ROWS: "the rows of an embedding server, and of no model with tables; load the run's output",
+    _ROWS: "the rows of a server, and of no model with tables; load the run's output",
     RESULTS: "what trainers have come to, each by itself; load the run's output",
 }
 _UNFINISHED = re.compile(r"\.manifest\.json\.\d+\.\d+")
@@ -134,11 +135,13 @@ def write_rows(
     tables: Mapping[str, Table],
     told: Callable[[], Mapping[str, Any]],
     quiet: Callable[[Callable[[], None]], None],
+    beside: Callable[[], Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """Write a generation of rows alone, changes where it can be, else those that have been updated (all,
     where that is not known), and ``told()``, JSON's own types, of the same moment: both within what
     ``quiet`` calls, while nobody updates the tables; the disk is waited for afterwards. Where it
-    fails, the one before stays.
+    fails, the one before stays. ``beside()`` is called behind that and before the generation counts: writes
+    what else is of that moment, and tells more.
 
     Returns:
         What was told.
@@ -153,6 +156,8 @@ def write_rows(
         quiet(both)
 
     def rest(_: int) -> dict[str, Any]:
+        if beside is not None:
+            found.update(beside())
         atomic.flush(folder)
         return {"format": _ROWS, "version": _ROWS_VERSION, "exact": True, "told": found}
 
@@ -381,7 +386,9 @@ class Opened:
 
 
 class _Joint(Opened):
-    """A checkpoint of a cluster: the model is a trainer's, and the tables of all embedding servers."""
+    """A checkpoint of a cluster: the model is a trainer's, or of policy servers, and the tables are those of
+    all servers that have rows.
+    """
 
     def __init__(self, folder: Path, manifest: dict[str, Any]) -> None:
         self._rows = [Rows(folder / name) for name in manifest["rows"]]
@@ -407,15 +414,20 @@ class Rows:
         counts_examples: whether it was told of clients' pushes of how many examples they are, as since
             version 3.
 
+    Args:
+        folder: where.
+        hashed: compare files with their SHA-256. Without, where they are this writer's own: with their
+            size alone, since ``load`` checks each block's CRC-32C; of gigabytes it takes many seconds.
+
     Raises:
         FileNotFoundError: there is none, or a file of it is missing.
         ValueError: one is damaged, or the folder is of something else.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, hashed: bool = True) -> None:
         manifest = manifest_of(folder, _ROWS)
         for told in _table_files(manifest):
-            require_whole(folder / told["file"], told)
+            require_whole(folder / told["file"], told, hashed=hashed)
         self.folder = folder
         self.told: dict[str, Any] = manifest["told"]
         self._of: dict[str, Any] = manifest["tables"]
@@ -478,7 +490,7 @@ def load_rows(several: Iterable[Rows], tables: Mapping[str, Table]) -> None:
     """
     parts = _by_table(several)
     if missing := [name for name in tables if name not in parts]:
-        raise ValueError(f"no embedding server has saved table {', '.join(missing)}")
+        raise ValueError(f"no server has saved table {', '.join(missing)}")
     for name, table in tables.items():
         table.load_parts([part for _, part in parts[name]])
 
@@ -492,12 +504,19 @@ def link_rows(folder: Path, to: Path) -> None:
     shutil.rmtree(to, ignore_errors=True)
     to.mkdir(parents=True)
     for told in _table_files(manifest):
-        try:
-            os.link(folder / told["file"], to / told["file"])
-        except OSError:
-            shutil.copyfile(folder / told["file"], to / told["file"])
-            atomic.flush(to / told["file"])
+        link(folder / told["file"], to / told["file"])
     put_manifest(to, manifest)
+
+
+def link(path: Path, to: Path) -> None:
+    """The same file, once more under another name, or where the file system allows none a copy of it, as of
+    the same time. OSError where it cannot.
+    """
+    try:
+        os.link(path, to)
+    except OSError:
+        shutil.copy2(path, to)
+        atomic.flush(to)
 
 
 def _by_table(several: Iterable[Rows]) -> dict[str, list[tuple[dict[str, Any], Part]]]:
@@ -625,8 +644,8 @@ def digest_of(path: Path) -> str:
     return digest.hexdigest()
 
 
-def require_whole(path: Path, told: Mapping[str, Any]) -> None:
-    """That a file is what its manifest has told of it: ``bytes``, ``sha256``.
+def require_whole(path: Path, told: Mapping[str, Any], *, hashed: bool = True) -> None:
+    """That a file is what its manifest has told of it: ``bytes``, and where ``hashed`` ``sha256``.
 
     Raises:
         FileNotFoundError: it is missing.
@@ -638,7 +657,7 @@ def require_whole(path: Path, told: Mapping[str, Any]) -> None:
             "the manifest beside it names it; use a whole copy of the folder",
             str(path),
         )
-    if path.stat().st_size != told["bytes"] or digest_of(path) != told["sha256"]:
+    if path.stat().st_size != told["bytes"] or (hashed and digest_of(path) != told["sha256"]):
         raise ValueError(
             f"cannot load {path}: it is not what the manifest beside it says; use an unaltered copy"
         )

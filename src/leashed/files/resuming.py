@@ -482,6 +482,9 @@ def begin(
         # (Whatever is wrong, and is told, is the folder's.)
         file = path if folder is None else folder.model
         content = model_file.read(file)
+        _check_workers(file, content, config)
+        if config.get("mode") is not None and (told := let_go(file, content)) is not None:
+            warn(f"what policy servers had apart of each other is let go: {told}")
         training, position = resume(
             file, content, model, config, other_data=other_data, any_files=any_files
         )
@@ -495,6 +498,38 @@ def begin(
         if not isinstance(error, FileNotFoundError):
             warn(f"{path} is of no use, so this trainer begins with initial parameters: {error}")
     return Begun()
+
+
+def let_go(path: str | os.PathLike[str], content: Content) -> str | None:
+    """What a run has let go that goes on elsewhere than on the policy servers of then, each of which decided by
+    itself; None: nothing.
+    """
+    told = (content.run or {}).get("let_go")
+    if told is None or not (told["examples"] or told["again"]):
+        return None
+    return (
+        f"{path} is of {told['servers']} policy servers, each of which decided by itself: gradients of "
+        f"{told['examples']} examples that waited at some of them and not at all are let go, and batches of "
+        f"{told['again']} examples are trained again of which some had made updates; on as many servers with the "
+        "same shards nothing is"
+    )
+
+
+def _check_workers(
+    path: str | os.PathLike[str], content: Content, config: Mapping[str, Any]
+) -> None:
+    """ValueError where a policy server's mode has other workers than there are to be threads, or no run
+    can be read.
+    """
+    try:
+        nodes = (content.run or {}).get("nodes")
+    except ValueError as error:
+        raise ValueError(f"cannot resume {path}: {error}") from error
+    if nodes is not None and config.get("mode") is not None and nodes != config["threads"]:
+        raise ValueError(
+            f"cannot resume {path}: its mode has {nodes} workers and is to have {config['threads']}; give "
+            f"threads={nodes}, or go on with a policy server, which takes any number"
+        )
 
 
 def resume(

@@ -22,6 +22,7 @@ from leashed import staleness as policies
 from leashed.base import checks, choice, memory
 from leashed.base.choice import Choice
 from leashed.base.warning import warn
+from leashed.models.row_table import RowTable, RowUpdate
 from leashed.rules import RULES, SWAP, Adagrad, Momentum, Rule, Stepping, check_rule
 from leashed.staleness import Policy
 
@@ -131,26 +132,6 @@ _OF_ROWS: list[type[Stepping]] = [*RULES.values(), RowwiseAdagrad]
 _KINDS = {kind.__name__: kind for kind in _OF_ROWS}
 
 
-class RowUpdate(NamedTuple):
-    """What became of the gradients of the distinct ids of an update: each is one of these.
-
-    Attributes:
-        applied: made an update of their row.
-        late: lost, since the row was evicted between finding and updating it.
-        excluded: left out by the staleness policy.
-        unadmitted: of ids that have not come in enough updates yet.
-        deferred: of ids that had no row when another thread was changing the index there.
-        refused: of ids that had no row when there was no room.
-    """
-
-    applied: int
-    late: int
-    excluded: int
-    unadmitted: int
-    deferred: int
-    refused: int
-
-
 class Part(NamedTuple):
     """What one of several tables that share one by ids has saved.
 
@@ -167,7 +148,7 @@ class Part(NamedTuple):
     capacity: int = 0
 
 
-class Table:
+class Table(RowTable):
     """Rows of ``dim`` floats, each found by an id, with an update rule's state beside each.
 
         table = lsh.Table(rows=100_000, dim=16, rule=lsh.Adagrad(0.05))
@@ -376,7 +357,7 @@ class Table:
         Raises:
             TypeError, IndexError: ids are no whole numbers, or no rows of the table.
         """
-        wanted = self._ids(ids)
+        wanted = self.check_ids(ids)
         values, told = self.native.lookup(wanted.ravel())
         values = values.reshape(*wanted.shape, self.dim)
         return (values, told.reshape(wanted.shape)) if versions else values
@@ -397,24 +378,9 @@ class Table:
             TypeError, ValueError, IndexError: an argument is wrong, or a gradient not finite; the
                 message names it. Nothing has changed.
         """
-        wanted = self._ids(ids)
-        given = checks.numeric("gradients", gradients)
-        if given.shape != (*wanted.shape, self.dim):
-            raise ValueError(
-                f"gradients must have shape {(*wanted.shape, self.dim)}, as ids have and dim, "
-                f"got {given.shape}"
-            )
-        if versions is not None:
-            versions = np.asarray(versions)
-            if versions.dtype != np.uint32 or versions.shape != wanted.shape:
-                raise ValueError(
-                    f"versions must be uint32 of shape {wanted.shape}, as lookup gives them, got "
-                    f"{versions.dtype} of shape {versions.shape}"
-                )
-            versions = np.ascontiguousarray(versions).ravel()
-        with np.errstate(over="ignore"):
-            single = np.ascontiguousarray(given, np.float32).ravel()
-        told = self.native.update(wanted.ravel(), single, versions)
+        wanted = self.check_ids(ids)
+        single = self._gradients(wanted, gradients)
+        told = self.native.update(wanted.ravel(), single, self._versions(wanted, versions))
         if told["refused"] and not self._has_told:
             self._has_told = True
             Refusals({self.name: self}, since_made=True).look()
@@ -428,27 +394,6 @@ class Table:
             return np.unique(self.native.ids())
         every = np.arange(self.rows)
         return every if self.shards is None else every[np.asarray(self.shards)[every % SHARDS]]
-
-    def _ids(self, ids: ArrayLike) -> NDArray[np.int64]:
-        found = np.asarray(ids)
-        if not found.size:
-            found = found.astype(np.int64)
-        if found.dtype.kind not in "iu":
-            raise TypeError(
-                f"ids must be whole numbers, got dtype {found.dtype}; convert them with "
-                ".astype(np.int64)"
-            )
-        rows = self.rows
-        if rows is not None and found.size and (found.min() < 0 or found.max() >= rows):
-            where = np.unravel_index(np.flatnonzero((found < 0) | (found >= rows))[0], found.shape)
-            place = ", ".join(str(int(i)) for i in where)
-            raise IndexError(
-                f"ids{f'[{place}]' if place else ''} is {found[where]}, outside 0 to {rows - 1} of "
-                f"{self.name}"
-            )
-        if found.dtype == np.uint64:
-            return np.asarray(found, order="C").view(np.int64)
-        return np.asarray(found, np.int64, order="C")
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write ids, rows, the rule's states, versions, periods and what an adaptive staleness policy

@@ -797,6 +797,18 @@ def simulate(
         architecture=model,
     )
     warn_of_end(result, model, asked.train_set, examples[2])
+    counts = None if trainers is None else _counted(outcome, model.dimension)
+    replicas = crew.workers if trainers is None else trainers.count
+    return simulation_of(result, outcome, replicas, counts)
+
+
+def simulation_of(
+    result: TrainResult,
+    outcome: dict[str, Any],
+    replicas: int,
+    trainers: TrainerCounts | None = None,
+) -> Simulation:
+    """Of what the core tells, with so many models where there are several."""
     return Simulation(
         result=result,
         updating_seconds=outcome["updating_seconds"],
@@ -804,8 +816,8 @@ def simulate(
         updating=outcome["updating"].astype(np.int64),
         events=outcome["events"],
         mode=result.mode,
-        trainers=None if trainers is None else _counted(outcome, model.dimension),
-        models=_models(outcome, crew.workers if trainers is None else trainers.count),
+        trainers=trainers,
+        models=_models(outcome, replicas),
         shards=tuple(
             Shard(tuple(spans), updates, Histogram(staleness), **counts)
             for spans, updates, staleness, counts in outcome.get("shards", ())

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from leashed.base import checks
 from leashed.base.warning import warn
-from leashed.models.tables import RowUpdate, Table, zeros
+from leashed.models.row_table import RowTable, RowUpdate
+from leashed.models.tables import Table, zeros
 
 __all__ = ["Embedding", "EmbeddingBag", "RowOptimizer"]
 
@@ -32,12 +33,13 @@ _REFUSED = {
 }
 _MOST_WAITING = 64  # batches without a step, and then a warning; parts of a gradient
 _MOST_FLOATS = 2**20  # of gradients that are not added up by id
+_SERVED = b"leashed: rows of embedding servers, table "
 _jit: Any = torch.jit
 _order = itertools.count()  # of look-ups, over all modules
 
 
 class _Part(NamedTuple):
-    """The gradient of one look-up: ids [n], their rows' versions then, and float32 [n, dim]."""
+    """The gradient of one look-up: ids [n], what tells when that was, and float32 [n, dim]."""
 
     number: int
     ids: NDArray[np.int64]
@@ -86,8 +88,8 @@ def _whole(name: str, value: Any) -> NDArray[Any]:
 
 
 def _table(
-    rows: int | None, dim: int | None, table: Table | None, settings: dict[str, Any]
-) -> Table:
+    rows: int | None, dim: int | None, table: RowTable | None, settings: dict[str, Any]
+) -> RowTable:
     for name in settings:
         if name in _REFUSED:
             raise TypeError(f"{name} is PyTorch's alone: {_REFUSED[name]}")
@@ -95,8 +97,8 @@ def _table(
         if dim is None:
             raise ValueError("embedding_dim is needed where table is not given")
         return Table(rows=rows, dim=checks.whole("embedding_dim", dim), **settings)
-    if not isinstance(table, Table):
-        raise TypeError(f"table must be a leashed.Table, got {table!r}")
+    if not isinstance(table, RowTable):
+        raise TypeError(f"table must be a leashed.Table, or a leashed.cluster.table, got {table!r}")
     given = {"num_embeddings": rows, "embedding_dim": dim, **settings}
     for name, value in given.items():
         if value is not None:
@@ -107,7 +109,7 @@ def _table(
 class _Rows(torch.nn.Module):
     """What modules over a table have in common; no parameter of PyTorch's is among it."""
 
-    def __init__(self, table: Table, padding_idx: int | None) -> None:
+    def __init__(self, table: RowTable, padding_idx: int | None) -> None:
         super().__init__()
         self.table = table
         self.frozen = False
@@ -122,17 +124,23 @@ class _Rows(torch.nn.Module):
         if _jit.is_tracing():
             raise RuntimeError("a look-up cannot be traced: its rows would stay those of the trace")
         wanted = _whole("ids", ids)
-        values, versions = self.table.lookup(wanted, versions=True)
-        if self.padding_idx is not None:
-            values[wanted == self.padding_idx] = 0
         if self.frozen or not (self.training and torch.is_grad_enabled()):
+            values = self.table.lookup(wanted)
+            if self.padding_idx is not None:
+                values[self.table.check_ids(wanted) == self.padding_idx] = 0
             return torch.from_numpy(values)
         self._warn_of_waiting()
         self._looked_up = True
-        number, kept, told = next(_order), wanted.astype(np.int64).ravel(), versions.ravel()
-        mask = None if self.padding_idx is None else torch.from_numpy(kept != self.padding_idx)
-        if mask is not None:
-            kept, told = kept[mask.numpy()], told[mask.numpy()]
+        number, mask = next(_order), None
+        if self.padding_idx is None:
+            values, told = self.table.lookup(wanted, versions=True)
+            kept, told = wanted.astype(np.int64).ravel(), told.ravel()
+        else:  # which gets no gradient, and so is no part of what is to be updated
+            has_row = self.table.check_ids(wanted) != self.padding_idx
+            kept = wanted[has_row].astype(np.int64)
+            values = np.zeros((*wanted.shape, self.table.dim), np.float32)
+            values[has_row], told = self.table.lookup(kept, versions=True)
+            mask = torch.from_numpy(has_row.ravel())
 
         def receive(gradient: Any) -> None:
             of_rows = gradient.detach().reshape(-1, self.table.dim)
@@ -213,13 +221,17 @@ class _Rows(torch.nn.Module):
         gradient, and what is written is no update: ``save_changes`` does not know of it.
 
         Raises:
-            AttributeError: the table grows.
+            AttributeError: the table grows, or its rows are not of this process.
         """
-        if self.table.rows is None:
+        if self.table.rows is None or not isinstance(self.table, Table):
             raise AttributeError("weight")
         return torch.from_numpy(self.table.native.in_place())
 
     def __getattr__(self, name: str) -> Any:
+        if name == "weight" and not isinstance(self.table, Table):
+            raise AttributeError(
+                "a table of embedding servers has no weight here; table.lookup(ids) gives rows"
+            )
         if name == "weight":
             raise AttributeError(
                 "a table that grows has no weight; table.lookup(table.ids()) gives its rows"
@@ -267,7 +279,11 @@ class _Rows(torch.nn.Module):
         raise NotImplementedError
 
     def get_extra_state(self) -> Any:
-        """The bytes of ``Table.save``, uint8 [n], for ``state_dict``."""
+        """The bytes of ``Table.save``, uint8 [n], for ``state_dict``; of rows that embedding servers hold
+        the table's name alone, since they save these.
+        """
+        if not isinstance(self.table, Table):
+            return torch.from_numpy(np.frombuffer(bytearray(_served(self.table)), np.uint8))
         return torch.from_numpy(np.frombuffer(bytearray(self.table.to_bytes()), np.uint8))
 
     def set_extra_state(self, state: Any) -> None:
@@ -279,14 +295,28 @@ class _Rows(torch.nn.Module):
         """
         if not isinstance(state, torch.Tensor) or state.dtype is not torch.uint8:
             raise TypeError(f"the state of a table must be a uint8 tensor, got {type(state)}")
+        told = state.detach().cpu().contiguous().numpy().tobytes()
+        if not isinstance(self.table, Table):
+            if told != _served(self.table):
+                raise ValueError(
+                    f"the state is not of table {self.table.name} of embedding servers, which begin with rows "
+                    "of their own; leave it out, or load it into a module over a leashed.Table"
+                )
+            self._forget()
+            return
+        if told.startswith(_SERVED):
+            raise ValueError(
+                "the state is of a table of embedding servers, which have its rows; read these with "
+                "leashed.load of the run's output"
+            )
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "table"
-            state.detach().cpu().contiguous().numpy().tofile(path)
+            path.write_bytes(told)
             try:
                 self.table.load(path, any_seed=True)
             except ValueError as error:
-                told = str(error).replace(f"'{path}'", "the state")
-                raise ValueError(told) from None
+                why = str(error).replace(f"'{path}'", "the state")
+                raise ValueError(why) from None
         self._forget()
 
     def _apply(self, fn: Callable[[Any], Any], recurse: bool = True) -> Any:  # noqa: ARG002
@@ -319,11 +349,13 @@ class _Rows(torch.nn.Module):
 
 
 class Embedding(_Rows):
-    """``torch.nn.Embedding`` over a ``leashed.Table``, which has its optimizer with it.
+    """``torch.nn.Embedding`` over a ``leashed.Table``, or a ``leashed.cluster.table``, which has its
+    optimizer with it.
 
         embedding = lsh.torch.Embedding(100_000, 16, rule=lsh.Adagrad(0.05))
         embedding = lsh.torch.Embedding(None, 16, max_bytes=2**30)  # any 64-bit id; grows
         embedding = lsh.torch.Embedding(table=table)  # of this thread, over a table of all
+        embedding = lsh.torch.Embedding(table=lsh.cluster.table("t"))  # whose rows servers hold
 
     It has no parameter of PyTorch's: ``backward`` gathers gradients of the rows that were looked up
     (those of several ``backward`` add up), and ``step()``, or ``RowOptimizer`` over a whole model,
@@ -332,13 +364,15 @@ class Embedding(_Rows):
     ``torch.no_grad()`` rows are only read, and nothing is gathered. One module is one thread's; the
     table under it is any number of threads'. ``state_dict`` has the table with the rule's states, and
     so have ``copy.deepcopy`` and pickles, whose table is another one (one for all modules that share
-    it).
+    it). Where embedding servers hold the rows, ``state_dict`` has the table's name, and there are no copies
+    and pickles.
 
     Args:
         num_embeddings: rows of a fixed table; None: it grows, and needs ``max_bytes``.
         embedding_dim: floats of a row.
         padding_idx: an id that reads 0 and is never updated. Default: none.
-        table: an existing table, whose the other arguments are then.
+        table: an existing table, a ``leashed.Table`` or one of embedding servers (``leashed.cluster.table``),
+            whose the other arguments are then.
         settings: as for ``Table``: ``rule`` (default ``Adagrad(0.01)``), ``init`` (default
             ``normal(0.01)``, where PyTorch has ``normal(1)``), ``staleness``, ``admit_after``,
             ``evict``, ``max_bytes``, ``seed``, ``number``, ``name``.
@@ -353,7 +387,7 @@ class Embedding(_Rows):
         embedding_dim: int | None = None,
         padding_idx: int | None = None,
         *,
-        table: Table | None = None,
+        table: RowTable | None = None,
         **settings: Any,
     ) -> None:
         made = _table(num_embeddings, embedding_dim, table, settings)
@@ -382,7 +416,7 @@ class Embedding(_Rows):
 
 
 class EmbeddingBag(_Rows):
-    """``torch.nn.EmbeddingBag`` over a ``leashed.Table``: of each bag of ids the sum, mean or
+    """``torch.nn.EmbeddingBag`` over a ``leashed.Table`` or a ``leashed.cluster.table``: of each bag of ids the sum, mean or
     largest of their rows. All else is as in ``Embedding``.
 
     Args:
@@ -401,7 +435,7 @@ class EmbeddingBag(_Rows):
         *,
         mode: str = "mean",
         include_last_offset: bool = False,
-        table: Table | None = None,
+        table: RowTable | None = None,
         **settings: Any,
     ) -> None:
         if mode not in ("sum", "mean", "max"):
@@ -487,7 +521,12 @@ def _combined(part: _Part) -> _Part:
     return _Part(part.number, ids, part.versions[first], gradient)
 
 
-def _step(table: Table, modules: Sequence[_Rows]) -> RowUpdate | None:
+def _served(table: RowTable) -> bytes:
+    """What a state has of a table of embedding servers."""
+    return _SERVED + table.name.encode()
+
+
+def _step(table: RowTable, modules: Sequence[_Rows]) -> RowUpdate | None:
     parts = _parts(modules)
     if not parts:
         for module in modules:
@@ -525,7 +564,7 @@ class RowOptimizer:
     def __init__(self, module: Any) -> None:
         if not isinstance(module, torch.nn.Module):
             raise TypeError(f"module must be a torch.nn.Module, got {type(module).__name__}")
-        self._modules: dict[Table, list[_Rows]] = {}
+        self._modules: dict[RowTable, list[_Rows]] = {}
         for one in embedded(module):
             self._modules.setdefault(one.table, []).append(one)
         if not self._modules:

@@ -19,15 +19,33 @@ from leashed.modes import (
     DPSGD,
     SHAT,
     AllReduce,
+    Automatic,
     Ensemble,
     GoSGD,
     Mode,
     Prague,
     SHATRoot,
     Swarm,
+    Switching,
+    Sync,
 )
 
-__all__ = ["NEEDS", "REFUSED", "check", "of_discipline", "of_end", "of_mode", "of_model"]
+__all__ = [
+    "ALL_REDUCE",
+    "DENSE",
+    "NEEDS",
+    "REFUSED",
+    "check",
+    "of_dense",
+    "of_discipline",
+    "of_end",
+    "of_mode",
+    "of_model",
+]
+
+ALL_REDUCE = "all-reduce"
+DENSE = ("server", ALL_REDUCE)
+"""Who sums the gradients of a mode in a cluster: its policy server, or, in Sync, its workers."""
 
 
 class Refused(NamedTuple):
@@ -68,12 +86,17 @@ TOLD = {
     "resume": "that go on from a checkpoint",
     "sync": "runs with sync",
     "cluster": "runs with cluster",
+    "cluster without a policy server": "runs with cluster and no policy server",
     "policy servers": "runs with policy servers",
+    "sparse rows": "models of sparse rows",
+    "several policy servers": "runs with several policy servers",
+    "all-reduce": 'runs with dense="all-reduce"',
     "checkpoint.every": "checkpoints by seconds",
     "checkpoint.updates": "checkpoints by updates",
     "virtual time": "virtual time",
     "stream": "streams",
     "stream here": "streams",
+    "rows that come once": "streams of a pipe",
     "embedding servers": "runs with embedding servers",
     "readers": "runs with readers",
     "init.tables": "given tables",
@@ -89,12 +112,16 @@ NAMED = {
     "readers": "a run with readers",
     "policy servers": "a run with policy servers",
     "modes without a server": "a mode without a server",
-    "sparse rows": "a model of sparse rows",
-    "stream": "a stream",
+    "modes without rounds": "a mode but Sync, Switching and Automatic",
+    "a staleness policy": "a staleness policy",
+    "checkpoints of the run": "a checkpoint of the whole run",
+    "all-reduce": 'dense="all-reduce"',
+    "several policy servers": "several policy servers",
 }
 _ALONE = "train alone, or leave it out"
 _HERE = "train on one machine, or leave it out"
 _SERVERLESS = (AllReduce, Swarm, GoSGD, ADPSGD, DPSGD, Prague, Ensemble)
+_WITH_ROUNDS = (Sync, Switching, Automatic)
 _GONE = "their rows are gone when they have been used"
 _END = "give epochs, updates or seconds, or stream.read() into memory"
 
@@ -119,40 +146,107 @@ REFUSED = (
         "take sync, or local_sgd, or train on one machine",
     ),
     Refused(
+        "embedding servers",
+        ("policy servers",),
+        "these have the rows of the model's tables with its parameters",
+        "leave embedding_servers out, or take a synchroniser in place of mode",
+    ),
+    Refused(
+        "init.tables",
+        ("policy servers",),
+        "these make the tables",
+        "leave init.tables out, and give lsh.cluster.join(tables=) what is to be said of them",
+    ),
+    Refused(
+        "record",
+        ("tables", "policy servers"),
+        "what a policy server hears has no rows' gradients",
+        "leave it out, or train on one machine",
+    ),
+    Refused(
+        "record",
+        ("several policy servers",),
+        "each hears what the others do not",
+        "take one policy server, or leave it out",
+    ),
+    Refused(
+        "all-reduce",
+        ("several policy servers",),
+        "one server has what workers sum whole",
+        "take one policy server, or leave dense out",
+    ),
+    Refused(
+        "modes without rounds",
+        ("all-reduce",),
+        "only in Sync all workers wait for the sum of the same gradients",
+        "take Sync(), Switching() or Automatic(), or leave dense out",
+    ),
+    Refused(
         "tables",
-        ("policy servers",),
-        "these hold no rows",
-        "train on one machine, or take embedding servers and a synchroniser",
+        ("all-reduce",),
+        "workers sum what all of them have whole, and rows are at servers",
+        "leave dense out",
     ),
     Refused(
-        "sparse rows",
-        ("policy servers",),
-        "each process orders their columns by itself",
-        "train on one machine, or take a synchroniser",
+        "a staleness policy",
+        ("all-reduce",),
+        "what workers sum is not stale, and each is to make the update that its server makes",
+        "leave one of the two out",
     ),
     Refused(
-        "stream",
-        ("policy servers",),
-        "a batch may go from one process to another, which has not its rows",
-        "read it into memory (stream.read()), or train on one machine",
+        "record",
+        ("all-reduce",),
+        "what is lost with all who had it is in no record",
+        "leave one of the two out",
+    ),
+    Refused(
+        "checkpoints of the run",
+        ("all-reduce",),
+        "its policy server has not what workers have summed since it was asked last",
+        "leave one of the two out",
+    ),
+    Refused(
+        "several policy servers",
+        ("sparse rows",),
+        "their parameters are trained in another order than the model's, which nobody cuts in parts",
+        "take one policy server",
+    ),
+    Refused(
+        "record",
+        ("sparse rows", "policy servers"),
+        "what a policy server hears of has its parameters in the order of a training",
+        "leave it out, or train on one machine",
+    ),
+    Refused(
+        "checkpoints of the run",
+        ("sparse rows", "policy servers"),
+        "a policy server has its parameters in the order of a training",
+        "leave one of the two out, or take a synchroniser",
+    ),
+    Refused(
+        "policy servers",
+        ("rows that come once",),
+        "a batch may go from one process to another, which would read it again",
+        "write the rows into a file, or train on one machine",
     ),
     Refused(
         "until.updates",
-        ("policy servers",),
-        "no trainer makes them",
+        ("all-reduce",),
+        "workers make them among themselves, and their server counts them when it has heard",
         "give epochs, or seconds",
     ),
     Refused(
         "resume",
         ("policy servers",),
         "what a trainer has kept is not what its server holds",
-        "begin with init=result.parameters",
+        "go on from a checkpoint of the whole run (lsh.cluster.join(checkpoint_every=60)), or begin with "
+        "init=result.parameters",
     ),
     Refused(
         "checkpoint",
         ("policy servers",),
-        "the server holds what would be saved, and saves nothing yet",
-        "leave it out: lsh.save keeps the result",
+        "the server holds what would be saved",
+        "take checkpoints of the whole run (lsh.cluster.join(checkpoint_every=60)); lsh.save keeps the result",
     ),
     Refused(
         'threads="auto"',
@@ -283,7 +377,10 @@ REFUSED = (
         "record", ("sync",), "what comes from other trainers is in no record of this one", _ALONE
     ),
     Refused(
-        "record", ("cluster",), "what comes from other trainers is in no record of this one", _HERE
+        "record",
+        ("cluster without a policy server",),
+        "what comes from other trainers is in no record of this one",
+        _HERE,
     ),
     Refused(
         "record",
@@ -327,6 +424,12 @@ NEEDS = (
         "others synchronise: give mode as well, or leave policy_servers out",
     ),
     Needs(
+        "all-reduce",
+        "policy servers",
+        "there a policy server says whose gradients are summed: start one (lsh.cluster.join(policy_servers=1), "
+        "leashed cluster up --mode sync), or leave dense out",
+    ),
+    Needs(
         "readers",
         "stream",
         "other data each trainer has: give the path of files or leashed.stream.csv(...), or leave readers out",
@@ -361,6 +464,21 @@ def of_mode(mode: Mode | None, policy: str = "none") -> dict[str, object]:
     }
 
 
+def of_dense(dense: str, mode: Mode | None, policy: str) -> dict[str, object]:
+    """What there is where dense parameters' gradients are summed so, by a mode and a staleness policy.
+
+    Raises:
+        ValueError: ``dense`` is none of ``DENSE``.
+    """
+    if dense not in DENSE:
+        raise ValueError(f"dense must be one of {', '.join(DENSE)}, got {dense!r}")
+    return {
+        "all-reduce": dense == ALL_REDUCE,
+        "modes without rounds": mode is not None and not isinstance(mode, _WITH_ROUNDS),
+        "a staleness policy": policy != "none",
+    }
+
+
 def of_discipline(discipline: object, mode: Mode | None) -> dict[str, object]:
     """What there is with a discipline, where there is no mode; None: the default."""
     ordered = isinstance(discipline, (Sequential, Synchronous))
@@ -377,8 +495,9 @@ def of_cluster(cluster: object) -> dict[str, object]:
     policy = getattr(cluster, "policy_servers", 0)
     return {
         "embedding servers": servers > 0,
-        "cluster without embedding servers": cluster is not None and not servers,
+        "cluster without embedding servers": cluster is not None and not servers and not policy,
         "policy servers": policy > 0,
+        "several policy servers": policy > 1,
         "cluster without a policy server": cluster is not None and not policy,
         "readers": getattr(cluster, "readers", 0) > 0,
     }

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from leashed import _core
 from leashed.base.choice import Choice, from_json, to_json
+from leashed.models.tables import SHARDS as OF_TABLES
 from leashed.modes import COMMANDS
 
-__all__ = ["COMMANDS", "LedMode", "numbered"]
+__all__ = ["COMMANDS", "SHARDINGS", "SHARDS", "LedMode", "numbered"]
+
+SHARDINGS = ("layerwise", "memorywise", "packed")
+"""How parameters are spread over several servers (``leashed.simulation.layerwise`` and the others)."""
+SHARDS = "memorywise"
+"""Which of these, where nobody says."""
 
 _BITS = 64
 
@@ -27,13 +34,26 @@ class LedMode:
         mode: with workers, batch size and examples; for the core, as the next two.
         rule: by which its server makes updates.
         staleness: by which it damps gradients.
-        theta: what the parameters begin with, float32 [d].
+        theta: what the parameters begin with, float32 [d], as they are trained.
         block_ends: where their variables end.
         workers: of all trainers together.
         trainers: how many there are.
         batch_size: examples of a batch.
         batches: of the whole run; None: without end.
         commands: when, in seconds, and what the mode is told.
+        model: what is trained, as files describe it.
+        config: what a result says was asked for, as JSON's own types, with all workers as threads.
+        passed: seconds of the commands' time that were over when the run began, which goes on.
+        record: a file that takes what its server hears, and the header that it begins with; None: none.
+        shards: of several servers the parameters that each has, as [begin, end) of the vector. Default: one
+            has all.
+        tables: whose rows its servers have too: of each name, floats of a row, and rows, or 0 where it grows.
+        owners: of each of these the one of several servers that has all of it, or -1: its rows are spread.
+            Default: one has all.
+        reduces: whether workers sum among themselves while the mode is in Sync.
+        updates: so many, of the first server, end the run. None: their number ends nothing.
+        order: of a model of sparse rows, of each parameter as it is trained its place in the model. None: they
+            are as the model has them.
     """
 
     mode: Choice
@@ -46,31 +66,99 @@ class LedMode:
     batch_size: int
     batches: int | None
     commands: Sequence[tuple[float, int]] = ()
+    model: Mapping[str, str] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
+    passed: float = 0.0
+    record: tuple[str, str] | None = None
+    tables: Sequence[tuple[str, int, int]] = ()
+    owners: Sequence[int] = ()
+    reduces: bool = False
+    shards: Sequence[Sequence[tuple[int, int]]] = ()
+    updates: int | None = None
+    order: NDArray[np.int64] | None = None
+
+    def in_model(self, parameters: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Parameters of one server as the model has them."""
+        if self.order is None:
+            return parameters
+        found = np.empty_like(parameters)
+        found[self.order] = parameters
+        return found
+
+    @property
+    def examples(self) -> int:
+        """Of all batches, of which the last may have fewer; 0: without end."""
+        return int(cast(float, self.mode[1]["examples"]))
+
+    @property
+    def servers(self) -> int:
+        """How many there are."""
+        return max(1, len(self.shards))
+
+    @property
+    def alike(self) -> bool:
+        """Whether all of several decide as the first, rather than each by itself."""
+        return self.servers == 1 or _core.decide_alike(self.mode[0])
+
+    def part(self, server: int) -> NDArray[np.float32]:
+        """What the parameters of one server begin with."""
+        if not self.shards:
+            return self.theta
+        return np.concatenate([self.theta[begin:end] for begin, end in self.shards[server]])
+
+    @property
+    def placement(self) -> _core.RowPlacement | None:
+        """Which of several servers has which rows of tables; None: one has all, or there are none."""
+        if not self.owners:
+            return None
+        shards = [shard % self.servers for shard in range(OF_TABLES)]
+        grow = [rows == 0 for _, _, rows in self.tables]
+        return _core.RowPlacement(list(zip(grow, self.owners, strict=True)), shards)
 
     @property
     def terms(self) -> int:
         """A digest of what server and trainers must have alike, but for the model, which is theirs by
         the run's fingerprint.
         """
-        return _core.mode_terms(0, len(self.theta), self.mode, self.rule, self.staleness)
+        more = [one for one in (self.shards, self.tables, self.owners) if one]
+        told = numbered(json.dumps(more)) if more else 0
+        return _core.mode_terms(told, len(self.theta), self.mode, self.rule, self.staleness)
 
     def is_done(self, standing: Mapping[str, Any]) -> bool:
-        """Whether all batches are, as a policy server stands."""
-        return self.batches is not None and standing["done"] >= self.batches * self.batch_size
+        """Whether all batches are, or as many updates as end the run, as a policy server stands."""
+        if self.updates is not None and standing["updates"] >= self.updates:
+            return True
+        return self.batches is not None and standing["done"] >= self.examples
 
-    def server(self, run: int, boot: int) -> _core.PolicyServer:
-        """Its policy server.
+    def server(
+        self,
+        run: int,
+        boot: int,
+        begun: tuple[_core.Resumption, int] | None = None,
+        tables: Sequence[_core.Table] = (),
+        served: NDArray[np.uint64] | None = None,
+        ever: NDArray[np.uint64] | None = None,
+    ) -> _core.PolicyServer:
+        """Its policy server; of several the first.
 
         Args:
             run: as trainers have it.
             boot: a number that no other server's process ever has.
+            begun: the state that it goes on from, of several servers its part, and of how many workers that
+                is. Default: it begins.
+            tables: the core's, those of ``self.tables``; of several servers those of which it has rows.
+            served: of one that is started again in its own run, which lanes there were, and what was counted,
+                as ``keep`` has told it. Default: another run goes on, or it begins.
+            ever: how many pushes its mode was ever told of, and of how many examples, uint64 [2], which it
+                counts on. Default: nobody asks.
 
         Raises:
-            ValueError: no server takes what the mode's workers have.
+            OSError: the record cannot be begun.
+            ValueError: no server takes what the mode's workers have, or the state is damaged.
         """
         return _core.PolicyServer(
-            theta=self.theta,
-            block_ends=list(self.block_ends),
+            theta=self.part(0),
+            block_ends=[] if self.shards else list(self.block_ends),
             mode=self.mode,
             rule=self.rule,
             staleness=self.staleness,
@@ -78,10 +166,49 @@ class LedMode:
             run=run,
             terms=self.terms,
             boot=boot,
+            record=self.record,
+            begun=begun,
+            tables=list(tables),
+            reduces=self.reduces,
+            followers=self.servers - 1,
+            updates=self.updates,
+            served=served,
+            ever=ever,
+        )
+
+    def follower(
+        self,
+        server: int,
+        run: int,
+        boot: int,
+        begun: tuple[_core.Resumption, int] | None = None,
+        tables: Sequence[_core.Table] = (),
+        *,
+        leads: bool = False,
+    ) -> _core.PartServer:
+        """The policy server of that number, from 1; ``run``, ``boot``, ``begun`` (its own part) and ``tables`` as
+        of ``server``; ``leads``: of servers that decide by themselves, ``begun`` has the first's mode.
+
+        Raises:
+            ValueError: no several servers train so, or the state is damaged.
+        """
+        return _core.PartServer(
+            theta=self.part(server),
+            mode=self.mode,
+            rule=self.rule,
+            staleness=self.staleness,
+            workers=self.workers,
+            run=run,
+            terms=self.terms,
+            boot=boot,
+            server=server,
+            begun=begun,
+            tables=list(tables),
+            leads=leads,
         )
 
     def to_json(self) -> dict[str, Any]:
-        """All but what the parameters begin with, as JSON's own types."""
+        """All but what the parameters begin with and their order, as JSON's own types."""
         return {
             "mode": to_json(self.mode),
             "rule": to_json(self.rule),
@@ -92,11 +219,25 @@ class LedMode:
             "batch_size": self.batch_size,
             "batches": self.batches,
             "commands": [list(one) for one in self.commands],
+            "model": dict(self.model),
+            "config": dict(self.config),
+            "passed": self.passed,
+            "record": self.record,
+            "shards": self.shards,
+            "tables": [list(one) for one in self.tables],
+            "owners": list(self.owners),
+            "reduces": self.reduces,
+            "updates": self.updates,
         }
 
     @classmethod
-    def of_json(cls, told: Mapping[str, Any], theta: NDArray[np.float32]) -> LedMode:
-        """What ``to_json`` was told of, with what the parameters begin with."""
+    def of_json(
+        cls,
+        told: Mapping[str, Any],
+        theta: NDArray[np.float32],
+        order: NDArray[np.int64] | None = None,
+    ) -> LedMode:
+        """What ``to_json`` was told of, with what the parameters begin with, and their order."""
         return cls(
             mode=from_json(told["mode"]),
             rule=from_json(told["rule"]),
@@ -108,9 +249,23 @@ class LedMode:
             batch_size=told["batch_size"],
             batches=told["batches"],
             commands=[(float(seconds), int(argument)) for seconds, argument in told["commands"]],
+            model=told["model"],
+            config=told["config"],
+            passed=told["passed"],
+            record=told["record"] and tuple(told["record"]),
+            shards=_spans(told["shards"]),
+            tables=[(str(name), int(dim), int(rows)) for name, dim, rows in told["tables"]],
+            owners=told["owners"],
+            reduces=told["reduces"],
+            updates=told["updates"],
+            order=order,
         )
 
 
+def _spans(told: Sequence[Sequence[Sequence[int]]]) -> list[list[tuple[int, int]]]:
+    return [[(int(begin), int(end)) for begin, end in shard] for shard in told]
+
+
 def numbered(run: str) -> int:
-    """The number of a run that has that name, for the core."""
+    """The number of a run that has that name, or of another text, for the core."""
     return int.from_bytes(hashlib.sha256(run.encode()).digest()[: _BITS // 8], "little")

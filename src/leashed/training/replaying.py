@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -261,6 +261,80 @@ def replay_of(
     """As :func:`replay`; ``opened`` is what ``recordings.opened`` gave, where the trace is open already."""
     until = _MOST if until is None else checks.whole("until", until, 0, _MOST)
     observers = _observers(observe)
+    again = again_from(trace, opened, model, data, observers, inspect)
+    first = again.found.start["updates"]
+    if until < first:
+        raise ValueError(
+            f"until is {until}, but {os.fspath(trace)} begins after update {first}; "
+            "give at least that"
+        )
+    try:
+        training = again.training()
+        made = _core.replay(again.native, training, again.found.mode, until, again.resumed)
+    except _core.Error as error:
+        raise ValueError(f"cannot replay {os.fspath(trace)}: {error}") from error
+    if until not in (_MOST, made["updates"]):
+        raise ValueError(
+            f"until is {until}, but {os.fspath(trace)} goes to update {made['updates']}; "
+            "give at most that"
+        )
+    return _replay(made, again.model, again.found, again.tables, again.given)
+
+
+class Again(NamedTuple):
+    """A recorded run with what it is made again of.
+
+    Attributes:
+        native: the trace.
+        found: what it says of its run.
+        model, given: what was trained, on which data.
+        tables: as they were then, by name.
+        theta: the parameters that it began with, float32 [d]; ``resumed``: what it went on from.
+        observers: who looks on, for the core.
+    """
+
+    native: Any
+    found: recordings.Header
+    model: AnyModel
+    given: Set
+    tables: dict[str, Table]
+    theta: NDArray[np.float32]
+    resumed: _core.Resumption | None
+    observers: list[Choice]
+
+    def training(self) -> _core.Training:
+        """For the core; the rows of a stream are read from now on."""
+        found, config = self.found, self.found.config
+        if isinstance(self.given, Streamed):
+            self.given.open(config["until"].get("epochs"), 1)
+        return training_of(
+            source_of(self.model, self.given),
+            self.theta,
+            head_of(self.given),
+            discipline=found.discipline,
+            rule=found.rule,
+            staleness=found.staleness,
+            workers=config["threads"],
+            batch_size=config["batch_size"],
+            seed=config["seed"],
+            tables=[table.native for table in self.tables.values()],
+            observers=self.observers,
+        )
+
+
+def again_from(
+    trace: str | os.PathLike[str],
+    opened: tuple[Any, recordings.Header] | None,
+    model: AnyModel | None,
+    data: Any,
+    observers: list[Choice],
+    inspect: str | None = None,
+) -> Again:
+    """As :func:`replay_of` has these; nothing is computed.
+
+    Raises:
+        TypeError, ValueError, OSError: as of :func:`replay`.
+    """
     native, found = recordings.opened(trace) if opened is None else opened
     try:
         _check_isa(found)
@@ -275,39 +349,7 @@ def replay_of(
         tables = recordings.new_tables(found.tables)
     except ValueError as error:
         raise ValueError(f"cannot replay {os.fspath(trace)}: {error}") from error
-    first = found.start["updates"]
-    if until < first:
-        raise ValueError(
-            f"until is {until}, but {os.fspath(trace)} begins after update {first}; "
-            "give at least that"
-        )
-    if isinstance(given, Streamed):
-        given.open(found.config["until"].get("epochs"), 1)
-    examples = head_of(given)
-    config = found.config
-    try:
-        training = training_of(
-            source_of(model, given),
-            theta,
-            examples,
-            discipline=found.discipline,
-            rule=found.rule,
-            staleness=found.staleness,
-            workers=config["threads"],
-            batch_size=config["batch_size"],
-            seed=config["seed"],
-            tables=[table.native for table in tables.values()],
-            observers=observers,
-        )
-        made = _core.replay(native, training, found.mode, until, resumed)
-    except _core.Error as error:
-        raise ValueError(f"cannot replay {os.fspath(trace)}: {error}") from error
-    if until not in (_MOST, made["updates"]):
-        raise ValueError(
-            f"until is {until}, but {os.fspath(trace)} goes to update {made['updates']}; "
-            "give at most that"
-        )
-    return _replay(made, model, found, tables, given)
+    return Again(native, found, model, given, tables, theta, resumed, observers)
 
 
 def _observers(observe: Observe | None) -> list[Choice]:

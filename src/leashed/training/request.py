@@ -17,11 +17,11 @@ from leashed import staleness as policies
 from leashed.base import checks
 from leashed.base.choice import Choice, from_json, to_json
 from leashed.base.machine import cores, cpu_model
-from leashed.datasets import ClickDataset, ClickSplit, Split
+from leashed.datasets import ClickDataset, ClickSplit, SparseDataset, Split
 from leashed.datasets.columns import UNKNOWN, Columns, arrange
 from leashed.datasets.moments import Moments
 from leashed.disciplines import Discipline, Leashed, Sequential
-from leashed.files import resuming
+from leashed.files import model_file, resuming
 from leashed.metrics import Progressive, users_of
 from leashed.models._columns import check_columns, kept
 from leashed.models._running import Running, check_batch, tracked
@@ -42,7 +42,7 @@ from leashed.training.led_mode import LedMode
 from leashed.training.options import Checkpoint, Init, Observe, options
 from leashed.training.outcome import progress_of
 from leashed.training.progress import watched
-from leashed.training.recordings import AnyModel, Choices
+from leashed.training.recordings import AnyModel, Choices, recording
 from leashed.training.sets import (
     AnyData,
     Head,
@@ -133,8 +133,7 @@ class Request:
 
     def _machine(self, mode: Mode) -> tuple[str, dict[str, Any]]:
         """With as many examples as ``until`` has it train on; 0: until something else ends it."""
-        leased = 0.0 if self.batches is None else self.batches
-        name, settings = mode.machine(self.all_workers, self.batch_size, leased * self.batch_size)
+        name, settings = mode.machine(self.all_workers, self.batch_size, self._examples)
         if mode.term is not None:
             settings = {**settings, "term_ns": max(1, round(1e9 * mode.term))}
         return name, settings
@@ -146,10 +145,24 @@ class Request:
 
     @property
     def batches(self) -> float | None:
-        """That a mode leases; None: until something else ends it, as where a stream ends is seen then."""
-        if self.streamed is not None:
-            return None
-        return self.until.rules(len(self.train_set), self.batch_size).get("batches")
+        """That a mode leases; None: until something else ends it, as where a stream ends whose rows nobody
+        has counted is seen then.
+        """
+        rows = len(self.train_set) if self.streamed is None else self.streamed.counted
+        return None if rows is None else self.until.rules(rows, self.batch_size).get("batches")
+
+    @property
+    def _examples(self) -> float:
+        """That a mode leases: of a stream the last batch has the rows that are left. 0: until something else
+        ends it.
+        """
+        if self.batches is None:
+            return 0.0
+        if self.streamed is None:
+            return self.batches * self.batch_size
+        assert self.streamed.counted is not None
+        assert self.until.epochs is not None
+        return self.until.epochs * self.streamed.counted
 
     @property
     def rules(self) -> dict[str, float]:
@@ -280,6 +293,7 @@ def asked(
     observe: Observe,
     also: Mapping[str, object],
     resume: resuming.Resume | None = None,
+    dense: str = abilities.DENSE[0],
 ) -> Request:
     """A training, checked.
 
@@ -287,6 +301,7 @@ def asked(
         workers: how many under a discipline; may refuse it.
         also: what else was asked for, by the names of ``abilities``.
         resume: where parameters and rows come from instead.
+        dense: who sums gradients, of ``abilities.DENSE``.
 
     Raises:
         TypeError, ValueError: something is wrong; the message names it.
@@ -319,12 +334,14 @@ def asked(
     abilities.check(
         {
             **abilities.of_mode(mode, staleness.choice()[0]),
+            **abilities.of_dense(dense, mode, staleness.choice()[0]),
             **abilities.of_model(model, init.tables if observe.record else None),
             **abilities.of_discipline(discipline, mode),
             **abilities.of_end(until),
             "stream": streamed,
             "sparse rows": is_sparse(train_set),
             "stream here": streamed and not getattr(data, "digest", None),
+            "rows that come once": isinstance(train_set, Streamed) and train_set.comes_once,
             "init.tables": init.tables is not None,
             "record": observe.record,
             "metrics": observe.metrics,
@@ -377,7 +394,7 @@ def asked(
         seed=seed,
         init=init.parameters if isinstance(init.parameters, str) else "array",
         tables={}
-        if also.get("embedding servers")  # which have them
+        if also.get("embedding servers") or also.get("policy servers")  # which have them
         else tables_for(model, init.tables, rule, staleness, seed),
         theta=(
             model.init(seed, str(init.parameters))
@@ -425,6 +442,7 @@ class ThreadRequest(Request):
         told: what a result says was asked for, as JSON's own types.
         counting: whose each row is, and how many rows of users to keep; None: nothing is counted.
         says_bad: whether it is to be said which rows of a stream were left out.
+        reduces: whether workers of a mode sum gradients among themselves.
     """
 
     auto: bool
@@ -436,6 +454,7 @@ class ThreadRequest(Request):
     told: dict[str, Any]
     counting: tuple[NDArray[np.uint64] | None, int] | None
     says_bad: bool
+    reduces: bool
 
     @property
     def all_workers(self) -> int:
@@ -443,22 +462,85 @@ class ThreadRequest(Request):
         return self.workers * getattr(self.cluster, "trainers", 1)
 
     def led(self, source: _core.GradientSource) -> LedMode:
-        """The mode, for the policy server of a cluster."""
+        """The mode, for the policy servers of a cluster.
+
+        Raises:
+            ValueError: no several servers train so, or the model has fewer parts than there are servers.
+        """
         assert self.mode is not None
+        theta, ends, order = self.theta, source.block_ends, None
+        if is_sparse(self.train_set) and not isinstance(self.model, External):
+            rows: Any = self.train_set.rows if isinstance(self.train_set, SparseDataset) else None
+            order, ends = self.model.sparse.training_order(rows, self.seed)
+            theta = theta[order]
         # (As a process has them that is told by JSON.)
         mode, rule, staleness = (from_json(to_json(choice)) for choice in self.choices)
         return LedMode(
             mode,
             rule,
             staleness,
-            self.theta,
-            source.block_ends,
+            theta,
+            ends,
             self.all_workers,
             self.all_workers // self.workers,
             self.batch_size,
             None if self.batches is None else int(self.batches),
             self.mode.commands(),
+            model_file.description(self.model),
+            self._led_config,
+            record=self._record(),
+            shards=self._shards(mode[0], rule, staleness),
+            tables=[
+                (one.name, one.dim, one.rows or 0) for one in getattr(self.model, "tables", ())
+            ],
+            owners=self._owners(source),
+            reduces=self.reduces,
+            updates=self.until.updates,
+            order=order,
         )
+
+    def _owners(self, source: _core.GradientSource) -> list[int]:
+        """Of each table which of several policy servers has its rows; nothing: there is one."""
+        tables = getattr(self.model, "tables", ())
+        if getattr(self.cluster, "policy_servers", 1) == 1 or not tables:
+            return []
+        place: Any = self.cluster
+        owners: list[int] = place.owners(tables, source.features_of_tables)
+        return owners
+
+    def _shards(self, mode: str, rule: Choice, staleness: Choice) -> list[list[tuple[int, int]]]:
+        """What each of several policy servers has; nothing: there is one."""
+        if getattr(self.cluster, "policy_servers", 1) == 1:
+            return []
+        _core.check_parts(mode, rule, staleness)
+        place: Any = self.cluster
+        spans: list[list[tuple[int, int]]] = place.spans(self.model)
+        return spans
+
+    @property
+    def _led_config(self) -> dict[str, Any]:
+        """What was asked for, as of one run of all workers."""
+        mode = {**self.told["mode"], "workers": self.all_workers}
+        return {**self.told, "threads": self.all_workers, "mode": mode}
+
+    def _record(self) -> tuple[str, str] | None:
+        """The file that a mode's server in another process writes, and its header; None: this one starts
+        none, or nothing is recorded.
+        """
+        if self.observe.record is None or getattr(self.cluster, "index", 0) != 0:
+            return None
+        path, header, _ = recording(
+            self.observe.record,
+            self.model,
+            self.train_set,
+            self.choices,
+            self._led_config,
+            self.theta,
+            None,
+            tables={},
+            mode=True,
+        )
+        return path, header
 
 
 def of(
@@ -475,6 +557,7 @@ def of(
     cluster: Cluster | None = None,
     old: Mapping[str, Any] | None = None,
     batch_size: int | None = None,
+    dense: str = abilities.DENSE[0],
     **choices: Any,
 ) -> ThreadRequest:
     """The arguments of ``leashed.train``, checked.
@@ -491,6 +574,8 @@ def of(
     observe, checkpoint, cluster = given.observe, given.checkpoint, given.cluster
     if (resuming_ := getattr(cluster, "resuming", None)) is not None:
         cluster, resume = resuming_(resume)
+    if observe.record is not None and getattr(cluster, "begins", None) is not None:
+        abilities.check({"record": True, "mode": True, "resume": True})
     sync = getattr(cluster, "sync", None)
     auto = isinstance(threads, str) and threads == "auto"
     request = asked(
@@ -503,11 +588,13 @@ def of(
         init=given.init,
         observe=observe,
         resume=resume,
+        dense=dense,
         also={
             "sync": sync,
             "cluster": cluster,
             **abilities.of_cluster(cluster),
             'threads="auto"': auto,
+            "checkpoints of the run": getattr(cluster, "begins", None),
             "resume": None if isinstance(resume, (resuming.Left, resuming.AtCut)) else resume,
             "checkpoint": checkpoint,
             "checkpoint.every": checkpoint and checkpoint.every,
@@ -518,7 +605,7 @@ def of(
     )
     if checkpoint is not None and checkpoint.path is None:
         raise ValueError("checkpoint.path must be given: it names what is written")
-    if observe.record is not None:
+    if observe.record is not None and getattr(cluster, "index", 0) == 0:
         checks.writable(Path(observe.record))
     counting = None
     if observe.metrics is not None:
@@ -551,6 +638,7 @@ def of(
         told=told,
         counting=counting,
         says_bad=of_table["bad"] is not None,
+        reduces=dense == abilities.ALL_REDUCE,
     )
 
 

@@ -1,4 +1,4 @@
-"""What a training reads of embedding servers."""
+"""What a training reads of embedding servers, or of a policy server."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ class RowsRead:
         rule: by which rows are updated.
         staleness: likewise.
         seed: of what rows begin with.
+        apart: whether each table is looked up and updated by itself, by calls of a loop of somebody's
+            own, of whose steps each is one of one table alone; there is a feature for each.
     """
 
     tables: Sequence[TableSpec]
@@ -37,3 +39,4 @@ class RowsRead:
     staleness: Policy
     seed: int
     poolings: Sequence[str | None] = ()
+    apart: bool = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -118,7 +119,7 @@ def run(asked: ThreadRequest) -> TrainResult:
             evaluate_every=asked.observe.every or 0.0,
             progress=_interrupt if interrupted else stack.enter_context(asked.report(refusals)),
             checkpoint=cutting or checkpointer,
-            wanted=None if session is None or asked.mode is not None else partial(_wanted, session),
+            wanted=None if session is None or asked.mode is not None else lambda: session.wants,
             checkpoint_every=math.inf if every is None else every,
             checkpoint_updates=(kept and kept.updates) or 0,
             saving=cutting.look if cutting else getattr(checkpointer, "look", None),
@@ -176,6 +177,9 @@ def run(asked: ThreadRequest) -> TrainResult:
         None if keeper is None else keeper.best,
         moments,
     )
+    if output is not None and asked.mode is not None:
+        # (Others may have trained on since this one ended: beside tables of the end are parameters of the end.)
+        result = replace(result, parameters=output.parameters, rows=output.rows)
     return warn_of_end(result, model, asked.train_set, examples[2])
 
 
@@ -203,13 +207,6 @@ def _found(asked: ThreadRequest) -> int:
 
 def _interrupt(*_: Any) -> None:
     raise KeyboardInterrupt
-
-
-def _wanted(session: Session) -> bool:
-    """Whether a checkpoint is. Who waits for rows that nobody has any more is told to stop."""
-    if session.forsaken:
-        raise KeyboardInterrupt
-    return session.wants
 
 
 def _checkpointer(
@@ -264,8 +261,8 @@ def _session(
         sent["sent"] = asked.streamed.sent
     if asked.mode is not None:
         sent["led"] = asked.led(source)
-    if getattr(asked.cluster, "embedding_servers", 0):
-        tables = getattr(asked.model, "tables", ())
+    tables = getattr(asked.model, "tables", ())
+    if getattr(asked.cluster, "embedding_servers", 0) or (asked.mode is not None and tables):
         rows = RowsRead(
             tables,
             source.features_of_tables,
@@ -320,8 +317,8 @@ class _Cutting:
 def _recording(
     asked: ThreadRequest, resumption: _core.Resumption | None
 ) -> tuple[str, str, NDArray[np.float32]] | None:
-    if asked.observe.record is None:
-        return None
+    if asked.observe.record is None or asked.cluster is not None:
+        return None  # or a policy server writes it
     return recordings.recording(
         asked.observe.record,
         asked.model,

@@ -166,9 +166,14 @@ class Streamed:
         return None if self.sent is None else str(self.sent.digest)
 
     @property
+    def comes_once(self) -> bool:
+        """Whether others read it, and can do so once."""
+        return self.sent is not None and bool(self.sent.index.once)
+
+    @property
     def counted(self) -> int | None:
         """How many rows there are, where that is known."""
-        if self.sent is None or self.sent.index.once:
+        if self.sent is None or self.comes_once:
             return None
         return int(self.sent.index.rows)
 

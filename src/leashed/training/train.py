@@ -64,6 +64,7 @@ def train(
     discipline: Discipline | str | None = None,
     staleness: Policy | str | None = None,
     mode: Mode | str | None = None,
+    dense: str = "server",
     **old: Any,
 ) -> TrainResult:
     """Train ``model`` on ``data`` with native threads that never take the GIL.
@@ -99,10 +100,8 @@ def train(
 
     What is seen and kept:
         progress: ``True``: a bar with loss, EPS and AUC, where there is a terminal.
-        observe: called with a ``Progress`` after every evaluation; or ``lsh.Observe(...)``, also with
-            progressive validation, and a record for ``leashed.replay``.
-        checkpoint: a file (of a model with tables a folder) for the state at the end;
-            ``lsh.Checkpoint(path, every=..., updates=...)`` while it goes on.
+        observe: called with a ``Progress`` after every evaluation; ``lsh.Observe(...)`` records the run too.
+        checkpoint: a file (with tables a folder) of the end's state, or ``lsh.Checkpoint(path, every=...)``.
         resume: such a file or folder to go on from, with the same arguments.
 
     For clusters and research:
@@ -110,6 +109,7 @@ def train(
         discipline: how threads share parameters, as ``Leashed()`` (default) or ``"hogwild"``.
         staleness: what a stale gradient counts, as ``"power:k=2"``. Default: ``"none"``.
         mode: in place of one, as ``"gba:m=8"``: the threads are workers of a parameter server, or peers.
+        dense: of a mode in a cluster, who sums gradients: ``"server"``, or in Sync workers, ``"all-reduce"``.
         **old: arguments that are a part of one of these by now, with a DeprecationWarning.
 
     Returns:
@@ -141,6 +141,7 @@ def train(
             checkpoint=checkpoint,
             resume=resume,
             cluster=cluster,
+            dense=dense,
             old=old,
         )
     )

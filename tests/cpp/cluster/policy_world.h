@@ -13,6 +13,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <set>
 #include <string>
@@ -22,6 +23,7 @@
 #include "cluster/row_frames.h"
 #include "leashed/base/error.h"
 #include "leashed/cluster/policy_service.h"
+#include "leashed/server/row_holder.h"
 #include "leashed/staleness/registry.h"
 #include "leashed/update/registry.h"
 
@@ -74,6 +76,35 @@ class HeldPost final : public Post {
   std::int64_t time = 1'000'000, wake_at = kNever;
 };
 
+// Hands frames in, and nothing else.
+struct Frames {
+  explicit Frames(PolicyService& s) : service(s) { service.open(post); }
+  Peer come() {
+    service.come(++last);
+    post.boxes[last];
+    return last;
+  }
+  void say(Peer peer, std::uint16_t kind, std::uint64_t correlation, const Bytes& payload) {
+    const FrameHeader header{.kind = kind, .length = payload.size(), .correlation = correlation};
+    const std::span<std::byte> place = service.place(peer, header);
+    REQUIRE(place.size() == payload.size());
+    if (!payload.empty()) std::memcpy(place.data(), payload.data(), payload.size());
+    service.frame(peer, header, none);
+  }
+  void close(Peer peer) {
+    post.boxes.erase(peer);
+    post.refused.erase(peer);
+    service.gone(peer);
+  }
+  struct None final : Outbox {
+    void send(const FrameHeader&, Connection::Parts) override { FAIL("by the post alone"); }
+  };
+  PolicyService& service;
+  HeldPost post;
+  None none;
+  Peer last = 0;
+};
+
 class PolicyWorld {
  public:
   static constexpr std::size_t kDimension = 19;
@@ -87,10 +118,12 @@ class PolicyWorld {
     Choice rule = {"momentum", {{"lr", 0.05}, {"momentum", 0.9}}};
     Choice staleness = {"none"};
     int faults = 1000;  // at most
+    bool rows = false;  // of two tables too, of which one grows
   };
   struct Happened {
     std::uint64_t cuts = 0, restarts = 0, replaced = 0, strange = 0, not_finite = 0, left = 0,
-                  late = 0, commands = 0, ends = 0, grants = 0;
+                  late = 0, commands = 0, ends = 0, grants = 0, lookups = 0, rows = 0,
+                  strange_lookups = 0;
   };
 
   PolicyWorld(const Setting& setting, std::uint32_t seed)
@@ -99,9 +132,13 @@ class PolicyWorld {
         rule_(make_rule(setting.rule)),
         staleness_(make_staleness(setting.staleness)),
         plain_staleness_(make_staleness(setting.staleness)),
-        plain_(made(), context(*plain_staleness_)),
-        service_(made(), context(*staleness_), {kRun, kTerms, kBoot},
-                 [this](const modes::Event& event, Time at) { heard(event, at); }) {
+        tables_(made_tables(setting.rows)),
+        plain_tables_(made_tables(setting.rows)),
+        plain_(made(), context(*plain_staleness_), plain_tables_.holder.get()),
+        service_(
+            made(), context(*staleness_), {kRun, kTerms, kBoot},
+            [this](const modes::Event& event, Time at) { heard(event, at); }, nullptr, nullptr,
+            tables_.holder.get()) {
     service_.open(post_);
     workers_.resize(setting.workers);
     for (std::uint64_t i = 0; i < workers_.size(); ++i) workers_[i].client = 100 + i;
@@ -133,7 +170,15 @@ class PolicyWorld {
     std::uint64_t ticket = 0, number = 0;
     std::vector<float> theta;
     std::int64_t silent_until = 0;
+    bool looked = false;  // up the rows of its lease
+    std::size_t row_floats = 0;
+    std::vector<float> rows;  // that are to come
   };
+  struct Tables {
+    std::vector<std::shared_ptr<Table>> all;
+    std::unique_ptr<RowHolder> holder;  // null: there are none
+  };
+  static constexpr std::uint64_t kIds = 30;
   // What a server says to a node.
   struct Said {
     bool end;
@@ -175,17 +220,75 @@ class PolicyWorld {
     return {initial_.data(), kDimension, setting_.workers, 3, *rule_, staleness};
   }
 
+  static Tables made_tables(bool wanted) {
+    Tables made;
+    if (!wanted) return made;
+    const TableSettings fixed{.name = "fixed",
+                              .dim = 3,
+                              .rows = kIds,
+                              .initial = {"uniform", {{"bound", 0.5}}},
+                              .rule = {"sgd", {{"lr", 0.05}}},
+                              .staleness = {"power", {{"k", 0.5}}},
+                              .seed = 9};
+    TableSettings grows = fixed;
+    grows.name = "grows";
+    grows.dim = 5;
+    grows.rows = 0;
+    grows.max_bytes = std::size_t{1} << 20;
+    grows.admit_after = 2;
+    grows.number = 1;
+    for (const TableSettings& one : {fixed, grows})
+      made.all.push_back(std::make_shared<Table>(one));
+    made.holder = std::make_unique<RowHolder>(made.all, std::vector<std::size_t>());
+    return made;
+  }
+
   void heard(const modes::Event& event, Time at) {
     REQUIRE(at.ns >= last_.ns);
     last_ = at;
     const bool is_push = event.kind == modes::Event::Kind::push;
     AlignedArray<float> values(kDimension);
-    if (is_push) std::copy(in_hand_.begin(), in_hand_.end(), values.data());
+    if (is_push) std::copy_n(in_hand_.begin(), kDimension, values.data());
     const bool finite =
         std::ranges::all_of(in_hand_, [](float value) { return std::isfinite(value); });
-    const Payload payload{finite ? &values : nullptr, in_hand_examples_};
+    Payload payload{finite ? &values : nullptr, in_hand_examples_};
+    AlignedArray<float> row_gradients;
+    RowKeys* const keys = is_push && plain_tables_.holder ? &plain_keys_[event.ticket] : nullptr;
+    if (keys && finite) {
+      row_gradients = as_kept(*keys, in_hand_.data() + kDimension);
+      payload.rows = keys;
+      payload.row_gradients = &row_gradients;
+    }
     PlainSink sink(*this);
     plain_.handle(event, is_push ? &payload : nullptr, at, sink);
+    if (keys) plain_tables_.holder->release(*keys);
+  }
+  // Gradients as a server keeps them.
+  AlignedArray<float> as_kept(const RowKeys& keys, const float* pushed) const {
+    const RowHolder& holder = *plain_tables_.holder;
+    AlignedArray<float> kept(holder.gradients_of(0, keys.parts[0].count) +
+                             holder.gradients_of(1, keys.parts[1].count));
+    std::fill_n(kept.data(), kept.size(), 0.0f);
+    float* to = kept.data();
+    for (std::size_t t = 0; t < 2; ++t) {
+      const Table& table = *plain_tables_.all[t];
+      const std::size_t count = keys.parts[t].count;
+      for (std::size_t i = 0; i < count; ++i, pushed += table.dim()) {
+        std::copy_n(pushed, table.dim(), to + i * table.gradient_stride());
+      }
+      to += holder.gradients_of(t, count);
+    }
+    return kept;
+  }
+  // All rows, or what they would begin with.
+  static std::vector<float> rows_of(const Tables& tables) {
+    std::vector<std::uint64_t> ids(kIds);
+    std::iota(ids.begin(), ids.end(), 0);
+    std::vector<float> all(kIds * 8);
+    const std::span<const std::uint64_t> of_both[] = {ids, ids};
+    float* const to[] = {all.data(), all.data() + kIds * 3};
+    tables.holder->look(of_both, to);
+    return all;
   }
   void expect(modes::Node node, Said said) {
     REQUIRE(node < by_node_.size());
@@ -244,6 +347,7 @@ class PolicyWorld {
     if (worker.peer == 0) return connect(worker), true;
     if (!post_.boxes.at(worker.peer).empty()) return hear(worker), true;
     if (!worker.welcome || worker.waits) return false;
+    if (worker.ticket != 0 && tables_.holder && !worker.looked) return look_up(worker), true;
     if (worker.ticket != 0) return push(worker), true;
     worker.waits = true;
     say(worker.peer, kModePull, 0, {});
@@ -276,6 +380,14 @@ class PolicyWorld {
       worker.welcome = true;
       return;
     }
+    if (header.kind == kRows) {
+      CHECK(header.correlation == worker.ticket);
+      REQUIRE(bytes.size() == worker.rows.size() * sizeof(float));
+      CHECK(std::memcmp(bytes.data(), worker.rows.data(), bytes.size()) == 0);
+      worker.looked = true;
+      ++happened_.lookups;
+      return;
+    }
     auto& queue = expected_[worker.peer];
     REQUIRE_FALSE(queue.empty());
     const Said said = std::move(queue.front());
@@ -298,6 +410,8 @@ class PolicyWorld {
     if (said.head.count == 0) return;
     ++happened_.grants;
     worker.ticket = said.head.ticket;
+    worker.looked = false;
+    worker.row_floats = 0;
     worker.number = said.head.number;
     worker.theta = said.theta;
     granted_examples_[worker.ticket] = said.head.count;
@@ -305,14 +419,37 @@ class PolicyWorld {
     if (faults_ && one_in(15)) worker.silent_until += 2000;  // its term is over by then
   }
 
+  // Of each table some, each once.
+  Ids drawn_ids() {
+    Ids ids(2);
+    for (auto& of : ids) {
+      for (std::uint64_t id = 0; id < kIds; ++id) {
+        if (one_in(5)) of.push_back(id);
+      }
+    }
+    return ids;
+  }
+  void look_up(Worker& worker) {
+    const Ids ids = drawn_ids();
+    worker.row_floats = ids[0].size() * 3 + ids[1].size() * 5;
+    worker.rows.assign(worker.row_floats, 0);
+    const std::span<const std::uint64_t> of_both[] = {ids[0], ids[1]};
+    float* const to[] = {worker.rows.data(), worker.rows.data() + ids[0].size() * 3};
+    plain_tables_.holder->pull(of_both, plain_keys_[worker.ticket], to);
+    say(worker.peer, kLookup, worker.ticket, lookup_of(ids, true));
+  }
+
   void push(Worker& worker) {
     std::vector<float> values(kDimension);
     for (std::size_t i = 0; i < kDimension; ++i) {
       values[i] = 0.3f * worker.theta[i] + 0.01f * static_cast<float>((worker.number + i) % 7);
     }
+    for (std::size_t i = 0; i < worker.row_floats; ++i) {
+      values.push_back(worker.rows[i] + 0.01f * static_cast<float>((worker.number + i) % 5));
+    }
     if (faults_ && one_in(40)) {
-      values[below(kDimension)] = one_in(2) ? std::numeric_limits<float>::quiet_NaN()
-                                            : std::numeric_limits<float>::infinity();
+      values[below(values.size())] = one_in(2) ? std::numeric_limits<float>::quiet_NaN()
+                                               : std::numeric_limits<float>::infinity();
       ++happened_.not_finite;
     }
     const bool pulls = !one_in(4);
@@ -374,6 +511,7 @@ class PolicyWorld {
 
   // What is refused, with its connection.
   bool strange(Worker& worker) {
+    if (tables_.holder && one_in(3)) return strange_lookup(worker);
     ++happened_.strange;
     Bytes values(kDimension * sizeof(float));
     const auto stranger = [&](const Bytes& hello) {
@@ -425,7 +563,39 @@ class PolicyWorld {
     }
   }
 
+  bool strange_lookup(Worker& worker) {
+    if (worker.peer == 0 || !worker.welcome || !post_.boxes.at(worker.peer).empty()) return false;
+    ++happened_.strange_lookups;
+    Ids ids = drawn_ids();
+    std::uint64_t ticket = worker.ticket;
+    Bytes bytes = lookup_of(ids, true);
+    switch (below(4)) {
+      case 0:
+        ticket += 1 + below(5);
+        break;
+      case 1:  // of no row, or one lookup too many
+        ids[0].push_back(kIds + below(9));
+        bytes = lookup_of(ids, true);
+        break;
+      case 2:
+        bytes.resize(bytes.size() + (one_in(2) ? 8 : -4));
+        break;
+      default:
+        bytes = lookup_of(ids, false);
+    }
+    CHECK_THROWS_AS(say(worker.peer, kLookup, ticket, bytes), Error);
+    worker.peer = 0;
+    return true;
+  }
+
   void compare() {
+    if (tables_.holder) {
+      CHECK(rows_of(tables_) == rows_of(plain_tables_));
+      CHECK(counts().rows.applied == plain_.counts().rows.applied);
+      CHECK(counts().rows.unadmitted == plain_.counts().rows.unadmitted);
+      CHECK(counts().rows.staleness == plain_.counts().rows.staleness);
+      happened_.rows += counts().rows.applied;
+    }
     const ParameterVector::Pin one = service_.server().holder().pull(),
                                other = plain_.holder().pull();
     CHECK(one.t() == other.t());
@@ -454,6 +624,8 @@ class PolicyWorld {
   const std::unique_ptr<const Rule> rule_;
   const std::unique_ptr<const StalenessPolicy> staleness_, plain_staleness_;
   const std::vector<float> initial_ = std::vector<float>(kDimension, 0.5f);
+  const Tables tables_, plain_tables_;
+  std::map<std::uint64_t, RowKeys> plain_keys_;  // by ticket
   ParameterServer plain_;
   HeldPost post_;
   None none_;

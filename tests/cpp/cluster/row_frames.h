@@ -37,9 +37,9 @@ inline Bytes hello_of(std::uint64_t client, std::uint64_t life, std::uint64_t di
   put(bytes, RowHello{client, life, digest});
   return bytes;
 }
-inline Bytes lookup_of(const Ids& ids, bool trains) {
+inline Bytes lookup_of(const Ids& ids, std::uint32_t trains) {  // as LookupHead has it
   Bytes bytes;
-  put(bytes, LookupHead{trains ? 1u : 0u, static_cast<std::uint32_t>(ids.size())});
+  put(bytes, LookupHead{trains, static_cast<std::uint32_t>(ids.size())});
   for (const auto& of : ids) put(bytes, static_cast<std::uint32_t>(of.size()));
   if (ids.size() % 2 != 0) put(bytes, std::uint32_t{0});
   for (const auto& of : ids) put(bytes, of);

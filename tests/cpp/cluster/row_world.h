@@ -6,7 +6,6 @@
 // is 1 then, and every other row how many applied pushes had it.
 #pragma once
 
-#include <doctest/doctest.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -26,6 +25,7 @@
 #include "leashed/base/error.h"
 #include "leashed/cluster/remote_rows.h"
 #include "leashed/cluster/row_service.h"
+#include "shortest.h"
 
 namespace leashed {
 
@@ -77,7 +77,7 @@ class RowWorld {
   }
 
   void check() const {
-    CHECK_FALSE(stood_);
+    HOLDS(!stood_);
     std::vector<std::vector<std::uint64_t>> expected(servers_.size());
     for (auto& of : expected) of.assign(settings_.rows, 0);
     std::vector<std::uint64_t> applied(servers_.size());
@@ -85,7 +85,7 @@ class RowWorld {
       std::uint64_t sum = 0;
       for (std::size_t s = 0; s < servers_.size(); ++s) {
         const std::uint64_t there = updates(s, push.unique[s]);
-        if (there > (push.bad ? 0 : 1)) FAIL("a push was applied that should not have been");
+        HOLDS(there <= (push.bad ? 0U : 1U));
         sum += there;
         applied[s] += there;
         for (const std::uint64_t id : push.ids[s]) expected[s][id] += there;
@@ -97,24 +97,22 @@ class RowWorld {
     }
     for (std::size_t s = 0; s < servers_.size(); ++s) {
       for (std::uint64_t id = 0; id < settings_.rows; ++id) {
-        if (placement_(0, id) != s || expected[s][id] == updates(s, id)) continue;
-        CAPTURE(id);
-        CHECK(expected[s][id] == updates(s, id));
+        HOLDS(placement_(0, id) != s || expected[s][id] == updates(s, id));
       }
-      CHECK(servers_[s].service->counters().pushes == applied[s]);
+      HOLDS(servers_[s].service->counters().pushes == applied[s]);
     }
     for (const Client& client : clients_) {
       const RemoteRows::Counters counters = client.counters;
-      CHECK(counters.unsettled == 0);
-      CHECK(counters.settled == servers_.size() * counters.pushes);
+      HOLDS(counters.unsettled == 0);
+      HOLDS(counters.settled == servers_.size() * counters.pushes);
       const std::uint64_t told =
           counters.settled - counters.expired - counters.not_finite - counters.lost;
-      CHECK(client.ledger->parts <= told);
+      HOLDS(client.ledger->parts <= told);
       // (Who pushes no more hears of no restart.)
       if (client.restarts != happened.restarts) continue;
-      CHECK(client.ledger->parts == told);
+      HOLDS(client.ledger->parts == told);
       if (counters.expired > 0) continue;  // of how many examples nobody counts
-      CHECK(client.ledger->examples == client.ledger->pushed - counters.lost_examples);
+      HOLDS(client.ledger->examples == client.ledger->pushed - counters.lost_examples);
     }
   }
 
@@ -188,7 +186,7 @@ class RowWorld {
     std::uint32_t version = 0;
     servers_[s].table->lookup(&id, 1, values, &version);
     version /= RowHead::kUpdate;
-    if (values[0] != static_cast<float>(version)) FAIL("a row that has not been updated by ones");
+    HOLDS(values[0] == static_cast<float>(version));  // it has been updated by ones
     return version;
   }
 
@@ -264,7 +262,7 @@ class RowWorld {
     for (std::size_t s = 0; s < servers_.size(); ++s) {
       std::uint64_t& next = next_[s];
       while (placement_(0, next) != s) ++next;
-      REQUIRE(next < settings_.rows);
+      HOLDS(next < settings_.rows);
       batch.push.unique.push_back(next);
       batch.ids.push_back(next++);
     }

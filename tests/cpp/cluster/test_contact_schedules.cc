@@ -23,6 +23,7 @@
 #include "leashed/cluster/round.h"
 #include "leashed/cluster/server_links.h"
 #include "leashed/cluster/sync_server.h"
+#include "shortest.h"
 
 using namespace leashed;
 
@@ -120,9 +121,15 @@ struct Wire {
   }
 };
 
+struct Settings {
+  std::size_t steps = kMostSteps / 2;  // until all is left to come to its end
+};
+const Lengths<Settings> kLengths = {{"steps", &Settings::steps, 0}};
+
 class Play {
  public:
-  Play(std::uint64_t seed, Happened& happened) : random_(seed), happened_(happened) {
+  Play(const Settings& settings, std::uint64_t seed, Happened& happened)
+      : settings_(settings), random_(seed), happened_(happened) {
     const std::size_t what = below(10);
     dimension_ = what < 4 ? 5 : what < 8 ? kFragment + 5 : 2 * kFragment + 5;
     const std::size_t fragments = fragments_of(dimension_);
@@ -150,7 +157,7 @@ class Play {
   }
 
   void run() {
-    for (steps_ = 0; steps_ < kMostSteps / 2; ++steps_) {
+    for (std::size_t steps = 0; steps < settings_.steps; ++steps) {
       wires_.remove_if([](const Wire& wire) { return !wire.open(); });
       step(0);
     }
@@ -172,12 +179,12 @@ class Play {
     }
     for (auto& trainer : trainers_) {
       for (const Standing& each : trainer->standings->fragments) {
-        REQUIRE(each.contact.load() == Contact::made);
+        HOLDS(each.contact.load() == Contact::made);
       }
     }
     for (Host& host : hosts_) {
       look(host);
-      REQUIRE(host.server->counters().refused == 0);
+      HOLDS(host.server->counters().refused == 0);
     }
   }
 
@@ -295,7 +302,7 @@ class Play {
     const bool goes = happens(0.5);
     if (happens(0.6) || (goes && !forgets_)) host.kept = host.server->snapshot();
     if (!goes) return;
-    REQUIRE(host.server->counters().refused == 0);
+    HOLDS(host.server->counters().refused == 0);
     host.server.reset();
     for (Wire& wire : wires_) {
       if (wire.host == index && wire.open()) {
@@ -327,13 +334,10 @@ class Play {
       const auto [low, high] =
           std::minmax_element(value, value + static_cast<std::ptrdiff_t>(length));
       value += static_cast<std::ptrdiff_t>(length);
-      REQUIRE(now.present[i] == host.present[f]);
+      HOLDS(now.present[i] == host.present[f]);
       if (!now.present[i]) continue;
-      CAPTURE(f);
-      CAPTURE(*low);
-      CAPTURE(*high);
-      REQUIRE(bounds_[f].has(*low));
-      REQUIRE(bounds_[f].has(*high));
+      HOLDS(bounds_[f].has(*low));
+      HOLDS(bounds_[f].has(*high));
     }
   }
 
@@ -372,16 +376,13 @@ class Play {
       const auto [low, high] =
           std::minmax_element(theta.begin() + static_cast<std::ptrdiff_t>(begin),
                               theta.begin() + static_cast<std::ptrdiff_t>(end));
-      CAPTURE(f);
-      CAPTURE(*low);
-      CAPTURE(*high);
       happened_.late += trainer.trained && made[f] && !before[f];
       if (made[f]) {
-        REQUIRE(bounds_[f].has(*low));
-        REQUIRE(bounds_[f].has(*high));
+        HOLDS(bounds_[f].has(*low));
+        HOLDS(bounds_[f].has(*high));
       } else {
-        REQUIRE(*low >= trainer.life->initial - kSlack);
-        REQUIRE(*high <= trainer.life->initial + kSlack);
+        HOLDS(*low >= trainer.life->initial - kSlack);
+        HOLDS(*high <= trainer.life->initial + kSlack);
       }
     }
   }
@@ -456,7 +457,7 @@ class Play {
     std::memcpy(&head, wire.request.data() + kFrameHeader, sizeof head);
     const std::uint32_t f = wire.fragment = head.fragment;
     const bool first = head.alpha == 0;
-    REQUIRE((first || wire.life->answered[f]));
+    HOLDS(first || wire.life->answered[f]);
     Host& host = hosts_[wire.host];
     if (!host.present[f]) {
       if (first) {
@@ -475,11 +476,11 @@ class Play {
                     wire.reply.size() - kFrameHeader);
   }
 
+  const Settings settings_;
   Random random_;
   Happened& happened_;
   const CustomMix none_;
   std::size_t dimension_ = 0, parts_ = 1, threads_ = 1, lives_ = 0;
-  int steps_ = 0;
   Codec codec_ = Codec::none;
   bool leashed_ = false, symmetric_ = false, forgets_ = false, calm_ = false, read_ = false;
   double over_ = 0;
@@ -506,7 +507,8 @@ TEST_CASE(
   Happened happened;
   for (std::uint64_t seed = 0; seed < schedules; ++seed) {
     CAPTURE(seed);
-    Play(seed, happened).run();
+    hold(Settings{}, kLengths,
+         [&](const Settings& settings) { Play(settings, seed, happened).run(); });
   }
   if (schedules < 500) return;  // some of it happens seldom
   for (const std::size_t count : {happened.late, happened.empty, happened.kept, happened.of_dead,

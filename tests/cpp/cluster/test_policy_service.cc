@@ -2,11 +2,13 @@
 // and go, are cut off, hang, and say what does not belong there, each mode does what it does when
 // it is told directly.
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <random>
 #include <set>
@@ -18,6 +20,9 @@
 #include "cluster/policy_job.h"
 #include "cluster/policy_world.h"
 #include "leashed/data/indexed_batches.h"
+#include "leashed/engine/checkpoint.h"
+#include "leashed/modes/mode_replay.h"
+#include "leashed/modes/mode_trace.h"
 #include "leashed/modes/policy_threads.h"
 #include "leashed/server/own_models.h"
 #include "modes/all_modes.h"
@@ -32,42 +37,16 @@ std::size_t schedules_of_each(std::size_t few) { return asked_for("LEASHED_SCHED
 // LEASHED_FUZZ: how many frames; ten million by hand.
 std::size_t frames_of_any_kind(std::size_t few) { return asked_for("LEASHED_FUZZ", few); }
 
-// Hands frames in, and nothing else.
-struct Frames {
-  explicit Frames(PolicyService& s) : service(s) { service.open(post); }
-  Peer come() {
-    service.come(++last);
-    post.boxes[last];
-    return last;
-  }
-  void say(Peer peer, std::uint16_t kind, std::uint64_t correlation, const Bytes& payload) {
-    const FrameHeader header{.kind = kind, .length = payload.size(), .correlation = correlation};
-    const std::span<std::byte> place = service.place(peer, header);
-    REQUIRE(place.size() == payload.size());
-    if (!payload.empty()) std::memcpy(place.data(), payload.data(), payload.size());
-    service.frame(peer, header, none);
-  }
-  void close(Peer peer) {
-    post.boxes.erase(peer);
-    post.refused.erase(peer);
-    service.gone(peer);
-  }
-  struct None final : Outbox {
-    void send(const FrameHeader&, Connection::Parts) override { FAIL("by the post alone"); }
-  };
-  PolicyService& service;
-  HeldPost post;
-  None none;
-  Peer last = 0;
-};
-
-// What one worker makes over frames, by the worker's own rule (policy/worker_rule.h).
-std::vector<float> by_frames(const Choice& mode, const DisciplineContext& context) {
+// What one worker makes over frames, by the worker's own rule (policy/worker_rule.h). Of every
+// `spoilt`-th push nothing is finite; 0: of none.
+std::vector<float> by_frames(const Choice& mode, const DisciplineContext& context,
+                             PolicyService::Heard heard = nullptr, int spoilt = 0) {
   const Squares source;
   const Drawn data;
   const modes::ServerPolicy machine = modes::make_server_policy(mode);
-  PolicyService service(machine, context, {1, 2, 3});
+  PolicyService service(machine, context, {1, 2, 3}, std::move(heard));
   Frames frames(service);
+  int pushes = 0;
   ParameterServer twin(machine, context);  // whose grants the worker's model takes
   OwnModels models(twin, context);
   const modes::WorkerRule rule = twin.rule();
@@ -107,8 +86,10 @@ std::vector<float> by_frames(const Choice& mode, const DisciplineContext& contex
       if (rule.steps_own) models.step(0, sent.data());
     }
     if (rule.sends == modes::WorkerRule::Sends::model) std::copy_n(models[0], kFeatures, &sent[0]);
+    std::vector<float> said = sent;
+    if (spoilt > 0 && ++pushes % spoilt == 0) std::ranges::fill(said, std::nanf(""));
     Bytes payload;
-    put(payload, sent);
+    put(payload, said);
     frames.say(peer, kModePushPull, head.ticket, payload);
   }
   const ParameterVector::Pin latest = service.server().holder().pull();
@@ -428,4 +409,277 @@ TEST_CASE("frames of any kind, length and content change nothing that is not the
   CHECK(service.counters().pushes == pushed);
   CHECK(service.counters().lanes <= 3);
   CHECK(service.counters().payload_bytes <= peers.size() * kFeatures * sizeof(float));
+}
+
+TEST_CASE("what was not finite has no part in a replay either, and refused commands do nothing") {
+  const std::string path = "/tmp/test_policy_service." + std::to_string(getpid());
+  const auto rule = make_rule(kMomentum);
+  const std::vector<float> initial(kFeatures, 0.25f);
+  const Drawn data;
+  for (const Choice& mode : all_modes()) {
+    if (!has_server(mode) || mode.name == "ensemble") continue;
+    CAPTURE(mode.name);
+    const Choice choice = with_job(mode, 1, kExamples);
+    const bool refuses = mode.name != "gba" && mode.name != "switching" && mode.name != "automatic";
+    const DisciplineContext context{initial.data(), kFeatures, 1, 4, *rule};
+    std::vector<float> then;
+    std::uint64_t lost = 0;
+    {
+      TraceWriter writer(path, "{}", initial, 1, 0);
+      ModeRecorder recorder(writer);
+      then = by_frames(
+          choice, context,
+          [&](const modes::Event& event, Time at) {
+            lost += event.kind == modes::Event::Kind::push && event.version == kNoValues;
+            recorder.heard(event, at);
+            if (refuses) recorder.heard({.kind = modes::Event::Kind::command, .argument = 1}, at);
+          },
+          5);
+    }
+    CHECK(lost >= kExamples / kBatch / 5);
+    const Trace trace(path);
+    const Replayed made = replay(Squares(), data.view(), modes::make_server_policy(choice), context,
+                                 {}, trace, {1, kBatch, kSeed});
+    CHECK(made.parameters == then);
+  }
+  std::filesystem::remove(path);
+}
+
+namespace {
+
+// Workers without a will of their own: who has a lease pushes, who has none pulls.
+struct Several {
+  Several(PolicyService& service, std::size_t count, std::mt19937& draws)
+      : frames(service), random(draws) {
+    for (std::uint64_t client = 0; client < count; ++client) {
+      peers.push_back(frames.come());
+      frames.say(peers.back(), kModeHello, 0, mode_hello(1, client, 1, 2));
+      frames.post.take(peers.back());
+      frames.say(peers.back(), kModePull, 0, {});
+      tickets.push_back(0);
+    }
+  }
+  // Whether anybody has done anything.
+  bool step() {
+    bool some = false;
+    for (std::size_t w = 0; w < peers.size(); ++w) {
+      frames.post.time += 7;
+      auto& box = frames.post.boxes.at(peers[w]);
+      if (!box.empty()) {
+        const auto [header, bytes] = frames.post.take(peers[w]);
+        if (header.kind == kModeEnd) {
+          ++ended;
+        } else {
+          GrantHead head;
+          std::memcpy(&head, bytes.data(), sizeof head);
+          if (head.count > 0) tickets[w] = head.ticket;
+        }
+        some = true;
+      } else if (tickets[w] != 0 && random() % 2 == 0) {
+        Bytes values;
+        put(values, std::vector<float>(kFeatures, 0.25f));
+        frames.say(peers[w], kModePushPull, std::exchange(tickets[w], 0), values);
+        some = true;
+      }
+    }
+    return some || std::ranges::any_of(tickets, [](std::uint64_t one) { return one != 0; });
+  }
+
+  Frames frames;
+  std::mt19937& random;
+  std::vector<Peer> peers;
+  std::vector<std::uint64_t> tickets;
+  std::size_t ended = 0;
+};
+
+std::uint64_t settled(const PolicyService& service, bool exchanges) {
+  const ModeCounts& counts = service.server().counts();
+  return exchanges ? counts.exchanges * kBatch
+                   : counts.applied + counts.stale + counts.straggler + counts.missing;
+}
+
+}  // namespace
+
+TEST_CASE("a server goes on from a checkpoint with any number of workers, and no example is lost") {
+  std::mt19937 random(17);
+  const auto rule = make_rule(kMomentum);
+  const std::vector<float> initial(kFeatures, 0.25f);
+  for (const Choice& mode : all_modes()) {
+    if (!has_server(mode) || mode.name == "ensemble") continue;
+    for (std::size_t workers = 1; workers <= 4; ++workers) {
+      for (const std::size_t then : {1, 2, 3, 5}) {
+        CAPTURE(mode.name);
+        CAPTURE(workers);
+        CAPTURE(then);
+        const Choice choice = with_job(mode, static_cast<double>(workers), kExamples);
+        const modes::ServerPolicy machine = modes::make_server_policy(choice);
+        DisciplineContext context{initial.data(), kFeatures, workers, 1, *rule};
+        PolicyService service(machine, context, {1, 2, 3});
+        Several before(service, workers, random);
+        for (std::size_t steps = random() % 60; steps > 0; --steps) before.step();
+        service.hold(true);
+        while (!service.at_rest()) REQUIRE(before.step());
+        const Checkpoint taken = service.take({}).state;
+        const std::uint64_t nodes = service.server().nodes();
+        const std::uint64_t done = settled(service, mode.name == "easgd");
+        // Who was held goes on as if nothing had been.
+        service.hold(false);
+        while (before.step()) continue;
+        CHECK(before.ended == workers);
+        CHECK(settled(service, mode.name == "easgd") == kExamples);
+
+        context.workers = nodes;
+        const Layout layout = Updater(context).layout();
+        require_fit(taken, layout, context.sparse);
+        const Resumed resumed(taken, layout, context.staleness, context);
+        const PolicyService::Begun begun{taken.mode, then};
+        PolicyService other(machine, context, {1, 2, 4}, nullptr, nullptr, &begun);
+        Several after(other, then, random);
+        CHECK(other.server().holder().pull().t() >= taken.position.updates);
+        while (after.step()) continue;
+        CHECK(after.ended == then);
+        CHECK(done + settled(other, mode.name == "easgd") == kExamples);
+      }
+    }
+  }
+}
+
+TEST_CASE("of a run that goes on, nodes for which nobody comes are let go") {
+  const auto rule = make_rule(kMomentum);
+  const std::vector<float> initial(kFeatures, 0.25f);
+  const Choice choice = with_job({"sync"}, 3, kExamples);
+  const modes::ServerPolicy machine = modes::make_server_policy(choice);
+  DisciplineContext context{initial.data(), kFeatures, 3, 1, *rule};
+  std::mt19937 random(3);
+  PolicyService service(machine, context, {1, 2, 3});
+  Several before(service, 3, random);
+  for (int i = 0; i < 20; ++i) before.step();
+  service.hold(true);
+  while (!service.at_rest()) REQUIRE(before.step());
+  const Checkpoint taken = service.take({}).state;
+  const Layout layout = Updater(context).layout();
+  const Resumed resumed(taken, layout, context.staleness, context);
+  const PolicyService::Begun begun{taken.mode, 3};
+  PolicyService other(machine, context, {1, 2, 4}, nullptr, nullptr, &begun);
+  Several after(other, 2, random);
+  for (int i = 0; i < 100; ++i) after.step();
+  CHECK(after.ended == 0);  // they wait for the third
+  other.let_go_absent();
+  while (after.step()) continue;
+  CHECK(after.ended == 2);
+}
+
+TEST_CASE("what a server goes on from is not believed") {
+  const auto rule = make_rule(kMomentum);
+  const std::vector<float> initial(kFeatures, 0.25f);
+  const modes::ServerPolicy machine = modes::make_server_policy(with_job({"gba"}, 2, kExamples));
+  DisciplineContext context{initial.data(), kFeatures, 2, 1, *rule};
+  std::mt19937 random(3);
+  PolicyService service(machine, context, {1, 2, 3});
+  Several before(service, 2, random);
+  for (int i = 0; i < 20; ++i) before.step();
+  service.hold(true);
+  while (!service.at_rest()) REQUIRE(before.step());
+  const Checkpoint taken = service.take({}).state;
+  for (std::size_t i = 0; i < taken.mode.words.size(); ++i) {
+    Archived other = taken.mode;
+    other.words[i] ^= std::uint64_t{1} << (random() % 64);
+    const PolicyService::Begun begun{other, 2};
+    try {
+      PolicyService again(machine, context, {1, 2, 4}, nullptr, nullptr, &begun);
+    } catch (const Error&) {
+    }
+  }
+  Archived cut = taken.mode;
+  cut.words.pop_back();
+  const PolicyService::Begun begun{cut, 2};
+  CHECK_THROWS_AS(PolicyService(machine, context, {1, 2, 4}, nullptr, nullptr, &begun), Error);
+}
+
+TEST_CASE("a server that is started again has also who waits and was granted nothing yet") {
+  const auto rule = make_rule(kMomentum);
+  const std::vector<float> initial(kFeatures, 0.25f);
+  const modes::ServerPolicy machine = modes::make_server_policy(with_job({"asp"}, 1, 2 * kBatch));
+  DisciplineContext context{initial.data(), kFeatures, 1, 1, *rule};
+  PolicyService first(machine, context, {1, 2, 3});
+  const Checkpoint begins = [&] {
+    Frames frames(first);
+    return first.take({}).state;
+  }();
+  // Two come to what one worker has begun, and of the last batch one has nothing to do.
+  const PolicyService::Begun of_one{begins.mode, 2};
+  PolicyService before(machine, context, {1, 2, 3}, nullptr, nullptr, &of_one);
+  Frames frames(before);
+  const std::vector<Peer> one = some_that_pull(frames, 1);
+  push_and_pull(frames, one[0]);
+  const Peer waits = frames.come();
+  frames.say(waits, kModeHello, 0, mode_hello(1, 1, 1, 2));
+  frames.say(waits, kModePull, 0, {});
+  const Checkpoint taken = before.take({}).state;
+  const Archived served = before.served();
+  REQUIRE(before.server().nodes() == 2);
+
+  context.workers = before.server().nodes();
+  const Layout layout = Updater(context).layout();
+  require_fit(taken, layout, context.sparse);
+  const Resumed resumed(taken, layout, context.staleness, context);
+  const PolicyService::Begun begun{taken.mode, 2, false, &served};
+  PolicyService again(machine, context, {1, 2, 3}, nullptr, nullptr, &begun);
+  Frames after(again);
+  const std::vector<Peer> two = some_that_pull(after, 2);
+  push_and_pull(after, two[0]);
+  CHECK(again.server().counts().applied == 2 * kBatch);
+  for (const Peer peer : two) CHECK(after.post.take(peer).first.kind == kModeEnd);
+}
+
+TEST_CASE("who has left is not told the end that was held back for it") {
+  const auto rule = make_rule(kMomentum);
+  const std::vector<float> initial(kFeatures, 0.25f);
+  const modes::ServerPolicy machine = modes::make_server_policy(with_job({"asp"}, 2, 2 * kBatch));
+  PolicyService::Run run{1, 2, 3};
+  run.holds_end = true;
+  PolicyService service(machine, {initial.data(), kFeatures, 2, 1, *rule}, run);
+  Frames frames(service);
+  const std::vector<Peer> two = some_that_pull(frames, 2);
+  for (const Peer peer : two) push_and_pull(frames, peer);
+  for (const Peer peer : two) CHECK(frames.post.boxes[peer].empty());
+  frames.say(two[1], kModeLeave, 0, {});
+  service.let_end();
+  CHECK(frames.post.take(two[0]).first.kind == kModeEnd);
+  CHECK(frames.post.boxes[two[1]].empty());
+}
+
+TEST_CASE(
+    "the first of several servers that goes on where its run was over says so once it is open") {
+  const auto rule = make_rule(kMomentum);
+  const std::vector<float> initial(kFeatures, 0.25f);
+  const modes::ServerPolicy machine = modes::make_server_policy(with_job({"asp"}, 1, kExamples));
+  DisciplineContext context{initial.data(), kFeatures, 1, 1, *rule};
+  PolicyService::Run run{1, 2, 3};
+  run.followers = 1;
+  PolicyService service(machine, context, run);
+  Frames frames(service);
+  push_and_pull(frames, some_that_pull(frames, 1)[0]);
+  const Checkpoint taken = service.take({}).state;
+  const Layout layout = Updater(context).layout();
+  const Resumed resumed(taken, layout, context.staleness, context);
+  const PolicyService::Begun begun{taken.mode, 1};
+  run.updates = taken.position.updates;
+  PolicyService over(machine, context, run, nullptr, nullptr, &begun);
+  CHECK(over.position() == 1);  // what is told to those behind it
+  Frames after(over);
+  const Peer peer = some_that_pull(after, 1)[0];
+  CHECK(after.post.take(peer).first.kind == kModeEnd);
+}
+
+TEST_CASE("a command behind the end is heard, and counted") {
+  const auto rule = make_rule(kMomentum);
+  const std::vector<float> initial(kFeatures, 0.25f);
+  const modes::ServerPolicy machine = modes::make_server_policy(with_job({"gba"}, 1, kExamples));
+  PolicyService service(machine, {initial.data(), kFeatures, 1, 1, *rule}, {1, 2, 3});
+  const Frames frames(service);
+  service.command(0);
+  service.finish();
+  service.command(1);
+  CHECK(service.counters().commands == 2);
 }

@@ -5,14 +5,18 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -24,9 +28,14 @@
 #include "leashed/cluster/policy_server.h"
 #include "leashed/cluster/remote_server.h"
 #include "leashed/data/indexed_batches.h"
+#include "leashed/discipline/updater.h"
+#include "leashed/engine/checkpoint.h"
 #include "leashed/engine/run.h"
+#include "leashed/modes/mode_replay.h"
+#include "leashed/modes/mode_trace.h"
 #include "leashed/modes/mode_worker.h"
 #include "leashed/modes/policy_threads.h"
+#include "leashed/simulation/play_record.h"
 #include "leashed/update/registry.h"
 
 using namespace leashed;
@@ -69,6 +78,89 @@ PolicyServer serve(const Job& job, std::uint64_t boot = kBoot) {
   const auto workers = static_cast<std::size_t>(job.choice.value("workers", 0));
   return {job.machine, job.context(workers), {kRun, kTerms, boot}};
 }
+
+// A server that is killed again and again, and started again from what it kept last.
+class Killed {
+ public:
+  explicit Killed(const Job& job) : job_(job) { begin(); }
+
+  PolicyServer& operator*() { return *server_; }
+  void keep() {
+    server_->quiet([&](PolicyService& service) {
+      CHECK(service.failure().empty());
+      nodes_ = service.server().nodes();
+      taken_ = service.take({});
+      served_ = service.served();
+      heard_ = {service.counters().pushes, pushed(service.server().counts())};
+    });
+  }
+  // Undoes what it heard since.
+  void kill() {
+    server_.reset();
+    ++kills;
+    if (!taken_) {
+      begin();
+      heard_ = {};
+    } else {
+      DisciplineContext context = job_.context(nodes_);
+      const Layout layout = Updater(context).layout();
+      require_fit(taken_->state, layout, context.sparse);
+      const Resumed resumed(taken_->state, layout, context.staleness, context);
+      const PolicyService::Begun begun{taken_->state.mode, workers(), false, &served_};
+      server_ =
+          std::make_unique<PolicyServer>(job_.machine, context, run(), nullptr, nullptr, &begun);
+    }
+    undone = {ever_[0] - heard_[0], ever_[1] - heard_[1]};
+  }
+  // Keeps what is all, and tells the end then; whoever was there and is not is let go.
+  void let_end() {
+    bool all = false;
+    server_->quiet([&](PolicyService& service) {
+      const ParameterServer& server = service.server();
+      all = server.examples_leased() == kExamples && server.unfinished().empty();
+    });
+    if (!all) return;
+    keep();
+    server_->quiet([](PolicyService& service) { service.let_end(); });
+  }
+  void let_go_absent() {
+    server_->quiet([](PolicyService& service) { service.let_go_absent(); });
+  }
+  // All that was heard is either of use or undone.
+  void check() {
+    server_->quiet([&](PolicyService& service) {
+      CHECK(service.counters().pushes + undone[0] == ever_[0]);
+      CHECK(pushed(service.server().counts()) + undone[1] == ever_[1]);
+    });
+  }
+
+  std::uint64_t kills = 0;
+  std::array<std::uint64_t, 2> undone{};  // pushes, and their examples
+
+ private:
+  std::size_t workers() const { return static_cast<std::size_t>(job_.choice.value("workers", 0)); }
+  PolicyService::Run run() {
+    PolicyService::Run run{kRun, kTerms, kBoot};
+    run.ever = ever_;
+    run.holds_end = true;
+    return run;
+  }
+  void begin() {
+    server_ = std::make_unique<PolicyServer>(job_.machine, job_.context(workers()), run());
+  }
+  static std::uint64_t pushed(const ModeCounts& counts) {
+    std::uint64_t sum = 0;
+    for (const std::uint64_t of_one : counts.worker_examples) sum += of_one;
+    return sum;
+  }
+
+  const Job& job_;
+  std::array<std::uint64_t, 2> ever_{}, heard_{};
+  std::size_t nodes_ = 0;
+  std::optional<TakenMode> taken_;
+  Archived served_;
+  std::unique_ptr<PolicyServer> server_;
+};
 
 std::vector<float> theta_of(PolicyServer& server) {
   std::vector<float> theta;
@@ -203,6 +295,69 @@ void check_all_applied(PolicyServer& server, std::uint64_t examples) {
 void wait_for(const std::atomic<bool>& flag, const std::atomic<bool>& cancel) {
   while (!flag.load() && !cancel.load()) std::this_thread::yield();
 }
+
+// What a server hears, written down, and made again, by a replay and in virtual time.
+struct Recorded {
+  explicit Recorded(const Job& of) : job(of) {}
+
+  PolicyServer serve() {
+    return {job.machine,
+            job.context(workers()),
+            {kRun, kTerms, kBoot},
+            [this](const modes::Event& event, Time at) { recorder.heard(event, at); },
+            [this](modes::Node node, bool anew) {
+              ++(anew ? renewed : stepped);
+              anew ? recorder.renewed(node) : recorder.stepped(node);
+            }};
+  }
+  std::size_t workers() const { return static_cast<std::size_t>(job.choice.value("workers", 0)); }
+  void check(PolicyServer& server) {
+    std::vector<float> theta;
+    std::uint64_t t = 0;
+    server.quiet([&](PolicyService& service) {
+      const ParameterVector::Pin latest = service.server().holder().pull();
+      theta.assign(latest.data(), latest.data() + kFeatures);
+      t = latest.t();
+      writer.finish(t, theta);
+    });
+    REQUIRE(writer.failure().empty());
+    const Trace trace(path.name);
+    DisciplineContext context = job.context(workers());
+    context.readers = 4;
+    const Squares source;
+    const Replayed made = replay(source, job.data.view(), job.machine, context, {}, trace,
+                                 {workers(), kBatch, kSeed});
+    CHECK(made.t == t);
+    CHECK(made.ended);
+    CHECK(made.difference == 0);
+    CHECK(made.parameters == theta);
+    const Choice instant{"constant", {{"seconds", 0}}};
+    const SimulationOptions options{workers(), kBatch,  kSeed,   {},
+                                    HUGE_VAL,  instant, instant, instant};
+    const ModeResult played = simulate_record(source, job.data.view(), nullptr, job.choice, trace,
+                                              job.context(workers()), options, {});
+    CHECK(played.simulation.training.parameters == theta);
+    CHECK(played.simulation.training.updates == t);
+    const ModeCounts then = counts_of(server);
+    CHECK(played.counts.applied == then.applied);
+    CHECK(played.counts.missing == then.missing);
+    CHECK(played.counts.late == then.late);
+    CHECK(played.counts.exchanges == then.exchanges);
+  }
+
+  struct Path {
+    ~Path() { std::filesystem::remove(name); }
+    const std::string name = (std::filesystem::temp_directory_path() /
+                              ("test_remote_server." + std::to_string(getpid())))
+                                 .string();
+  };
+
+  const Job& job;
+  const Path path;
+  TraceWriter writer{path.name, "{}", job.initial, 1, 0};
+  ModeRecorder recorder{writer};
+  std::atomic<std::uint64_t> renewed{0}, stepped{0};  // counts, by the thread that serves
+};
 
 }  // namespace
 
@@ -375,6 +530,122 @@ TEST_CASE("a connection over which nothing is said is given up, and another goes
   check_all_applied(server, kExamples);
 }
 
+TEST_CASE(
+    "a server that is killed at any moment goes on from what it kept, and no example is lost") {
+  std::mt19937 random(7);
+  std::uint64_t undone = 0, from_nothing = 0;
+  for (const Choice& mode : all_modes()) {
+    if (!has_server(mode)) continue;
+    for (int i = 0; i < 3; ++i) {
+      CAPTURE(mode.name);
+      CAPTURE(i);
+      const Job job(mode);
+      Killed server(job);
+      const Hook slow = [](const std::atomic<bool>&) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      };
+      Trainer two(job, *server, 2, 100, 1, slow);
+      std::uint64_t life = 1;
+      auto dies = std::make_unique<Trainer>(job, *server, 1, 200, life, slow);
+      REQUIRE(comes_true([&] {
+        if (random() % 16 == 0) server.keep();
+        if (random() % 16 == 0) server.let_end();
+        if (random() % 32 == 0 && server.kills < 8) {
+          from_nothing += server.kills == 0;
+          server.kill();
+          two.moved(&*server);
+          dies->moved(&*server);
+        }
+        if (random() % 16 == 0) two.cut(random() % 2);
+        if (random() % 64 == 0 && !dies->ended()) {
+          dies.reset();
+          dies = std::make_unique<Trainer>(job, *server, 1, 200, ++life, slow);
+        }
+        return two.tend() & dies->tend();
+      }));
+      CHECK(two.failure() == "");
+      CHECK(dies->failure() == "");
+      server.check();
+      check_all_applied(*server, kExamples);
+      CHECK((*server).counters().strange == 0);
+      undone += server.undone[1];
+    }
+  }
+  CHECK(undone > 0);
+  CHECK(from_nothing > 0);
+}
+
+TEST_CASE("one worker of a server that is killed again and again has the bits of one thread") {
+  std::mt19937 random(3);
+  std::uint64_t kills = 0, undone = 0;
+  for (const Choice& mode : all_modes()) {
+    if (!has_server(mode)) continue;
+    const Job job(mode, 1);
+    // Its own model has gone on, and begins anew with what the server has.
+    if (job.machine.rule().model == modes::WorkerRule::Model::own) continue;
+    CAPTURE(mode.name);
+    const ModeTrainResult threads = train_mode(Squares(), job.data.view(), nullptr, job.machine,
+                                               job.context(1), {1, kBatch, kSeed, {}}, {});
+    Killed server(job);
+    std::atomic<int> gradients{0};
+    const Hook slow = [&](const std::atomic<bool>&) {
+      ++gradients;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    };
+    Trainer trainer(job, *server, 1, 100, 1, slow);
+    int seen = 0;
+    REQUIRE(comes_true([&] {
+      if (seen != gradients && random() % 2 == 0) server.keep();
+      if (random() % 8 == 0) server.let_end();
+      if (seen != gradients && random() % 8 == 0 && server.kills < 8) {
+        server.kill();
+        trainer.moved(&*server);
+      }
+      seen = gradients;
+      return trainer.tend();
+    }));
+    CHECK(trainer.failure() == "");
+    server.check();
+    const std::vector<float> made = theta_of(*server);
+    REQUIRE(threads.training.parameters.size() == kFeatures);
+    CHECK(std::memcmp(made.data(), threads.training.parameters.data(), kFeatures * sizeof(float)) ==
+          0);
+    CHECK(counts_of(*server).applied == threads.counts.applied);
+    kills += server.kills;
+    undone += server.undone[0];
+  }
+  CHECK(kills > 8);
+  CHECK(undone > 0);
+}
+
+TEST_CASE("of who does not come back to a server that was started again others have the lease") {
+  const Job job({"sync"}, 2);
+  Killed server(job);
+  std::atomic<bool> stands{false};
+  const std::atomic<bool> never{false};
+  const Hook stands_still = [&](const std::atomic<bool>& cancel) {
+    stands = true;
+    wait_for(never, cancel);
+  };
+  auto dying = std::make_unique<Trainer>(job, *server, 1, 100, 1, stands_still);
+  Trainer other(job, *server, 1, 200);
+  REQUIRE(comes_true([&] {
+    dying->tend(), other.tend();
+    return stands && other.remote.counters().pushes == 1;
+  }));
+  server.keep();
+  dying.reset();
+  server.kill();
+  other.moved(&*server);
+  REQUIRE(comes_true([&] { return other.tend(), (*server).counters().connections == 1; }));
+  CHECK_FALSE(other.ended());  // it waits
+  server.let_go_absent();
+  REQUIRE(comes_true([&] { return server.let_end(), other.tend(); }));
+  CHECK(other.failure() == "");
+  check_all_applied(*server, kExamples);
+  server.check();
+}
+
 TEST_CASE("without a server, or one that takes it, a run ends and says so") {
   const Job job({"asp"}, 2);
   PolicyServer server = serve(job);
@@ -460,4 +731,40 @@ TEST_CASE("workers of a server that holds, or ends the run, come to their end") 
     CHECK(server.counters().departures == 0);
     CHECK(server.counters().lost == 0);
   }
+}
+
+TEST_CASE("a run's record is made again to its bits, whatever was cut and whoever died") {
+  std::mt19937 random(11);
+  std::uint64_t stepped = 0, renewed = 0;
+  for (const Choice& mode : all_modes()) {
+    if (!has_server(mode) || mode.name == "ensemble") continue;
+    for (int i = 0; i < 3; ++i) {
+      CAPTURE(mode.name);
+      const Job job(mode);
+      Recorded record(job);
+      PolicyServer server = record.serve();
+      const Hook slow = [](const std::atomic<bool>&) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      };
+      Trainer two(job, server, 2, 100, 1, slow);
+      std::uint64_t life = 1;
+      auto dies = std::make_unique<Trainer>(job, server, 1, 200, life, slow);
+      REQUIRE(comes_true([&] {
+        if (random() % 8 == 0) two.cut(random() % 2);
+        if (random() % 16 == 0 && !two.ended()) two.connect(random() % 2);
+        if (random() % 64 == 0 && !dies->ended()) {
+          dies.reset();
+          dies = std::make_unique<Trainer>(job, server, 1, 200, ++life, slow);
+        }
+        return two.tend() & dies->tend();
+      }));
+      CHECK(two.failure() == "");
+      CHECK(dies->failure() == "");
+      record.check(server);
+      stepped += record.stepped;
+      renewed += record.renewed;
+    }
+  }
+  CHECK(stepped > 0);
+  CHECK(renewed > 0);
 }

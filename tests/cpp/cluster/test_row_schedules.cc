@@ -5,6 +5,7 @@
 
 #include "asked.h"
 #include "cluster/row_world.h"
+#include "shortest.h"
 
 using namespace leashed;
 
@@ -12,6 +13,23 @@ namespace {
 
 // LEASHED_SCHEDULES: how many; a million by hand.
 std::size_t schedules(std::size_t few) { return asked_for("LEASHED_SCHEDULES", few); }
+
+using Settings = RowWorld::Settings;
+const Lengths<Settings> kLengths = {
+    {"faults", &Settings::faults, 0},         {"batches", &Settings::batches, 1},
+    {"clients", &Settings::clients, 1},       {"servers", &Settings::servers, 1},
+    {"look_ahead", &Settings::look_ahead, 0}, {"size", &Settings::size, 1}};
+
+RowWorld::Happened played(const Settings& settings, std::uint64_t seed) {
+  RowWorld::Happened happened;
+  hold(settings, kLengths, [&](const Settings& of) {
+    RowWorld world(of, seed);
+    world.run();
+    world.check();
+    happened = world.happened;
+  });
+  return happened;
+}
 
 }  // namespace
 
@@ -21,7 +39,7 @@ TEST_CASE(
   for (std::uint64_t seed = 0; seed < schedules(150); ++seed) {
     CAPTURE(seed);
     std::mt19937_64 random(seed);
-    RowWorld::Settings settings;
+    Settings settings;
     settings.servers = 1 + random() % 3;
     settings.clients = 1 + random() % 3;
     settings.look_ahead = random() % (seed % 2 ? 2 : kMostAhead + 1);
@@ -32,10 +50,7 @@ TEST_CASE(
     settings.expire = random() % 2;
     settings.bad = random() % 2;
     settings.pooled = random() % 2;
-    RowWorld world(settings, seed);
-    REQUIRE_NOTHROW(world.run());
-    world.check();
-    const RowWorld::Happened& one = world.happened;
+    const RowWorld::Happened one = played(settings, seed);
     all.cuts += one.cuts;
     all.between += one.between;
     all.restarts += one.restarts;
@@ -60,20 +75,18 @@ TEST_CASE("pushes whose connection is cut between their update and the answer ar
   const std::size_t wanted = std::max<std::size_t>(100, schedules(100));
   for (std::uint64_t seed = 0; cuts < wanted; ++seed) {
     CAPTURE(seed);
-    RowWorld world({.batches = 30,
-                    .faults = 0,
-                    .between = 0.5,
-                    .restarts = false,
-                    .deaths = false,
-                    .bad = false,
-                    .expire = false,
-                    .pooled = seed % 2 == 1},
-                   seed);
-    REQUIRE_NOTHROW(world.run());
-    world.check();
-    CHECK(world.happened.again > 0);
-    CHECK(world.happened.lost == 0);
-    cuts += world.happened.between;
+    const RowWorld::Happened one = played({.batches = 30,
+                                           .faults = 0,
+                                           .between = 0.5,
+                                           .restarts = false,
+                                           .deaths = false,
+                                           .bad = false,
+                                           .expire = false,
+                                           .pooled = seed % 2 == 1},
+                                          seed);
+    CHECK(one.again > 0);
+    CHECK(one.lost == 0);
+    cuts += one.between;
   }
 }
 
@@ -81,19 +94,17 @@ TEST_CASE("a server that was started again knows which pushes were left out, tho
   RowWorld::Happened all;
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
     CAPTURE(seed);
-    RowWorld world({.batches = 40,
-                    .faults = 60,
-                    .fault = 0.05,
-                    .between = 0.6,
-                    .deaths = false,
-                    .pooled = seed % 2 == 1},
-                   seed);
-    REQUIRE_NOTHROW(world.run());
-    world.check();
-    all.bad += world.happened.bad;
-    all.restarts += world.happened.restarts;
-    all.expired += world.happened.expired;
-    all.lost += world.happened.lost;
+    const RowWorld::Happened one = played({.batches = 40,
+                                           .faults = 60,
+                                           .fault = 0.05,
+                                           .between = 0.6,
+                                           .deaths = false,
+                                           .pooled = seed % 2 == 1},
+                                          seed);
+    all.bad += one.bad;
+    all.restarts += one.restarts;
+    all.expired += one.expired;
+    all.lost += one.lost;
   }
   for (const std::size_t n : {all.bad, all.restarts, all.expired, all.lost}) CHECK(n > 0);
 }

@@ -135,7 +135,8 @@ struct Wire {
     return peer;
   }
   // A row's values for each id.
-  std::vector<float> look_up(Peer peer, std::uint64_t ticket, const Ids& ids, bool trains = true) {
+  std::vector<float> look_up(Peer peer, std::uint64_t ticket, const Ids& ids,
+                             std::uint32_t trains = 1) {
     const Bytes bytes = say(peer, kLookup, ticket, lookup_of(ids, trains));
     std::vector<float> values(bytes.size() / sizeof(float));
     if (!bytes.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
@@ -730,7 +731,7 @@ TEST_CASE("what a lookup counts is refused for its sums, also where these would 
   says(lookup(1, {kHalf, kHalf, 0}, 0), "other ids than it counts");
   says(lookup(1, {kHalf, kHalf - 1, 2}, 1), "other ids than it counts");
   says(lookup(0, {~0u, ~0u, ~0u}, 3), "other ids than it counts");
-  says(lookup(2, {0, 0, 0}, 0), "without its counts");
+  says(lookup(5, {0, 0, 0}, 0), "without its counts");
   constexpr std::uint32_t kMany = (256 << 20) / (16 * sizeof(float)) + 1;
   says(lookup(0, {0, kMany, 0}, kMany), "too many rows");  // before it looks at one
   CHECK(wire.service->counters().looked_up == 0);
@@ -854,6 +855,55 @@ TEST_CASE("the t of an update is how many the tables have had, whoever made them
     CAPTURE(t);
     CHECK(wire.tables[t]->steps() == plain[t]->steps());
     CHECK(wire.tables[t]->digest() == plain[t]->digest());
+  }
+}
+
+TEST_CASE("a push for one table is a step of that one alone, whether or not it has rows here") {
+  const auto settings =
+      settings_of({"adam", {{"lr", 0.1}, {"beta1", 0.9}, {"beta2", 0.999}, {"eps", 1e-8}}});
+  Wire wire(settings);
+  const auto plain = made(settings);
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal;
+  const Peer peer = wire.come(1, 1);
+  std::uint64_t ticket = 0;
+  for (int i = 0; i < 60; ++i) {
+    const std::size_t t = random() % settings.size();
+    Ids ids(settings.size());
+    ids[t] = ids_here(kNumbers[t], random() % 3);
+    std::vector<float> gradients(ids[t].size() * settings[t].dim);
+    for (float& each : gradients) each = normal(random);
+    wire.look_up(peer, ++ticket, ids, kOfOne + static_cast<std::uint32_t>(t));
+    const Settled told = wire.push(peer, ticket, ticket, gradients);
+    CHECK(told.settling == Settling::applied);
+    CHECK(told.publication.applied == ids[t].size());
+    plain[t]->update(ids[t].data(), ids[t].size(), gradients.data(), nullptr);
+  }
+  CHECK(wire.service->counters().pushes == 60);
+  CHECK(wire.service->counters().apart == 60);
+  wire.service.reset();
+  for (std::size_t t = 0; t < settings.size(); ++t) {
+    CAPTURE(t);
+    CHECK(wire.tables[t]->steps() == plain[t]->steps());
+    CHECK(wire.tables[t]->digest() == plain[t]->digest());
+  }
+}
+
+TEST_CASE("a lookup for one table has no other's ids, and is for one that there is") {
+  Wire wire(settings_of(kAdagrad));
+  const Ids ids = {ids_here(0, 1), ids_here(2, 1), {}};
+  for (const std::uint32_t trains : {0u, 1u, 2u, 3u}) {
+    Wire of(settings_of(kAdagrad));
+    if (trains < kOfOne) {
+      CHECK_FALSE(of.look_up(of.come(1, 1), 1, ids, trains).empty());
+    } else {
+      CHECK_THROWS_WITH_AS(of.look_up(of.come(1, 1), 1, ids, trains),
+                           doctest::Contains("for one table with another's ids"), Error);
+    }
+  }
+  for (const std::uint32_t trains : {5u, 6u, ~0u}) {
+    CHECK_THROWS_WITH_AS(wire.look_up(wire.come(1, 1), 1, {{}, {}, {}}, trains),
+                         doctest::Contains("without its counts"), Error);
   }
 }
 

@@ -3,6 +3,8 @@
 
 #include <dirent.h>
 #include <doctest/doctest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -19,6 +21,29 @@ inline std::pair<int, int> pair_of_sockets() {
   int sockets[2];
   REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) == 0);
   return {sockets[0], sockets[1]};
+}
+
+inline std::pair<int, int> pair_over_loopback() {
+  sockaddr_in here{};
+  here.sin_family = AF_INET;
+  here.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof here;
+  auto* const address = reinterpret_cast<sockaddr*>(&here);
+  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  REQUIRE(listener >= 0);
+  REQUIRE(bind(listener, address, length) == 0);
+  REQUIRE(listen(listener, 1) == 0);
+  REQUIRE(getsockname(listener, address, &length) == 0);
+  const int one = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  REQUIRE(connect(one, address, length) == 0);
+  const int other = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
+  REQUIRE(other >= 0);
+  close(listener);
+  for (const int each : {one, other}) {
+    const int on = 1;
+    REQUIRE(setsockopt(each, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) == 0);
+  }
+  return {one, other};
 }
 
 inline std::size_t open_descriptors() {

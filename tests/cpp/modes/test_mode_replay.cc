@@ -141,7 +141,7 @@ Replayed make_again(const Setting& setting, const std::string& path,
   const Trace trace(path);
   ReplayOptions options{setting.workers, kBatch, 7, until};
   if (told) options.observers = {told};
-  return replay(Waves(setting.dimension), made.data(), *made.machine, made.context(3), {}, trace,
+  return replay(Waves(setting.dimension), made.data(), *made.machine, made.context(4), {}, trace,
                 options);
 }
 
@@ -420,7 +420,7 @@ TEST_CASE("a replay looks for an interruption while it reads, and between the st
   source.slow = true;
   const auto until = [&](std::uint64_t calls) {
     const std::function<bool()> interrupted = [&source, calls] { return source.calls >= calls; };
-    return replay(source, made.data(), *made.machine, made.context(3), {}, trace,
+    return replay(source, made.data(), *made.machine, made.context(4), {}, trace,
                   {setting.workers, kBatch, 7, ReplayOptions::kAll, interrupted});
   };
   CHECK(until(0).interrupted);

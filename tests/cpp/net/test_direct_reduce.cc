@@ -19,6 +19,7 @@
 #include "asked.h"
 #include "leashed/net/direct_reduce.h"
 #include "leashed/server/aggregator.h"
+#include "shortest.h"
 #include "sockets.h"
 
 using namespace leashed;
@@ -176,13 +177,13 @@ struct Game {
       if (!player.begun) sums[player.done].begin(*player.reduce, member, player.done + 1);
       player.begun = true;
       if (!player.reduce->step()) return;
-      REQUIRE(copied(player.reduce->sum()) == expected[player.done]);
+      HOLDS(copied(player.reduce->sum()) == expected[player.done]);
       ++player.done;
       player.begun = false;
     } catch (const NoSum& error) {
       player.failed = error.what();
-      REQUIRE(error.members.size() == 1);
-      REQUIRE(!players[error.members[0]].reduce);
+      HOLDS(error.members.size() == 1);
+      HOLDS(!players[error.members[0]].reduce);
     }
   }
   bool over() const {
@@ -195,7 +196,7 @@ struct Game {
   }
   void run() {
     for (int passes = 0; passes < 1'000'000 && !over(); ++passes) turn(random() % players.size());
-    REQUIRE(over());
+    HOLDS(over());
   }
 
   Random& random;
@@ -213,42 +214,51 @@ constexpr std::uint64_t kSchedules = 300;
 // LEASHED_SCHEDULES: how many of each kind.
 std::uint64_t schedules() { return asked_for("LEASHED_SCHEDULES", kSchedules); }
 
+struct Settings {
+  std::size_t members, deaths, sums;  // of these as many as there are before and after each death
+};
+const Lengths<Settings> kLengths = {{"deaths", &Settings::deaths, 0},
+                                    {"sums", &Settings::sums, 1},
+                                    {"members", &Settings::members, 2}};
+
+// How many are left. Several die one after the other; those who are left begin again, wherever they
+// are.
+std::size_t played(const Settings& settings, Kind kind, std::uint64_t seed) {
+  Random random(seed);
+  const std::size_t count = settings.members;
+  Game game(count, kind, random);
+  Who living = all_of(count);
+  for (std::size_t i = 0; i < settings.sums; ++i) game.plan(living);
+  for (std::size_t i = 0; i < settings.deaths && living.size() > 1; ++i) {
+    game.some_turns(random() % (20 * count));
+    const std::size_t dead = random() % living.size();
+    game.players[living[dead]].reduce.reset();
+    living.erase(living.begin() + static_cast<std::ptrdiff_t>(dead));
+    game.some_turns(random() % (20 * count));
+    game.plan(living);
+    for (Player& player : game.players) {
+      player = {.reduce = std::move(player.reduce), .done = game.sums.size() - 1};
+    }
+  }
+  game.run();
+  for (const std::size_t member : living) {
+    HOLDS(settings.deaths > 0 || game.players[member].failed.empty());
+    HOLDS(game.players[member].done == game.sums.size());
+  }
+  return living.size();
+}
+
 void play(Kind kind, bool deaths) {
   std::size_t again = 0, by_one = 0;
   for (std::uint64_t seed = 0; seed < schedules(); ++seed) {
     CAPTURE(seed);
     Random random(seed);
-    const std::size_t count = 2 + random() % 7;
-    Game game(count, kind, random);
-    CAPTURE(count);
-    Who living = all_of(count);
-    game.plan(living);
-    if (!deaths) {
-      game.plan(living);
-      game.plan(living);
-      game.run();
-      for (const Player& player : game.players) REQUIRE(player.failed.empty());
-      continue;
-    }
-    // Several die one after the other; those who are left begin again, wherever they are.
-    while (living.size() > 1 && random() % 4 != 0) {
-      game.some_turns(random() % (20 * count));
-      const std::size_t dead = random() % living.size();
-      game.players[living[dead]].reduce.reset();
-      living.erase(living.begin() + static_cast<std::ptrdiff_t>(dead));
-      game.some_turns(random() % (20 * count));
-      game.plan(living);
-      ++again;
-      by_one += living.size() == 1;
-      for (Player& player : game.players) {
-        player = {.reduce = std::move(player.reduce), .done = game.sums.size() - 1};
-      }
-    }
-    game.run();
-    for (const std::size_t member : living) {
-      CAPTURE(game.players[member].failed);
-      REQUIRE(game.players[member].done == game.sums.size());
-    }
+    Settings settings{2 + random() % 7, 0, deaths ? 1U : 3U};
+    while (deaths && settings.deaths + 1 < settings.members && random() % 4 != 0) ++settings.deaths;
+    std::size_t living = 0;
+    hold(settings, kLengths, [&](const Settings& of) { living = played(of, kind, seed); });
+    again += settings.deaths;
+    by_one += living == 1;
   }
   if (!deaths) return;
   CHECK(again > 0);

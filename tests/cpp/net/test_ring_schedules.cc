@@ -16,6 +16,7 @@
 #include "asked.h"
 #include "leashed/net/ring.h"
 #include "ring_sum.h"
+#include "shortest.h"
 #include "sockets.h"
 
 using namespace leashed;
@@ -171,10 +172,10 @@ struct Play {
     return true;
   }
 
-  void run(Random& random, std::optional<std::size_t> fault_at) {
+  // `orderless`: turns before all have one after the other.
+  void run(Random& random, std::size_t orderless, std::optional<std::size_t> fault_at) {
     begun.assign(members.size(), false);
     const std::size_t actors = members.size() + relays.size();
-    const std::size_t orderless = random() % (20 * actors);
     for (std::size_t t = 0; t < orderless || (fault_at && t <= *fault_at); ++t) {
       if (fault_at && t == *fault_at) fault(random);
       turn(random() % actors, random() % 4 == 0 ? 1 + random() % 100 : 1 + random() % 100'000);
@@ -233,33 +234,51 @@ constexpr std::uint64_t kSchedules = 600;
 // LEASHED_SCHEDULES: how many of each kind.
 std::uint64_t schedules() { return asked_for("LEASHED_SCHEDULES", kSchedules); }
 
+struct Settings {
+  std::size_t members, length, turns, fault_at;
+};
+const Lengths<Settings> kLengths = {{"turns", &Settings::turns, 0},
+                                    {"fault_at", &Settings::fault_at, 0},
+                                    {"members", &Settings::members, 2},
+                                    {"length", &Settings::length, 0}};
+
+// How many have the result.
+std::size_t played(const Settings& settings, Kind kind, bool faults, std::uint64_t seed) {
+  Random random(seed);
+  const std::uint64_t what = random() % 4;
+  std::optional<std::size_t> root, fault_at;
+  if (what == 0) root = random() % settings.members;
+  const Codec codec = what == 1 ? Codec::bfloat16 : what == 2 ? Codec::int8 : Codec::none;
+  Play play(settings.members, settings.length, root, codec, kind, random);
+  if (faults) fault_at = settings.fault_at;
+  play.run(random, settings.turns, fault_at);
+  std::size_t done = 0;
+  for (std::size_t i = 0; i < settings.members; ++i) {
+    const Member& member = play.members[i];
+    HOLDS(member.over());
+    HOLDS(faults || member.failed.empty());
+    if (!member.done) continue;
+    ++done;
+    HOLDS(member.data == play.expected);
+    HOLDS(play.errors.empty() || member.error == play.errors[i]);
+  }
+  return done;
+}
+
 void play_all(Kind kind, bool faults) {
   std::size_t broken = 0, part = 0;
   for (std::uint64_t seed = 0; seed < schedules(); ++seed) {
     CAPTURE(seed);
     Random random(seed);
-    const std::size_t count = draw_members(kind, random);
-    const std::size_t length = draw_length(count, random);
-    std::optional<std::size_t> root, fault_at;
-    const std::uint64_t what = random() % 4;
-    if (what == 0) root = random() % count;
-    const Codec codec = what == 1 ? Codec::bfloat16 : what == 2 ? Codec::int8 : Codec::none;
-    Play play(count, length, root, codec, kind, random);
-    if (faults) fault_at = random() % (10 * count);
-    play.run(random, fault_at);
+    Settings settings{};
+    settings.members = draw_members(kind, random);
+    settings.length = draw_length(settings.members, random);
+    settings.turns = random() % (40 * settings.members);
+    settings.fault_at = random() % (10 * settings.members);
     std::size_t done = 0;
-    for (std::size_t i = 0; i < count; ++i) {
-      const Member& member = play.members[i];
-      CAPTURE(member.failed);
-      REQUIRE(member.over());
-      if (!faults) REQUIRE(member.failed.empty());
-      if (!member.done) continue;
-      ++done;
-      REQUIRE(member.data == play.expected);
-      if (!play.errors.empty()) REQUIRE(member.error == play.errors[i]);
-    }
+    hold(settings, kLengths, [&](const Settings& of) { done = played(of, kind, faults, seed); });
     broken += done == 0;
-    part += done > 0 && done < count;
+    part += done > 0 && done < settings.members;
   }
   if (!faults) return;
   CHECK(broken > 0);

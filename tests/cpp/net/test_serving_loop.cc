@@ -336,6 +336,15 @@ void say(Connection& connection, std::uint64_t number, const Bytes& bytes) {
   connection.send({.kind = 1, .correlation = number}, {&all, 1}, Deadline::in(kLong));
 }
 
+// Until the loop has taken a connection, what others say does not go there.
+void wait_for(ServingLoop& loop, const Tells& tells, std::size_t peers) {
+  REQUIRE(comes_true([&] {
+    bool come = false;
+    loop.quiet([&] { come = tells.payloads.size() == peers; });
+    return come;
+  }));
+}
+
 // Behind its head; the number that came with it.
 std::uint64_t hear(Connection& connection, const Bytes& wanted) {
   Bytes bytes;
@@ -358,6 +367,7 @@ TEST_CASE("what one says goes to others, in its order, and is kept until it has 
   Tells tells;
   ServingLoop loop(tells);
   const auto one = connect(loop), other = connect(loop), third = connect(loop);
+  wait_for(loop, tells, 3);
   for (int round = 0; round < 20; ++round) {
     Bytes bytes(100'000, static_cast<std::byte>(round));
     bytes[0] = std::byte{3};
@@ -379,6 +389,7 @@ TEST_CASE("who takes nothing of what is sent to him is refused, and others are t
   ServingLoop loop(tells);
   const auto one = connect(loop), other = connect(loop);
   auto slow = connect(loop);
+  wait_for(loop, tells, 3);
   Bytes bytes(1'000'000, std::byte{9});
   bytes[0] = std::byte{1};
   for (std::size_t i = 0; i < Post::kBacklog + 1; ++i) {
@@ -435,6 +446,7 @@ TEST_CASE("a service is woken when it asked to be, not before, and what it says 
   Tells tells;
   ServingLoop loop(tells);
   const auto one = connect(loop), other = connect(loop);
+  wait_for(loop, tells, 2);
   say(*one, 1, {std::byte{1}});
   CHECK(hear(*other, {std::byte{1}}) == 1);
   for (const std::int64_t ns : {0, 1'000, 300'000, 20'000'000}) {

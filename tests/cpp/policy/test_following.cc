@@ -96,3 +96,45 @@ TEST_CASE("what somebody has who goes is given to nobody, and is not waited for 
   CHECK(end[0].kind == Action::Kind::apply);  // of what was held
   CHECK(end[0].divisor == 1);
 }
+
+TEST_CASE(
+    "one that has led has had what it leased and is not unfinished, and keeps what it holds") {
+  ServerPolicy machine = make_server_policy(
+      {"hop_bs", {{"workers", 3}, {"batch", 1}, {"examples", 9}, {"b1", 0}, {"m", 2}}});
+  Out out;
+  const auto tell = [&](const Event& event) {
+    out.clear();
+    machine.on(event, {0}, out);
+    return out.actions();
+  };
+  const auto push = [&](Node node, std::uint64_t ticket, std::uint64_t number) {
+    Event event{Event::Kind::push, node, ticket};
+    event.lease = {.ticket = ticket, .number = number, .first = number, .count = 1, .token = 0};
+    return tell(event);
+  };
+  for (const Node node : {0, 1, 2}) tell({Event::Kind::pull, node});
+  push(0, 1, 0);                  // is held
+  tell({Event::Kind::leave, 2});  // 2 comes back
+  tell({Event::Kind::pull, 0});   // waits for 1
+  CHECK(machine.unfinished().size() == 2);
+  machine.follow();
+  REQUIRE(machine.had().size() == 1);
+  CHECK(machine.had()[0].first == 0);
+  CHECK(machine.had()[0].last == 0);
+  CHECK(machine.unfinished().empty());
+  for (const Node node : {0, 1, 2}) tell({Event::Kind::leave, node});
+  const auto pulled = [&](Node node) { return tell({Event::Kind::pull, node})[0].lease.ticket; };
+  const std::uint64_t first = pulled(1);
+  CHECK(first > 4);  // that it has given
+  const auto late = push(1, first, 0);
+  REQUIRE(late.size() == 1);
+  CHECK(late[0].why == Why::late);
+  const auto applied = push(1, pulled(1), 2);
+  REQUIRE(applied.size() == 2);
+  CHECK(applied[1].kind == Action::Kind::apply);
+  CHECK(out.slots(applied[1]).size() == 2);  // whoever is ahead of whom
+  Archived had;
+  Archive archive(had);
+  machine.visit(archive);
+  CHECK(machine.had().back().last == 2);
+}

@@ -300,6 +300,32 @@ TEST_CASE("a part that was given up is late, though its sender has it yet") {
   CHECK(alone.of.take(0, 0, 2, 3, values));
 }
 
+TEST_CASE("a part of an earlier ticket is waited for behind a later one's") {
+  Alone alone;
+  alone.of.hear({Kind::pull, 1}, {2});   // ticket 2
+  alone.of.hear({Kind::leave, 1}, {3});  // which comes back as 3
+  alone.of.hear({Kind::push, 0, 1}, {4});
+  auto values = alone.part();
+  CHECK(alone.of.take(0, 0, 1, 3, values));
+  alone.of.hear({Kind::push, 0, 9}, {5});
+  values = alone.part();
+  CHECK(alone.of.take(0, 0, 9, 3, values));
+  alone.of.hear({Kind::push, 0, 5}, {6});
+  CHECK(alone.of.waits() != nullptr);
+  values = alone.part();
+  CHECK(alone.of.take(0, 0, 5, 3, values));
+  CHECK(alone.of.waits() == nullptr);
+  alone.of.lose(0, 0, 8);
+  alone.of.hear({Kind::push, 0, 8}, {7});
+  CHECK(alone.of.waits() == nullptr);
+  alone.of.hear({Kind::push, 0, 7}, {8});
+  CHECK(alone.of.waits() != nullptr);
+  alone.of.give_up();
+  values = alone.part();
+  CHECK_FALSE(alone.of.take(0, 0, 7, 3, values));
+  CHECK_FALSE(alone.of.take(0, 0, 8, 3, values));
+}
+
 TEST_CASE("what was said of a later life stays known while one before it is carried out") {
   Alone alone;
   alone.of.hear({Kind::pull, 1}, {2});

@@ -598,6 +598,29 @@ TEST_CASE(
   CHECK_THROWS_WITH_AS(behind.hear(a_round(5, 9)), doctest::Contains("epoch 5"), Error);
 }
 
+TEST_CASE("a sum that nobody has is begun again, and who leaves gives what it has") {
+  Words words;
+  words.begin(2);
+  const std::uint64_t first = words.leader.epoch();
+  words.leader.again(1, first);
+  CHECK(words.leader.epoch() == first + 1);
+  words.leader.again(2, first);  // another member's word of the same
+  words.leader.again(3, first + 1);
+  CHECK(words.leader.epoch() == first + 1);
+  CHECK(words.back.empty());
+  words.leader.vote(1, first + 1, 5);
+  words.leader.vote(2, first + 1, 5);
+  CHECK(words.leader.version() == 8);
+  CHECK_FALSE(words.leader.left(3, 8));
+  CHECK_FALSE(words.leader.left(1, 7));
+  CHECK_FALSE(words.leader.left(1, 9));
+  CHECK(words.leader.left(1, 8));
+  CHECK_FALSE(words.leader.left(2, 8));
+  words.leader.gone(1);
+  words.leader.gone(2);
+  CHECK(words.home == std::vector<std::uint64_t>{0});
+}
+
 TEST_CASE("who takes a replica for another round than this one has none") {
   RoundMember member;
   CHECK_FALSE(member.hear(a_round(2, 7)));

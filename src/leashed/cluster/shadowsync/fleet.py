@@ -122,11 +122,6 @@ class _Seat(Closing):
         """There are no checkpoints of the run."""
         return False
 
-    @property
-    def forsaken(self) -> bool:
-        """All is in one process."""
-        return False
-
     def save(self, put: object) -> None:
         """Nobody wants it."""
 

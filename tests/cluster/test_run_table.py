@@ -15,15 +15,15 @@ from cluster.handing import hand_in
 
 import leashed as lsh
 from leashed import cli
-from leashed.cluster import history, outcome, table, traffic
+from leashed.cluster import history, outcome, run_table, traffic
 from leashed.cluster.plan import Plan, Train
 from leashed.training.problems.problem import Problem
 
 
 def test_a_row_per_trainer_and_one_for_all():
     rows = {
-        row[0]: dict(zip(table.trainers(REPORT).header, row, strict=True))
-        for row in table.trainers(REPORT).rows
+        row[0]: dict(zip(run_table.trainers(REPORT).header, row, strict=True))
+        for row in run_table.trainers(REPORT).rows
     }
     assert list(rows) == ["0", "1", "all"]
     assert rows["0"]["EPS"] == "300"  # 3,000 examples in the 10 s from its coming to its going
@@ -44,16 +44,16 @@ REPORT = {**fakes.report(), "restarts": {"trainer-1": 2, "sync-ps-0": 1, "master
 
 
 def test_the_header_tells_each_direction():
-    header = table.trainers(REPORT).header
+    header = run_table.trainers(REPORT).header
     assert header[header.index("by bytes out") + 1] == "by bytes in"
-    row = dict(zip(range(len(header)), table.trainers(REPORT).rows[0], strict=True))
+    row = dict(zip(range(len(header)), run_table.trainers(REPORT).rows[0], strict=True))
     assert row[header.index("by bytes out") + 1] == "5.00"
 
 
 def test_servers_ledger_members_and_output():
     whole = {**REPORT, "elp": 100, "output": "trainer 0", "train_loss": 0.25, "test_accuracy": 0.9}
-    text = table.render(whole)
-    assert table.servers(whole).rows == [
+    text = run_table.render(whole)
+    assert run_table.servers(whole).rows == [
         ["0", "–", "–", "30", "10", "500 ms", "0.0381 MiB", "0.0763 MiB", "0", "1"]
     ]
     for words in (
@@ -65,52 +65,58 @@ def test_servers_ledger_members_and_output():
         "ended (complete) after 11.0 s",
     ):
         assert words in text
-    assert table.members(whole).rows[0] == ["trainer 0", "1.00 s", "11.0 s", "finished"]
+    assert run_table.members(whole).rows[0] == ["trainer 0", "1.00 s", "11.0 s", "finished"]
+
+
+def test_what_a_policy_server_has_of_a_run_without_an_end_is_no_number():
+    endless = {**REPORT["ledger"], "total": None, "free": None, "outstanding": 2**31 - 100}
+    told = dict(run_table.facts({**REPORT, "ledger": endless, "mode": "gba"}))["ledger"]
+    assert "outstanding ∞, free ∞" in told
 
 
 def test_restarts_are_told_where_whoever_starts_processes_has_counted_them():
     for given, told in ({}, None), ({"trainer-0": 0}, "none"), ({"trainer-0": 2}, "trainer-0 2"):
-        assert dict(table.facts({**REPORT, "restarts": given})).get("restarts") == told
+        assert dict(run_table.facts({**REPORT, "restarts": given})).get("restarts") == told
 
 
 def test_snapshots_that_were_not_written_are_told_of():
     told = json.loads(json.dumps(REPORT))
-    assert "snapshots" not in dict(table.facts(told))
+    assert "snapshots" not in dict(run_table.facts(told))
     told["members"][2]["counters"]["snapshots_failed"] = 1234.0
     row = "1,234 of sync server 0 not written; its log says why"
-    assert dict(table.facts(told))["snapshots"] == row
+    assert dict(run_table.facts(told))["snapshots"] == row
 
 
 def test_values_that_are_not_finite_are_told_of():
     told = fakes.report()
-    assert "not finite" not in dict(table.facts(told))
+    assert "not finite" not in dict(run_table.facts(told))
     zero, one, server = (each["counters"] for each in told["members"])
     zero["sync_not_finite"], one["sync_not_finite"] = 0.0, 4.0
     told["members"][2]["counters"] = {**server, "not_finite": 1.0}
     row = "trainer 1 4, sync server 0 1 (rounds and fragments that nobody has taken)"
-    assert dict(table.facts(told))["not finite"] == row
+    assert dict(run_table.facts(told))["not finite"] == row
 
 
 def test_rounds_without_some_fragments_are_told_of():
     told = fakes.report()
-    assert "partial" not in dict(table.facts(told))
+    assert "partial" not in dict(run_table.facts(told))
     slow, quick = (each["counters"] for each in told["members"][:2])
     slow |= {"sync_partial": 1200.0, "sync_lag": 11.0, "syncs": 1500.0}
     quick |= {"sync_partial": 0.0, "sync_lag": 1.0}  # of the round that is under way
     row = "trainer 0 1,200 of 1,500, one waiting for 11 (rounds without some fragments)"
-    assert dict(table.facts(told))["partial"] == row
+    assert dict(run_table.facts(told))["partial"] == row
     slow["sync_partial"] = 0.0
     row = row.replace("1,200 of", "0 of")
-    assert dict(table.facts(told))["partial"] == row
+    assert dict(run_table.facts(told))["partial"] == row
     slow["sync_lag"] = 1.0
-    assert "partial" not in dict(table.facts(told))
+    assert "partial" not in dict(run_table.facts(told))
 
 
 def test_an_endless_ledger_and_no_trainer_yet():
     empty = fakes.report(0.5, "running", summaries={}, members=[])
     empty["ledger"]["total"] = None
-    assert "total ∞" in table.render(empty)
-    assert table.line(empty) == "0.5 s  40 batches  0 EPS  sync gap –  0 members"
+    assert "total ∞" in run_table.render(empty)
+    assert run_table.line(empty) == "0.5 s  40 batches  0 EPS  sync gap –  0 members"
 
 
 def test_a_trainer_that_came_back_is_timed_over_all_its_lives():
@@ -118,17 +124,21 @@ def test_a_trainer_that_came_back_is_timed_over_all_its_lives():
     report["members"][0] |= {"gone": 5.0, "counted": 4.0, "why": "its connection closed"}
     again = fakes.member(4, "trainer", 0, None, fakes.trainer(900.0), 20.0, joined=10.0)
     report["members"].append(again)
-    assert table.lived(report, 0) == 3.0 + 10.0
-    assert table.lived(report) == 19.0
-    row = dict(zip(table.trainers(report).header, table.trainers(report).rows[0], strict=True))
+    assert run_table.lived(report, 0) == 3.0 + 10.0
+    assert run_table.lived(report) == 19.0
+    row = dict(
+        zip(run_table.trainers(report).header, run_table.trainers(report).rows[0], strict=True)
+    )
     assert (row["examples"], row["EPS"], row["lives"]) == ("3,900", "300", "2")
 
 
 def test_what_nobody_knows_of_is_said():
     report = fakes.report(20.0, "running")
-    assert "not counted" not in table.render(report)
+    assert "not counted" not in run_table.render(report)
     report["members"].append(fakes.member(4, "trainer", 0, 6.0, joined=5.0))
-    assert "trainer 0 (5.00 s to 6.00 s): gone before the master was told" in table.render(report)
+    assert "trainer 0 (5.00 s to 6.00 s): gone before the master was told" in run_table.render(
+        report
+    )
 
 
 def test_what_is_not_counted_is_in_the_examples_per_second_of_all():
@@ -139,13 +149,15 @@ def test_what_is_not_counted_is_in_the_examples_per_second_of_all():
     again = fakes.member(4, "trainer", 0, None, fakes.trainer(1000.0), 20.0, joined=10.0)
     report["members"].append(again)
     report["ledger"] |= {"complete": 60, "resumed": 10, "lost": 26}
-    assert table.lived(report) == 19.0
-    row = dict(zip(table.trainers(report).header, table.trainers(report).rows[-1], strict=True))
+    assert run_table.lived(report) == 19.0
+    row = dict(
+        zip(run_table.trainers(report).header, run_table.trainers(report).rows[-1], strict=True)
+    )
     assert (row["trainer"], row["examples"], row["EPS"]) == ("all", "1,000", "200")
-    assert "200 EPS" in table.line(report)
+    assert "200 EPS" in run_table.line(report)
     report["members"].pop()  # nobody is back yet
-    assert table.lived(report) == 8.0
-    assert f"{76 * 50 / 8:,.0f} EPS" in table.line(report)
+    assert run_table.lived(report) == 8.0
+    assert f"{76 * 50 / 8:,.0f} EPS" in run_table.line(report)
 
 
 def test_bytes_stand_beside_the_kernels_where_it_counts():
@@ -159,7 +171,7 @@ def test_bytes_stand_beside_the_kernels_where_it_counts():
     assert figures["trainer-0"]["kernel_in"] is None
     assert figures["trainer-0"]["in"] == 48e3
     json.dumps(figures, allow_nan=False)
-    assert "kernel out" in table.render(whole)
+    assert "kernel out" in run_table.render(whole)
 
 
 def test_the_load_of_servers_is_shown():
@@ -168,13 +180,13 @@ def test_the_load_of_servers_is_shown():
         "servers": [{"fragments": 2, "load": 1e-4}],
     }  # fmt: skip
     whole = fakes.report(packing=packing)
-    row = dict(zip(table.servers(whole).header, table.servers(whole).rows[0], strict=True))
+    row = dict(zip(run_table.servers(whole).header, run_table.servers(whole).rows[0], strict=True))
     assert (row["fragments"], row["load"], row["serving"]) == ("2", "100 µs", "500 ms")
-    assert "1.250 times the least possible" in table.render(whole)
+    assert "1.250 times the least possible" in run_table.render(whole)
 
 
 def test_the_line_tells_how_far_a_run_is():
-    line = table.line(fakes.report(8.0, "running"))
+    line = run_table.line(fakes.report(8.0, "running"))
     for words in ("8.0 s", "40 of 100 batches", "EPS", "sync gap 10.0", "3 members"):
         assert words in line
 
@@ -266,7 +278,7 @@ def test_a_run_without_results_has_no_model(tmp_path):
     problem = Problem(plan.train.problem().model, data.train, data.test)
     found = outcome.conclude(REPORT, tmp_path, plan, problem, {}, {})
     assert (found["model"], found["sync"]) == ("mlp", "S-EASGD")
-    assert f"mlp on {data.train.name}, sync S-EASGD" in table.render(found)
+    assert f"mlp on {data.train.name}, sync S-EASGD" in run_table.render(found)
     assert found["elp"] == 50 * 2 * 2
     assert "output" not in found
     assert json.loads((tmp_path / "run.json").read_text()) == found
@@ -280,7 +292,7 @@ def test_who_was_given_up_is_named(tmp_path):
     given_up = {"trainer-1": "ended with status 75 after 3 restarts: no room"}
     found = outcome.conclude(REPORT, tmp_path, plan, problem, {"trainer-1": 3}, given_up)
     assert found["reason"] == f"{REPORT['reason']}; given up: trainer-1"
-    assert "trainer-1 ended with status 75 after 3 restarts: no room" in table.render(found)
+    assert "trainer-1 ended with status 75 after 3 restarts: no room" in run_table.render(found)
     again = outcome.conclude(found, tmp_path, plan, problem, found["restarts"], found["given_up"])
     assert again == found
 

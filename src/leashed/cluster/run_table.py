@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from leashed.base.table import MISSING, Table, duration, number, pairs
-from leashed.cluster import mode_table, row_table, traffic
+from leashed.cluster import mode_row_table, mode_table, row_table, traffic
 from leashed.cluster.cells import count, size, whole
 from leashed.cluster.measures import Counters, Life, counted, lives, measure, total
 from leashed.cluster.packing import BY_LENGTH
@@ -74,6 +74,7 @@ def render(report: Mapping[str, Any]) -> str:
         servers(report),
         row_table.servers(report),
         mode_table.servers(report),
+        mode_row_table.servers(report),
         traffic.table(report),
     )
     processes = [str(table) for table in tables if table.rows]
@@ -139,7 +140,8 @@ def lived(report: Mapping[str, Any], index: int | None = None) -> float:
 def _eps(report: Mapping[str, Any]) -> float:
     """Of all trainers, those included of which nothing is counted, since they died with the master."""
     ledger, seconds = report["ledger"], lived(report)
-    known = ledger["complete"] - ledger.get("resumed", 0) + ledger.get("lost", 0)
+    anew = ledger.get("lost", 0) + ledger.get("undone", 0)
+    known = ledger["complete"] - ledger.get("resumed", 0) + anew
     counters = total(counted(report, "trainer").values())
     trained = max(counters.get("examples", 0.0), known * report["terms"]["batch_size"])
     return trained / seconds if seconds > 0.0 else 0.0
@@ -192,7 +194,9 @@ def _server(
 
 def facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What is to be said of the run as a whole, by name."""
-    ledger = report["ledger"]
+    ledger = dict(report["ledger"])
+    if "mode" in report and ledger["total"] is None:  # all that there may be is the policy server's
+        ledger["outstanding"] = None
     known = []
     if "sync" in report:
         by = f"mode {report['mode']}" if "mode" in report else f"sync {report['sync']}"
@@ -237,8 +241,11 @@ def facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
         known.append(("packing", _packing(report["packing"])))
     known += row_table.facts(report)
     known += mode_table.facts(report)
+    known += mode_row_table.facts(report)
     if "elp" in report:
         known.append(("ELP", f"{report['elp']:,} examples worked on at one time"))
+    if report.get("no_output"):
+        known.append(("no output", str(report["no_output"])))
     if "output" in report:
         known.append(("output", str(report["output"])))
         if "train_loss" in report:

@@ -1,0 +1,71 @@
+// What is said where a mode has several policy servers, each of which has a part of the parameters.
+// With the first, who leads, workers speak as with one alone (mode_messages.h); of the others each
+// connection says first what it is.
+//
+//   worker                                     server behind the first
+//   kPartHello     PartHello                   kModeWelcome  ModeWelcome
+//   kModePull      (nothing)                   kGrant        as of the first, with this part
+//   kPart          its part of what was        (nothing)
+//                  computed, then PartTail,
+//                  then gradients of rows
+//   kPartPull      the same, and a pull        as to a pull
+//   kModeLeave     (nothing)                   kModeEnd      once all before it has been heard
+//   kPartLook      PartLook                    kModeLooked   once the log has been carried out as
+//   far kLookup, kModeRead                         kRows         as with one server, of its rows
+//   kProbe         as sync servers have it
+//
+//   server behind the first                    first
+//   kToldHello     ToldHello                   kToldAt       ToldAt: how long the log is
+//   kToldAt        ToldAt: what was heard      kTold         a block of the log (event_log.h)
+//
+// A part's, and a lookup's, correlation is the ticket of its server's grant. Of a model that reads
+// tables each server is asked for those of the lease's rows that it has, none among them, once all
+// have granted, and a part has the gradients of these. Servers that decide as the first does
+// grant unasked, what the log says and under its tickets; the others when they are asked, under
+// tickets of their own. The log tells these when all is over; and, once the first is at rest for a
+// checkpoint, of each lane its life and how many pushes of that have come, as a push's version and
+// ticket.
+//
+// A lane's connections live and die together: where one ends, the lane closes the others, and what
+// was under way over any is of a life that is over. The first's welcome names the life.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "leashed/server/event_log.h"
+
+namespace leashed {
+
+struct PartHello {
+  std::uint64_t run, client, life, terms;  // as of ModeHello
+  std::uint32_t node, node_life;           // as the first's welcome has them
+};
+
+// The lease that a part is of, as the first has granted it.
+struct PartTail {
+  std::uint64_t number, first, count, token;
+};
+
+struct PartLook {
+  std::uint64_t run, terms;
+  std::uint64_t position;  // the first's, where it was looked at
+};
+
+// The number of the server, from 1, is its frame's correlation.
+struct ToldHello {
+  std::uint64_t run, terms;
+  std::uint64_t boot;   // of the server that says it
+  std::uint64_t heard;  // lines of the log
+};
+
+struct ToldAt {
+  std::uint64_t position;
+  std::uint64_t boot;  // of who says it
+};
+
+static_assert(sizeof(PartHello) == 40 && sizeof(PartTail) == 32 && sizeof(PartLook) == 24 &&
+              sizeof(ToldHello) == 32 && sizeof(ToldAt) == 16 &&
+              std::is_trivially_copyable_v<PartTail>);
+
+}  // namespace leashed

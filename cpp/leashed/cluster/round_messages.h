@@ -1,0 +1,59 @@
+// What a policy server that leads members of an all-reduce (cluster/led_rounds.h), and these
+// (cluster/lane_rounds.h), say to each other beside what mode_messages.h has. A member is a lane
+// that has pulled. All numbers are little-endian.
+//
+//   server                                       member
+//   kRound       RoundHead, a RoundSeat for      kRoundVote   RoundVote  it has the sum
+//                each member, first those        kRoundAgain  RoundEpoch it has none, and nobody is
+//                who have tickets, in the                                gone as far as it knows
+//                order of their batches          kRoundTake   RoundEpoch it has not that version
+//   kRoundState  StateHead, θ and the rule's
+//                states, float: as an answer
+//   kRoundWant   RoundEpoch: who is asked        kRoundState  as an answer, or before it leaves
+//
+// A round answers a pull as a grant does, and so does the next one of an epoch. The sums go from
+// member to member (net/direct_reduce.h), whose numbers there are their nodes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace leashed {
+
+struct RoundHead {
+  std::uint64_t epoch, version;  // as ReducedRound has them (server/reduced_rounds.h)
+  std::uint64_t base;            // versions of another one are others, whatever they are called
+  std::uint64_t ticket, number, first, count, token;  // this member's lease; no ticket: it has none
+  std::uint32_t members, giving;
+};
+
+struct RoundSeat {
+  std::uint64_t client, life;  // as ModeHello has them
+  std::uint32_t node;
+  std::uint32_t zero = 0;
+};
+
+struct RoundVote {
+  std::uint64_t epoch;
+  std::uint32_t checksum;
+  std::uint32_t zero = 0;
+};
+
+struct RoundEpoch {
+  std::uint64_t epoch;
+};
+
+struct StateHead {
+  std::uint64_t epoch, version;  // of the round that it answers; of what comes
+  std::uint64_t zero[6];         // what comes begins on a line
+};
+
+static_assert(sizeof(RoundHead) == 72 && sizeof(RoundSeat) == 24 && sizeof(RoundVote) == 16 &&
+              sizeof(RoundEpoch) == 8 && sizeof(StateHead) == 64);
+
+inline constexpr std::size_t kStateFloats = sizeof(StateHead) / sizeof(float);
+
+// Each is connected with each.
+inline constexpr std::uint64_t kMostMembers = 256;
+
+}  // namespace leashed

@@ -1,0 +1,62 @@
+#include "leashed/cluster/told_log.h"
+
+#include <algorithm>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "leashed/base/error.h"
+#include "leashed/cluster/messages.h"
+
+namespace leashed {
+
+void ToldLog::hello(Peer peer, std::uint64_t server, const ToldHello& said, std::uint64_t boot,
+                    Post& post) {
+  if (server == 0 || server > followers_.size()) throw Error("a policy server that is none");
+  Follower& of = followers_[server - 1];
+  if (of.boot != 0 && of.boot != said.boot) {
+    throw Error("policy server " + std::to_string(server) +
+                " was started again, and knows nothing of this run any more; start the run again");
+  }
+  if (said.heard < of.heard || said.heard > log_.next()) {
+    throw Error("policy server " + std::to_string(server) + " has heard another log");
+  }
+  if (of.peer != 0) post.refuse(of.peer);
+  of = {peer, said.boot, said.heard, false};
+  const ToldAt at{log_.next(), boot};
+  post.send(peer, {.kind = kToldAt}, std::as_bytes(std::span(&at, 1)), {}, nullptr);
+}
+
+void ToldLog::heard(Peer peer, const ToldAt& said) {
+  const auto of = std::ranges::find(followers_, peer, &Follower::peer);
+  if (of == followers_.end() || said.boot != of->boot || said.position < of->heard ||
+      said.position > log_.next()) {
+    throw Error("somebody has heard another log");
+  }
+  of->heard = said.position;
+  of->told = false;
+  log_.forget(std::ranges::min(followers_, {}, &Follower::heard).heard);
+}
+
+void ToldLog::gone(Peer peer) {
+  const auto of = std::ranges::find(followers_, peer, &Follower::peer);
+  if (of != followers_.end()) of->peer = 0;
+}
+
+bool ToldLog::all_heard() const {
+  return std::ranges::all_of(followers_,
+                             [this](const Follower& of) { return of.heard == log_.next(); });
+}
+
+void ToldLog::send(Post& post) {
+  for (Follower& of : followers_) {
+    if (of.peer == 0 || of.told || of.heard == log_.next()) continue;
+    log_.close();
+    const EventLog::Block block = log_.from(of.heard).front();
+    const std::span<const std::byte> bytes(*block);
+    of.told = true;
+    post.send(of.peer, {.kind = kTold}, {}, {&bytes, 1}, block);
+  }
+}
+
+}  // namespace leashed

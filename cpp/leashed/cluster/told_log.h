@@ -1,0 +1,46 @@
+// The log of a policy server that leads others, and how far each of them has heard it. It goes to
+// them in blocks, one at a time each, the next when they say that they have heard the one before;
+// whose connection was cut says where he is, and is told what is behind that.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "leashed/cluster/part_messages.h"
+#include "leashed/net/service.h"
+#include "leashed/server/event_log.h"
+
+namespace leashed {
+
+class ToldLog {
+ public:
+  // Of so many servers behind the first.
+  explicit ToldLog(std::size_t followers) : followers_(followers) {}
+
+  void append(const modes::Event& event, Time at) { log_.append(event, at); }
+  std::uint64_t position() const { return log_.next(); }
+  // One of them, by its number from 1, has this connection from now on. Throws Error where it is no
+  // such server, or was started again, and knows nothing of the run any more.
+  void hello(Peer peer, std::uint64_t server, const ToldHello& said, std::uint64_t boot,
+             Post& post);
+  // What one of them says that it has heard. Throws Error of anybody else.
+  void heard(Peer peer, const ToldAt& said);
+  void gone(Peer peer);
+  // Whether all of them have heard all of it.
+  bool all_heard() const;
+  // Sends whatever can go.
+  void send(Post& post);
+
+ private:
+  struct Follower {
+    Peer peer = 0;  // 0: it has no connection
+    std::uint64_t boot = 0, heard = 0;
+    bool told = false;  // a block, and it has not said yet that it has heard it
+  };
+
+  EventLog log_;
+  std::vector<Follower> followers_;
+};
+
+}  // namespace leashed

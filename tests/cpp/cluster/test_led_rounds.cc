@@ -1,0 +1,272 @@
+// Workers who sum their gradients among themselves, led by a policy server, over sockets: a server
+// that sums has the same bits; and whatever is switched, cut off and killed, each example is in the
+// parameters once, or counted as lost with all who had it.
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "asked.h"
+#include "cluster/policy_world.h"
+#include "cluster/summing_world.h"
+
+using namespace leashed;
+
+namespace {
+
+// Members who say what they please, without sockets.
+struct Told {
+  explicit Told(const ReduceJob& job)
+      : service(job.machine, job.context(2),
+                {kReduceRun, kReduceTerms, kReduceBoot, 0, false, true}) {
+    service.open(post);
+    for (const Peer peer : {1, 2}) {
+      service.come(peer);
+      post.boxes[peer];
+      say(peer, kModeHello, mode_hello(kReduceRun, peer, 1, kReduceTerms));
+      post.take(peer);
+      say(peer, kModePull, {});
+    }
+  }
+  void say(Peer peer, std::uint16_t kind, const Bytes& payload) {
+    const FrameHeader header{.kind = kind, .length = payload.size()};
+    const std::span<std::byte> place = service.place(peer, header);
+    if (!payload.empty()) std::memcpy(place.data(), payload.data(), payload.size());
+    service.frame(peer, header, none);
+  }
+  void vote(Peer peer, std::uint64_t epoch, std::uint32_t checksum) {
+    Bytes bytes;
+    put(bytes, RoundVote{epoch, checksum});
+    say(peer, kRoundVote, bytes);
+  }
+  RoundHead round(Peer peer) {
+    const auto [header, bytes] = post.take(peer);
+    REQUIRE(header.kind == kRound);
+    RoundHead head;
+    std::memcpy(&head, bytes.data(), sizeof head);
+    return head;
+  }
+
+  struct None final : Outbox {
+    void send(const FrameHeader&, Connection::Parts) override { FAIL("by the post alone"); }
+  };
+  None none;
+  HeldPost post;
+  PolicyService service;
+};
+
+}  // namespace
+
+TEST_CASE("Sync by all-reduce has the bits of Sync by the server") {
+  const std::vector<Choice> rules = {
+      kMomentum,
+      {"adam", {{"lr", 0.02}, {"beta1", 0.9}, {"beta2", 0.999}, {"eps", 1e-8}}},
+      {"sgd", {{"lr", 0.05}, {"clip_norm", 0.01}}}};
+  for (const Choice& rule : rules) {
+    for (const std::vector<std::size_t>& lanes :
+         {std::vector<std::size_t>{1}, {2}, {1, 1, 1}, {3, 2}}) {
+      double workers = 0;
+      for (const std::size_t each : lanes) workers += static_cast<double>(each);
+      CAPTURE(rule.name);
+      CAPTURE(workers);
+      const ReduceJob job({"sync"}, workers, kExamples, rule);
+      const SummedEnd by_server = sums_trained(job, lanes, false),
+                      summed = sums_trained(job, lanes, true);
+      CHECK(summed.updates == by_server.updates);
+      CHECK(summed.theta == by_server.theta);
+      CHECK(summed.theta != job.initial);
+      CHECK(summed.counts.applied == kExamples);
+    }
+  }
+}
+
+TEST_CASE("a switch changes no bit") {
+  std::mt19937 random(3);
+  const ReduceJob plain({"sync"}, 1);
+  const SummedEnd by_server = sums_trained(plain, {1}, false);
+  const ReduceJob job({"switching", {{"m", 1}}}, 1);
+  std::uint64_t homes = 0;
+  for (int i = 0; i < 10; ++i) {
+    PolicyServer server = job.serve();
+    const SlowGradient slow = [](const std::atomic<bool>&) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    };
+    Summed all{server};
+    all.processes.push_back(std::make_unique<Summing>(job, 1, 1, 1, slow));
+    std::uint32_t to = 0;
+    REQUIRE(comes_true([&] {
+      if (random() % 4 == 0) {
+        server.quiet([&](PolicyService& service) { service.command(to = 1 - to); });
+      }
+      return all.tend();
+    }));
+    CHECK(all.processes[0]->failure() == "");
+    CHECK(summed_end(server).theta == by_server.theta);
+    homes += server.counters().rounds.homes;
+  }
+  CHECK(homes > 20);
+}
+
+TEST_CASE("whoever dies or is cut off in whatever switch, each example is once in it, or lost") {
+  std::uint64_t deaths = 0, cuts = 0, updates = 0, pushes = 0, homes = 0, lost = 0;
+  for (std::uint64_t seed = 0; seed < asked_for("LEASHED_SCHEDULES", 50); ++seed) {
+    CAPTURE(seed);
+    std::mt19937 random(static_cast<std::uint32_t>(seed));
+    const std::size_t count = 1 + random() % 4;
+    const Choice modes[] = {{"sync"},
+                            {"switching", {{"m", 2}, {"iota", 1}}},
+                            {"automatic", {{"m", 2}, {"window_ns", 5e6}, {"windows", 1}}}};
+    const ReduceJob job(modes[random() % 3], static_cast<double>(count));
+    PolicyServer server = job.serve();
+    const SlowGradient slow = [&](const std::atomic<bool>&) {
+      std::this_thread::sleep_for(std::chrono::microseconds(300));
+    };
+    Summed all{server};
+    std::uint64_t life = 1;
+    for (std::size_t i = 0; i < count; ++i) {
+      all.processes.push_back(std::make_unique<Summing>(job, 1, i + 1, life, slow));
+    }
+    const bool gentle = random() % 3 == 0;
+    int faults = 8;
+    REQUIRE(comes_true([&] {
+      if (faults > 0 && random() % 6 == 0) {
+        --faults;
+        auto& process = all.processes[random() % count];
+        switch (random() % 4) {
+          case 0:
+            if (process->ended()) break;
+            ++deaths;
+            if (!gentle) process->kill();
+            process.reset();
+            process =
+                std::make_unique<Summing>(job, 1, 1 + (&process - &all.processes[0]), ++life, slow);
+            break;
+          case 1:
+            ++cuts;
+            process->cut(0);
+            break;
+          case 2:
+            ++cuts;
+            all.cut_any(random);
+            break;
+          default:
+            if (job.choice.name == "switching") {
+              server.quiet([&](PolicyService& service) { service.command(random() % 2); });
+            }
+        }
+      }
+      return all.tend();
+    }));
+    for (const auto& each : all.processes) CHECK(each->failure() == "");
+    const SummedEnd end = summed_end(server);
+    CHECK(end.failure == "");
+    const PolicyServer::Counters counted = server.counters();
+    CHECK(end.counts.applied + end.counts.stale + counted.rounds.lost_examples == kExamples);
+    CHECK(end.counts.missing + end.counts.straggler == 0);
+    updates += counted.rounds.updates;
+    pushes += counted.pushes;
+    homes += counted.rounds.homes;
+    lost += counted.rounds.lost_updates;
+  }
+  CHECK(deaths > 0);
+  CHECK(cuts > 0);
+  CHECK(updates > 0);
+  CHECK(pushes > 0);
+  CHECK(homes > 0);
+  MESSAGE(deaths, " deaths, ", cuts, " cuts, ", updates, " sums, ", pushes, " pushes, ", homes,
+          " times at home, ", lost, " updates lost");
+}
+
+TEST_CASE("where two members have other sums, nothing is applied, and the run ends by that") {
+  const ReduceJob job({"sync"}, 2);
+  Told told(job);
+  const RoundHead one = told.round(1), other = told.round(2);
+  CHECK(one.epoch == other.epoch);
+  CHECK(one.members == 2);
+  CHECK(one.giving == 2);
+  CHECK(one.ticket != other.ticket);
+  told.vote(1, one.epoch, 5);
+  CHECK_THROWS_WITH_AS(told.vote(2, one.epoch, 6), doctest::Contains("is another one"), Error);
+  CHECK(told.service.failure().find("nothing of it is applied") != std::string::npos);
+  CHECK(told.service.server().updates() == 0);
+}
+
+TEST_CASE("a sum without which nobody is gone is begun again, with the same leases") {
+  const ReduceJob job({"sync"}, 2);
+  Told told(job);
+  const RoundHead before = told.round(1);
+  told.round(2);
+  Bytes bytes;
+  put(bytes, RoundEpoch{before.epoch});
+  told.say(1, kRoundAgain, bytes);
+  const RoundHead after = told.round(1);
+  told.round(2);
+  CHECK(after.epoch == before.epoch + 1);
+  CHECK(after.ticket == before.ticket);
+  CHECK(after.version == before.version);
+  told.say(2, kRoundAgain, bytes);  // of the one before
+  told.vote(2, before.epoch, 5);
+  CHECK(told.post.boxes.at(1).empty());
+  told.vote(1, after.epoch, 5);
+  told.vote(2, after.epoch, 5);
+  CHECK(told.round(1).version == 1);
+  CHECK(told.service.server().updates() == 1);
+  CHECK(told.service.server().holder().pull().t() == 0);
+}
+
+TEST_CASE("who says of a round what is none is refused") {
+  const ReduceJob job({"sync"}, 2);
+  Told told(job);
+  CHECK_THROWS_AS(told.say(1, kRoundVote, Bytes(8)), Error);
+  CHECK_THROWS_AS(told.say(1, kRoundState, Bytes(64)), Error);
+  CHECK_THROWS_AS(told.say(1, kRoundWant, Bytes(8)), Error);
+  CHECK_THROWS_AS(ReduceJob({"asp"}, 2).serve(), Error);
+  CHECK_THROWS_AS(ReduceJob({"local_sgd", {{"h", 2}}}, 2).serve(), Error);
+  CHECK_THROWS_WITH_AS(ReduceJob({"sync"}, 257).serve(), doctest::Contains("at most 256"), Error);
+}
+
+TEST_CASE("a lane asks for who is to be called, and is not patient for ever") {
+  const ReduceJob job({"sync"}, 2);
+  LaneRounds rounds(job.context(1), 0);
+  const auto hear = [&](std::uint16_t kind, const Bytes& bytes) {
+    const FrameHeader header{.kind = kind, .length = bytes.size()};
+    std::memcpy(rounds.place(header).data(), bytes.data(), bytes.size());
+    rounds.understand(header);
+  };
+  rounds.welcome({kReduceBoot, kFeatures, kBatch, 0, 0, 2});
+  Bytes round;
+  RoundHead began{};
+  began.epoch = began.base = began.giving = 1;
+  began.members = 2;
+  put(round, began);
+  for (const std::uint32_t node : {1, 0}) put(round, RoundSeat{100 * node + 7, 1, node});
+  hear(kRound, round);
+  CHECK(rounds.wanted() == std::vector<std::uint64_t>{107});
+  CHECK_FALSE(rounds.step());  // it has nothing to give yet
+  const StateHead head{1, 0, {}};
+  CHECK_THROWS_AS(hear(kRoundState, Bytes(sizeof head)), Error);
+  Bytes state(sizeof head + Updater(job.context(1)).layout().length() * sizeof(float));
+  std::memcpy(state.data(), &head, sizeof head);
+  hear(kRoundState, state);
+  const auto waits = [&] {
+    while (true) rounds.step();
+  };
+  CHECK_THROWS_WITH_AS(waits(), doctest::Contains("be more patient"), Error);
+  rounds.forget();
+  CHECK_FALSE(rounds.step());
+}
+
+TEST_CASE("a gradient that is not finite is given to nobody") {
+  const ReduceJob job({"sync"}, 1);
+  LaneRounds rounds(job.context(1), kLong);
+  std::vector<float> gradient(kFeatures, 1);
+  gradient[4] = std::numeric_limits<float>::quiet_NaN();
+  CHECK_THROWS_WITH_AS(rounds.computed(gradient.data()), doctest::Contains("is not finite"), Error);
+}
