@@ -282,6 +282,41 @@ def test_a_folder_in_which_nothing_was_started_goes(tmp_path, capsys, monkeypatc
     assert list(tmp_path.iterdir()) == [rows]
 
 
+def test_a_folder_goes_where_nothing_was_started_since_ctrl_c_came(tmp_path, capsys, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("leashed.cluster.handed_data.hand_on", interrupted)
+    assert up() == 130
+    assert "logs" not in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (MemoryError(), "there is not enough memory"),
+        (RecursionError("the model is deep"), "the model is deep"),
+        (OSError(28, "No space left on device"), "[Errno 28] No space left on device"),
+    ],
+)
+def test_a_run_goes_on_without_data_that_cannot_be_handed_on(
+    tmp_path, capsys, monkeypatch, error, why
+):
+    def fails(*_):
+        raise error
+
+    monkeypatch.setattr("leashed.cluster.handed_data.hand_on", fails)
+    started = tmp_path / "started"
+    program = [sys.executable, "-c", f"open({str(started)!r}, 'w')"]
+    monkeypatch.setattr("leashed.cli.cluster.command", lambda _: lambda *_: program)
+    assert up("--run", str(tmp_path / "run")) == 1  # its master has reported nothing
+    assert started.exists()
+    told = f"leashed: each process reads the data for itself: {why}\n"
+    assert told in capsys.readouterr().err
+
+
 def test_an_index_beyond_the_plan_is_told(tmp_path, capsys):
     (tmp_path / "plan.toml").write_text("")
     plan = str(tmp_path / "plan.toml")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import logging
+import os
 import re
 import shutil
 import signal
@@ -20,7 +21,7 @@ from leashed import _core
 from leashed.base import leftovers
 from leashed.cli import cluster_size
 from leashed.cli.arguments import add_fields, given
-from leashed.cluster import collectives, opening, outcome, piped, role
+from leashed.cluster import collectives, handed_data, opening, outcome, piped, role
 from leashed.cluster import plan as plans
 from leashed.cluster.ending import LINE
 from leashed.cluster.plan import Cluster, Plan, Sync, Train
@@ -617,10 +618,12 @@ def _check_here(plan: Plan, *, view: bool) -> None:
 def _train(plan: Plan, problem: Problem, *, view: bool) -> int:
     """Run a plan in its folder, and print what came of it."""
     cluster = plan.cluster
-    plans.write(cluster.run / _FILE, plan)
-    start = command(cluster.run / _FILE)
-    with _shown(view) as (show, tell):
-        supervisor = Supervisor(cluster.processes(), start, cluster.run, cluster.restarts, tell)
+    with _shown(view) as (show, tell), _handed_on(plan, problem) as inherited:
+        plans.write(cluster.run / _FILE, plan)
+        start = command(cluster.run / _FILE)
+        supervisor = Supervisor(
+            cluster.processes(), start, cluster.run, cluster.restarts, tell, inherited
+        )
         failed, interrupted = _supervised(supervisor, cluster, show)
     report = outcome.read_report(cluster.run)
     if report is not None:
@@ -649,6 +652,23 @@ def _train(plan: Plan, problem: Problem, *, view: bool) -> int:
         if not report["summaries"]:
             raise ChildProcessError(f"no trainer has finished: {report['reason']}")
     return INTERRUPTED if interrupted else 0
+
+
+@contextmanager
+def _handed_on(plan: Plan, problem: Problem) -> Generator[Mapping[str, int], None, None]:
+    """What processes inherit: the data, but for rows that readers read."""
+    file = None
+    if not plan.cluster.readers:
+        try:
+            file = handed_data.hand_on(plan.train, problem)
+        except (MemoryError, OSError, RecursionError) as error:
+            why = str(error) or "there is not enough memory"
+            say(f"leashed: each process reads the data for itself: {why}")
+    try:
+        yield {} if file is None else {handed_data.VARIABLE: file}
+    finally:
+        if file is not None:
+            os.close(file)
 
 
 def _supervised(

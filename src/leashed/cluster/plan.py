@@ -35,7 +35,7 @@ from leashed import _core, sync
 from leashed.base import checks
 from leashed.base.options import option
 from leashed.base.warning import warn
-from leashed.cluster import collectives, opening, roles
+from leashed.cluster import collectives, handed_data, opening, roles
 from leashed.cluster.addressing import everywhere, is_local
 from leashed.stopping import Until
 from leashed.training import abilities, defaults, spelled
@@ -684,12 +684,14 @@ class Plan:
             )
 
     def problem(self) -> Problem:
-        """As ``Train.problem``; with readers, of a stream.
+        """As ``Train.problem``, or as who has started this process has read it; with readers, of a stream.
 
         Raises:
             OSError, TypeError, ValueError: as there.
         """
-        return self.train.problem(streamed=self.cluster.readers > 0)
+        if self.cluster.readers:
+            return self.train.problem(streamed=True)
+        return handed_data.taken(self.train) or self.train.problem()
 
     def index(self, problem: Problem) -> RowIndex | None:
         """Where the rows of its files are; None: there are no readers.

@@ -18,7 +18,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -171,6 +171,7 @@ class Supervisor:
             row within 5 s of its start, each time with the same status and for the same cause.
         tell: called with a line for each death but those like the one before that are followed by a
             further start, and the master's last, which is for who runs it to tell. Default: ``say``.
+        inherited: descriptors that the processes have too, by the environment's variable that tells them.
     """
 
     processes: Iterable[tuple[str, int]]
@@ -178,6 +179,7 @@ class Supervisor:
     folder: Path
     restarts: int = 0
     tell: Callable[[str], object] = say
+    inherited: Mapping[str, int] = field(default_factory=dict)
     deaths: list[Death] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
@@ -293,11 +295,13 @@ class Supervisor:
 
     def _start(self, child: _Child) -> None:
         child.started = time.monotonic()
+        inherited = {name: str(file) for name, file in self.inherited.items()}
         with self._log(child).open("ab") as log:
             child.logged = log.tell()
             child.process = subprocess.Popen(  # noqa: S603 (what it starts is the caller's)
                 child.command,
-                env={**os.environ, _PARENT: str(os.getpid())},
+                env={**os.environ, **inherited, _PARENT: str(os.getpid())},
+                pass_fds=tuple(self.inherited.values()),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

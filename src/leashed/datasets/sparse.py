@@ -104,6 +104,9 @@ class SparseDataset:
         """The native rows."""
         return _core.SparseRows(self.indptr, self.indices, self.data, self.features)
 
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in vars(self).items() if name != "rows"}
+
     @classmethod
     def from_csr(
         cls,
