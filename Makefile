@@ -12,11 +12,15 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 .PHONY: dev demo check test ci ci-parts test-all test-cpp test-python test-process test-thread test-address test-aarch64 \
-        test-wheel test-extending test-stream test-thread-whole test-levels-whole \
+        test-wheel test-extending test-stream test-thread-whole test-address-whole test-levels-whole \
         test-aarch64-whole bench bench-page shadowsync modes lint format stubs wheel wheels clean
 
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# The compiler's name is one for all builds, or the compiler cache takes g++ and c++ for two.
+export CXX
+# Else each process that a test starts compiles the package anew.
+unexport PYTHONDONTWRITEBYTECODE
 # Where changes are judged, a warning is an error (a user's newer compiler may have new ones), and
 # what is compiled is compiled once, so in batches.
 STRICT := -DLEASHED_WERROR=$(if $(CI),ON,OFF)
@@ -93,6 +97,7 @@ test: .venv/test dev
 BUILD = unset MAKEFLAGS; mkdir -p build/$(1) && { cmake -S . -B build/$(1) -G Ninja $(STRICT) -DLEASHED_TESTS=ON $(2) && \
     cmake --build build/$(1) $(3); } >build/$(1)/log 2>&1 || { cat build/$(1)/log; exit 1; }
 COLD = -DLEASHED_PYTHON=OFF -DLEASHED_UNITY=ON
+ONE_ISA := -DLEASHED_ONE_ISA=$(if $(shell grep -m1 -w avx2 /proc/cpuinfo),v3)
 COMMA := ,
 ANY = $(subst $() $(),|,$(strip $(1)))
 CTEST = ctest --test-dir build/$(1) --output-on-failure --timeout 600 --no-tests=error
@@ -137,7 +142,7 @@ THREADS := base net vector update staleness data table row_store sparse discipli
   backend modes training faults policy cluster simulation
 test-thread: .venv/ci
 	$(BEGIN)
-	$(call BUILD,thread,$(COLD) -DLEASHED_SANITIZE=thread,--target $(addprefix test_,$(THREADS) graph))
+	$(call BUILD,thread,$(COLD) $(ONE_ISA) -DLEASHED_SANITIZE=thread,--target $(addprefix test_,$(THREADS) graph))
 	tests/packaging/check-kernels build/thread
 	$(TSAN) $(call CTEST,thread) -j2 -R '^($(call ANY,$(THREADS)))$$'
 	# Nothing else of the graphs' has threads, and all of it would take many minutes.
@@ -146,14 +151,20 @@ test-thread: .venv/ci
 	grep 'test cases: *[1-9]' build/thread/graph.log  # a filter of doctest's may find none
 
 test-thread-whole: .venv/ci
-	$(call BUILD,thread,$(COLD) -DLEASHED_SANITIZE=thread)
+	$(call BUILD,thread,$(COLD) -DLEASHED_ONE_ISA= -DLEASHED_SANITIZE=thread)
 	$(TSAN) $(call CTEST,thread) --timeout 3000
 
+# The tests' own objects are those of `make test-cpp`, which the compiler cache has: what is checked is the core.
+ADDRESS := ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1
 test-address: .venv/ci
 	$(BEGIN)
-	$(call BUILD,address,$(COLD) -DLEASHED_SANITIZE=address$(COMMA)undefined)
+	$(call BUILD,address,$(COLD) -DLEASHED_SANITIZE=address$(COMMA)undefined -DLEASHED_SANITIZE_TESTS=OFF)
 	tests/packaging/check-kernels build/address
-	ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 $(call CTEST,address) -j2
+	$(ADDRESS) $(call CTEST,address) -j2
+
+test-address-whole: .venv/ci
+	$(call BUILD,address-whole,$(COLD) -DLEASHED_SANITIZE=address$(COMMA)undefined)
+	$(ADDRESS) $(call CTEST,address-whole) --timeout 3000
 
 # All C++ tests at each of the older levels; kernels are tested at every one by the loops that their
 # tests have.

@@ -76,6 +76,7 @@ PARTS = {
     "levels": Part(15, "make test-levels-whole"),
     "aarch64": Part(60, "make test-aarch64-whole"),
     "thread": Part(40, "make test-thread-whole"),
+    "address": Part(30, "make test-address-whole"),
     "pythons": Part(25, "make test-wheel wheels"),
     "stream": Part(60, "python tests/stream/little_memory.py --gigabytes 20 --memory 2"),
 }

@@ -10,12 +10,12 @@ namespace leashed {
 const std::vector<Isa>& available_isas() {
   static const std::vector<Isa> isas = [] {
     std::vector<Isa> found;
-#if defined(__x86_64__)
+#if defined(LEASHED_ONE_ISA)
+    found.push_back(Isa::LEASHED_ONE_ISA);
+#else
     found.push_back(Isa::v2);
     if (__builtin_cpu_supports("x86-64-v3")) found.push_back(Isa::v3);
     if (__builtin_cpu_supports("x86-64-v4")) found.push_back(Isa::v4);
-#else
-    found.push_back(Isa::neon);
 #endif
     return found;
   }();

@@ -4,7 +4,16 @@
 
 #include "leashed/base/isa.h"
 
-#if defined(__x86_64__)
+// In a kernel source: the name of its level's table, e.g. LEASHED_ISA_NAME(update_kernels).
+#define LEASHED_ISA_PASTE2(name, isa) name##_##isa
+#define LEASHED_ISA_PASTE(name, isa) LEASHED_ISA_PASTE2(name, isa)
+#define LEASHED_ISA_NAME(name) LEASHED_ISA_PASTE(name, LEASHED_ISA)
+
+#if defined(LEASHED_ONE_ISA)
+#define LEASHED_ISA_TABLE(Table, table)                         \
+  extern const Table LEASHED_ISA_PASTE(table, LEASHED_ONE_ISA); \
+  const Table& table(Isa) { return LEASHED_ISA_PASTE(table, LEASHED_ONE_ISA); }
+#else
 #define LEASHED_ISA_TABLE(Table, table) \
   extern const Table table##_v2;        \
   extern const Table table##_v3;        \
@@ -19,13 +28,4 @@
         return table##_v2;              \
     }                                   \
   }
-#else
-#define LEASHED_ISA_TABLE(Table, table) \
-  extern const Table table##_neon;      \
-  const Table& table(Isa) { return table##_neon; }
 #endif
-
-// In a kernel source: the name of its level's table, e.g. LEASHED_ISA_NAME(update_kernels).
-#define LEASHED_ISA_PASTE2(name, isa) name##_##isa
-#define LEASHED_ISA_PASTE(name, isa) LEASHED_ISA_PASTE2(name, isa)
-#define LEASHED_ISA_NAME(name) LEASHED_ISA_PASTE(name, LEASHED_ISA)

@@ -23,6 +23,7 @@
 #include "leashed/cluster/round.h"
 #include "leashed/cluster/server_links.h"
 #include "leashed/cluster/sync_server.h"
+#include "sanitized.h"
 #include "shortest.h"
 
 using namespace leashed;
@@ -492,11 +493,7 @@ class Play {
   std::list<Wire> wires_;
 };
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr std::uint64_t kContactSchedules = 50;
-#else
-constexpr std::uint64_t kContactSchedules = 2000;
-#endif
+const std::uint64_t kContactSchedules = sanitized() ? 50 : 2000;
 
 }  // namespace
 

@@ -12,16 +12,13 @@
 #include "cluster/rings.h"
 #include "leashed/backend/engine.h"
 #include "leashed/cluster/trainer_sync.h"
+#include "sanitized.h"
 
 using namespace leashed;
 
 namespace {
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr std::size_t kEach = 60;
-#else
-constexpr std::size_t kEach = 400;
-#endif
+const std::size_t kEach = sanitized() ? 60 : 400;
 constexpr std::size_t kLength = 1500, kWorkers = 3;
 const std::vector<float> kZeros(kLength, 0.0f), kOnes(kLength, 1.0f);
 const GradientPiece kWhole{kOnes.data(), 0, kLength};

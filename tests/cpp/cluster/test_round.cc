@@ -14,16 +14,13 @@
 
 #include "cluster/replica.h"
 #include "leashed/cluster/round.h"
+#include "sanitized.h"
 
 using namespace leashed;
 
 namespace {
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr int kSeeds = 300;
-#else
-constexpr int kSeeds = 4000;
-#endif
+const int kSeeds = sanitized() ? 300 : 4000;
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 

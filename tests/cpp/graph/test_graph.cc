@@ -16,6 +16,7 @@
 #include "leashed/graph/graph.h"
 #include "reference/graph.h"
 #include "replaced_new.h"
+#include "sanitized.h"
 
 namespace {
 
@@ -172,11 +173,8 @@ struct Problem {
 
 // Some of the parameters are enough where there are many, and for a sanitizer, which looks at what
 // is computed here by the reference too, a few.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr std::size_t kParameters = 15, kFloatsOfRows = 4;
-#else
-constexpr std::size_t kParameters = 150, kFloatsOfRows = 40;
-#endif
+const std::size_t kParameters = sanitized() ? 15 : 150;
+const std::size_t kFloatsOfRows = sanitized() ? 4 : 40;
 
 void check_gradient(Problem& p) {
   float loss = 0;

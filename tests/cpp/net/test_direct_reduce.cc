@@ -19,6 +19,7 @@
 #include "asked.h"
 #include "leashed/net/direct_reduce.h"
 #include "leashed/server/aggregator.h"
+#include "sanitized.h"
 #include "shortest.h"
 #include "sockets.h"
 
@@ -205,11 +206,7 @@ struct Game {
   std::vector<Vector> expected;
 };
 
-#ifdef __SANITIZE_THREAD__
-constexpr std::uint64_t kSchedules = 30;  // one thread has little to tell it
-#else
-constexpr std::uint64_t kSchedules = 300;
-#endif
+const std::uint64_t kSchedules = sanitized() ? 30 : 300;
 
 // LEASHED_SCHEDULES: how many of each kind.
 std::uint64_t schedules() { return asked_for("LEASHED_SCHEDULES", kSchedules); }

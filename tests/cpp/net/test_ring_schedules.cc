@@ -16,6 +16,7 @@
 #include "asked.h"
 #include "leashed/net/ring.h"
 #include "ring_sum.h"
+#include "sanitized.h"
 #include "shortest.h"
 #include "sockets.h"
 
@@ -224,12 +225,7 @@ std::size_t draw_members(Kind kind, Random& random) {
   return 2 + random() % (random() % 4 == 0 ? 16 : 4);
 }
 
-// One thread has little to tell ThreadSanitizer.
-#ifdef __SANITIZE_THREAD__
-constexpr std::uint64_t kSchedules = 50;
-#else
-constexpr std::uint64_t kSchedules = 600;
-#endif
+const std::uint64_t kSchedules = sanitized() ? 50 : 600;
 
 // LEASHED_SCHEDULES: how many of each kind.
 std::uint64_t schedules() { return asked_for("LEASHED_SCHEDULES", kSchedules); }

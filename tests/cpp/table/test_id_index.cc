@@ -21,6 +21,7 @@
 
 #include "leashed/base/error.h"
 #include "leashed/table/id_index.h"
+#include "sanitized.h"
 
 using namespace leashed;
 
@@ -484,11 +485,7 @@ void stand_still(int) {
 
 TEST_CASE("what is held is found, and seen by each(), by who stands still while all is rebuilt") {
   constexpr std::uint64_t kHeld = 20, kOthers = 200000;
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-  constexpr std::uint64_t kRebuilds = 2000;
-#else
-  constexpr std::uint64_t kRebuilds = 20000;
-#endif
+  const std::uint64_t kRebuilds = sanitized() ? 2000 : 20000;
   const IdIndex::Settings settings{.rows = 64, .shard_bits = 0, .reserve = 8};
   Indexed indexed(settings, 1, age);
   std::vector<std::uint32_t> held;
@@ -547,11 +544,7 @@ TEST_CASE("what is held is found, and seen by each(), by who stands still while 
 // stamp; a row that was evicted may still be read, and is its id's until it is let go of.
 TEST_CASE("no row has another id's values, among workers that insert, evict and rebuild") {
   constexpr std::size_t kWorkers = 8, kBatch = 32;
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-  constexpr std::size_t kBatches = 300;
-#else
-  constexpr std::size_t kBatches = 4000;
-#endif
+  const std::size_t kBatches = sanitized() ? 300 : 4000;
   bool holds = false, reads = false;
   SUBCASE("all go on") {}
   SUBCASE("one holds rows for good") { holds = true; }

@@ -17,16 +17,13 @@
 
 #include "leashed/base/error.h"
 #include "leashed/table/saving.h"
+#include "sanitized.h"
 
 using namespace leashed;
 
 namespace {
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr std::size_t kLess = 20;
-#else
-constexpr std::size_t kLess = 1;
-#endif
+const std::size_t kLess = sanitized() ? 20 : 1;
 
 Choice sgd(double lr) { return {"sgd", {{"lr", lr}}}; }
 Choice adagrad(double lr) {
@@ -79,7 +76,7 @@ struct File {
 }  // namespace
 
 TEST_CASE("every update of one hot row is counted, and rows of one thread each are exact") {
-  constexpr std::size_t kThreads = 8, kUpdates = 4000 / kLess, kDim = 10;
+  const std::size_t kThreads = 8, kUpdates = 4000 / kLess, kDim = 10;
   SavedTable table(fixed(64, kDim, sgd(1)));
   const std::vector<float> down(2 * kDim, -1);
   in_threads(kThreads, [&](std::size_t w) {
@@ -261,7 +258,7 @@ TEST_CASE("a row's staleness is counted in its own updates, and the policy is ap
 }
 
 TEST_CASE("threads share rows whose policy goes by their last updates, and files of them") {
-  constexpr std::size_t kThreads = 4, kUpdates = 4000 / kLess;
+  const std::size_t kThreads = 4, kUpdates = 4000 / kLess;
   Table::Settings settings = fixed(50, 10, adagrad(0.1));
   settings.staleness = {"stage_aware", {{"lam", 1}}};
   settings.staleness.parts["policy"] = {"power", {{"k", 1}}};
@@ -338,8 +335,8 @@ TEST_CASE("ids get a row once enough batches have had them, and seldom ones are 
 
 // Every row holds its id's first value: gradients are 0, so an update writes what it has read.
 TEST_CASE("no row has another id's values, all is counted, and memory stays below its limit") {
-  constexpr std::size_t kThreads = 8, kBatch = 64, kBatches = 1500 / kLess;
-  constexpr std::size_t kLimit = kLess > 1 ? 100000 : 400000;
+  const std::size_t kThreads = 8, kBatch = 64, kBatches = 1500 / kLess;
+  const std::size_t kLimit = kLess > 1 ? 100000 : 400000;
   Table::Settings settings = growing(kLimit, 4);
   bool parks = true;
   SUBCASE("the oldest go") { settings.evict = "age"; }
