@@ -48,10 +48,12 @@ CONCURRENT = (
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of ``process(n)`` with its parameters the first n run always, and those behind them are long."""
+    """Of ``few(n)`` and ``process(n)`` with their parameters the first n run always, and those behind them are
+    long.
+    """
     tests: Counter[str] = Counter()
     for item in items:
-        mark = item.get_closest_marker("process")
+        mark = item.get_closest_marker("few") or item.get_closest_marker("process")
         if mark is not None and mark.args:
             test = item.nodeid.partition("[")[0]
             tests[test] += 1

@@ -213,6 +213,7 @@ def test_examples_a_second_over_sockets_come_out_where_each_arm_grows() -> None:
 
 
 @pytest.mark.process
+@pytest.mark.long
 def test_trainers_that_wait_tell_their_examples_a_second() -> None:
     told = paced.run("S-MA", 2, 0)
     assert told["eps"] > 0

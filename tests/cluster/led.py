@@ -93,6 +93,10 @@ class LedRun:
         """The place of a trainer."""
         return self._run.cluster(index, **self._servers, begins=self._resume, **given)
 
+    def until_led(self) -> None:
+        """Waits until who leads is a member: whoever comes later is compared with it."""
+        self._run.until_joined(1)
+
     def report(self) -> dict[str, Any]:
         """At the end, which is waited for."""
         return self._run.report()

@@ -121,6 +121,7 @@ def test_one_trainer_goes_on_to_the_bits_of_a_run_that_was_not_killed(tmp_path):
 
 
 @pytest.mark.process
+@pytest.mark.long
 def test_gaps_between_rounds_and_whose_turn_it_is_go_on(tmp_path):
     """A gap that changes, in two parts: an exchange is due at the iterations at which it would have been."""
     told = [
@@ -143,6 +144,7 @@ def test_gaps_between_rounds_and_whose_turn_it_is_go_on(tmp_path):
 
 
 @pytest.mark.process
+@pytest.mark.long
 def test_in_the_background_whose_turn_it_is_goes_on(tmp_path):
     told = [*ALONE[:4], "--sync", "easgd:parts=2", "--embedding-servers", "1", *given(tmp_path)]
     folder = tmp_path / "run"
@@ -209,7 +211,7 @@ def test_without_its_manifest_the_older_one_is_taken(tmp_path):
     assert found.is_dir()
 
 
-@pytest.mark.process(2)
+@pytest.mark.process(1)
 @pytest.mark.parametrize("name", ["trainer-1", "embedding-ps-0", "master-0"])
 def test_a_cut_that_somebody_does_not_live_to_see_is_given_up(name, tmp_path):
     """It is stopped, so that the cut is under way when it is killed; the next one is whole."""

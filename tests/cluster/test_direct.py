@@ -107,7 +107,8 @@ def test_processes_of_a_run_with_embedding_servers(tmp_path):
     assert 'backend = "direct"' in (folder / "plan.toml").read_text()
 
 
-@pytest.mark.process(1)
+@pytest.mark.process
+@pytest.mark.long
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
     "when", ["background", {"iterations": 5}], ids=["background", "foreground"]

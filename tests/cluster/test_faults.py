@@ -585,7 +585,7 @@ def _complete(folder: Path) -> int:
     [pytest.param(0.5, marks=pytest.mark.long), 4.0],
     ids=["shortly", "for longer than the timeout"],
 )
-@pytest.mark.parametrize("kind", ["easgd", "ma"])
+@pytest.mark.parametrize("kind", ["easgd", pytest.param("ma", marks=pytest.mark.long)])
 def test_the_link_is_down_for_a_while(kind: str, down: float, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     with (

@@ -96,6 +96,7 @@ def test_a_day_with_fewer_rows_than_a_batch_is_trained_on(tmp_path):
 
 
 @pytest.mark.process
+@pytest.mark.long
 def test_a_reader_is_killed_in_a_day_and_the_command_too(tmp_path):
     run = tmp_path / "run"
     words = [*written(tmp_path, 2000, 2), "--epochs", "20", "--checkpoint-every", "1"]

@@ -82,6 +82,7 @@ def trained(folder: Path) -> tuple[Any, ...]:
 
 
 @pytest.mark.process
+@pytest.mark.long
 def test_processes_whose_interpreter_is_held_lose_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,9 +24,9 @@ from leashed.cluster.checkpoints import Checkpoint
 
 HOW: dict[str, Any] = {
     "rule": RULE, "seed": 3, "batch_size": 32, "discipline": "sequential",
-    "until": lsh.until(epochs=60), "observe": lsh.Observe(every=0.5),
+    "until": lsh.until(epochs=120), "observe": lsh.Observe(every=0.5),
 }  # fmt: skip
-TOTAL = 1875
+TOTAL = 3750
 PROGRAM = """
 import sys
 from pathlib import Path

@@ -328,6 +328,7 @@ def test_who_trains_when_rank_0_is_killed_ends_with_what_it_has(tmp_path: Path) 
 
 
 @pytest.mark.process
+@pytest.mark.long
 def test_a_master_that_hangs_for_good_is_not_waited_for(tmp_path: Path) -> None:
     """By rank 0, which has lost it: there is nobody who could still need its servers."""
     home = tmp_path / "run" / "run-0"

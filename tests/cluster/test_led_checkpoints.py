@@ -77,6 +77,7 @@ def test_a_server_that_is_killed_while_it_reads_the_checkpoint_may_begin_again(
     assert [told["batches"] for told in reads] == [0]  # the run's beginning
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("mode", [*MODES, *OWN])
 @pytest.mark.parametrize("trainers", [1, 3])
 def test_other_numbers_of_trainers_go_on(mode, trainers, tmp_path):
@@ -190,6 +191,7 @@ UP = ("--mode", "sync", "--lr", "0.1", "--epochs", "200", "--hidden", "8")
 
 
 @pytest.mark.process
+@pytest.mark.long
 def test_a_killed_run_goes_on_by_command(tmp_path):
     folder = tmp_path / "run"
     begins = Checkpoint(killed(folder, "--trainers", "1", *UP))

@@ -122,7 +122,7 @@ LONG = {"epochs": 100.0, "lr": 0.05}  # 15,625 batches
 MODES = ["sync", "gba:m=3,iota=4", "easgd:alpha=0.5,gap=2"]
 
 
-@pytest.mark.process(2)
+@pytest.mark.process(1)
 @pytest.mark.parametrize("mode", MODES)
 def test_a_run_goes_on_when_its_policy_server_is_killed(mode: str, tmp_path: Path) -> None:
     report, server = played(tmp_path / "run", 3, mode=mode, **LONG)

@@ -33,7 +33,7 @@ WORDS = {
 }
 
 
-@pytest.mark.process(2)
+@pytest.mark.process(1)
 @pytest.mark.parametrize("kind", WORDS)
 def test_a_run_that_is_interrupted_has_its_output(kind: str, tmp_path: Path) -> None:
     folder = tmp_path / "run"

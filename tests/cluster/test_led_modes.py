@@ -323,7 +323,7 @@ def patiently_up(folder: Path) -> subprocess.Popen[str]:
     return started("--plan", str(folder.with_suffix(".toml")))
 
 
-@pytest.mark.process(2)
+@pytest.mark.process(1)
 @pytest.mark.parametrize(
     ("names", "blow"),
     [

@@ -92,7 +92,7 @@ def up(folder: Path, *more: str) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
-@pytest.mark.process
+@pytest.mark.process(1)
 @pytest.mark.parametrize("mode", ["gba:m=3", "local_sgd:h=2"])
 def test_a_record_of_trainers_that_die_has_their_bits(mode, tmp_path, capsys):
     folder = tmp_path / "run"

@@ -86,6 +86,7 @@ def test_who_has_the_columns_in_another_order_is_turned_away(file: Path, tmp_pat
     other = replace(data, indices=FEATURES - 1 - data.indices)
     how = given(mode="gba")
     with led(tmp_path / "run", model, data, **how) as run:
+        run.until_led()
         with pytest.raises(ValueError, match=r"columns is [0-9a-f]+ here"):
             lsh.train(model, other, **how, cluster=run.cluster())
         run.close()

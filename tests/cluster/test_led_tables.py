@@ -252,7 +252,7 @@ def test_the_pages_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert server["row_updates"] > 0
 
 
-@pytest.mark.process
+@pytest.mark.process(1)
 @pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
 def test_a_trainer_that_dies_or_hangs_costs_no_example(
     blow: signal.Signals, tmp_path: Path

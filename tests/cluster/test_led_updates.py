@@ -21,6 +21,7 @@ def given(**more: Any) -> dict[str, Any]:
     return {"until": lsh.until(updates=UPDATES), "batch_size": 32, "threads": 1, **more}
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("mode", MODES, ids=lambda mode: type(mode).__name__)
 def test_one_worker_has_the_bits_of_one_process(mode: Any, tmp_path: Path) -> None:
     how = given(mode=mode, rule=lsh.rules.Momentum(0.05))

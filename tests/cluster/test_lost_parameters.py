@@ -245,7 +245,7 @@ def test_runs_go_back_to_what_was_kept_and_to_the_beginning() -> None:
         assert happened[what] > 3, what
 
 
-@pytest.mark.process(2)
+@pytest.mark.process(1)
 @pytest.mark.parametrize(
     ("kind", "kept", "killed"),
     [("ma", True, True), ("bmuf", True, True), ("ma", False, True), ("ma", True, False)],

@@ -694,6 +694,7 @@ with Member(
 
 
 @pytest.mark.process
+@pytest.mark.long
 def test_a_member_whose_process_holds_the_gil_for_longer_than_the_timeout_is_alive(
     started: Start,
 ) -> None:

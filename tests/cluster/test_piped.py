@@ -358,7 +358,7 @@ def test_a_run_over_a_pipe_is_the_run_over_the_file(tmp_path: Path) -> None:
     np.testing.assert_array_equal(mine, other)
 
 
-@pytest.mark.process
+@pytest.mark.process(1)
 @pytest.mark.parametrize("name", ["reader-0", "trainer-1"])
 def test_a_run_over_a_pipe_outlives_a_kill(tmp_path: Path, name: str) -> None:
     """Each batch once: the pipe is not read again."""

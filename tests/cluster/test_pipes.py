@@ -530,7 +530,7 @@ def test_a_pipe_trains_to_the_bits_of_a_file(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.parameters, expected.parameters)
 
 
-@pytest.mark.process(2)
+@pytest.mark.process(1)
 @pytest.mark.parametrize("who", ["trainer", "master", "reader"])
 def test_one_is_killed_while_rows_come(tmp_path: Path, who: str) -> None:
     pieces = [HEAD + lines(3000), 8.0, lines(3000, 3000)]

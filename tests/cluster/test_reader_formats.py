@@ -378,7 +378,7 @@ def test_a_run_with_readers_of_such_files_trains(tmp_path: Path, kind: str):
     assert report["ledger"]["again"] == 0
 
 
-@pytest.mark.process(2)
+@pytest.mark.process(1)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["reader-0", "trainer-1"])
 def test_a_reader_or_a_trainer_that_is_killed_comes_back(tmp_path: Path, kind: str, name: str):

@@ -349,7 +349,7 @@ def test_a_run_with_readers_trains(tmp_path: Path):
     assert sum(each["rows_received"] for each in trainers) >= 6000
 
 
-@pytest.mark.process
+@pytest.mark.process(1)
 @pytest.mark.parametrize("name", ["reader-0", "trainer-1"])
 def test_a_reader_or_a_trainer_that_is_killed_comes_back(tmp_path: Path, name: str):
     asked = up(tmp_path, "--trainers", "2", "--readers", "1", "--epochs", "60")

@@ -149,7 +149,7 @@ def test_the_pages_command(tmp_path, capsys):
     assert "all-reduce" in capsys.readouterr().out
 
 
-@pytest.mark.process
+@pytest.mark.process(1)
 @pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
 def test_members_that_die_or_hang_cost_their_batch(blow, tmp_path):
     folder = tmp_path / "run"

@@ -61,6 +61,7 @@ def holds(mode: str) -> Any:
     return lambda folder: not mode.startswith(HOLD) or waits(folder) > 0
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("mode", "servers"), [*((mode, 2) for mode in MODES), ("gba:m=4,iota=4", 3), ("ssp:s=2", 3)]
 )
@@ -82,6 +83,7 @@ def test_one_worker_goes_on_to_the_bits_of_the_whole_run(
     np.testing.assert_array_equal(again.parameters, alone.parameters)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("mode", MODES)
 def test_with_tables_too(mode: str, tmp_path: Path) -> None:
     model = made_clicks.small(None)
@@ -114,6 +116,7 @@ def test_one_servers_checkpoint_goes_on_on_several(mode: str, tmp_path: Path) ->
     assert np.isfinite(found.parameters).all()
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("mode", ["gba:m=3,iota=2", "ssp:s=1", "easgd:alpha=0.5,gap=2", "shat"])
 def test_other_numbers_of_trainers_go_on(mode: str, tmp_path: Path) -> None:
     asked = digits(mode, threads=2)

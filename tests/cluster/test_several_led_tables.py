@@ -58,6 +58,7 @@ def trained(
     return results, rows_of(joined.tables), report
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("rows", [made_clicks.ROWS, None], ids=["fixed", "growing"])
 @pytest.mark.parametrize("mode", MODES)
 def test_one_worker_has_the_bits_of_one_process(
@@ -219,7 +220,7 @@ def test_a_run_without_one_of_its_policy_servers_says_so(killed: int, tmp_path: 
     assert not (folder / "output").exists()
 
 
-@pytest.mark.process(2)
+@pytest.mark.process(1)
 @pytest.mark.parametrize("mode", ["sync", "gba:iota=4"])
 @pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
 def test_a_trainer_that_dies_or_hangs_costs_no_example(

@@ -28,6 +28,7 @@ from leashed.cluster.messages import Servers
 from leashed.training.led_mode import SHARDINGS, LedMode
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("mode", MODES, ids=lambda mode: type(mode).__name__)
 def test_one_worker_has_the_bits_of_one_process(mode, tmp_path):
     how = given(mode=mode, rule=lsh.rules.Momentum(0.05))
@@ -198,7 +199,7 @@ def test_the_pages_command(tmp_path, capsys):
     assert "policy server 1" in capsys.readouterr().out
 
 
-@pytest.mark.process
+@pytest.mark.process(1)
 @pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
 def test_a_trainer_that_dies_or_hangs_costs_its_parts(blow, tmp_path):
     folder = tmp_path / "run"
@@ -218,6 +219,7 @@ def test_a_trainer_that_dies_or_hangs_costs_its_parts(blow, tmp_path):
 
 
 @pytest.mark.process
+@pytest.mark.long
 def test_a_run_without_one_of_its_policy_servers_says_so(tmp_path):
     folder = tmp_path / "run"
     process = up(folder, "--epochs", "1000", "--policy-servers", "2")

@@ -90,7 +90,7 @@ def test_days_that_are_done_are_not_trained_again_and_more_may_come(tmp_path, ca
     assert "days that --days does not name: day-1.tsv" in capsys.readouterr().err
 
 
-@pytest.mark.process
+@pytest.mark.process(1)
 @pytest.mark.parametrize("readers", [0, 1])
 def test_each_role_is_killed_and_the_command_too(readers, tmp_path):
     run = tmp_path / "run"
@@ -160,6 +160,7 @@ def test_other_models_have_no_days(tmp_path, capsys):
 
 
 @pytest.mark.process
+@pytest.mark.long
 def test_a_day_with_fewer_rows_than_a_batch_is_one_batch(tmp_path):
     """As in one process; and the first day may begin with what another run has ended with."""
     words = written(tmp_path, 300, 3)

@@ -196,8 +196,9 @@ def test_what_is_killed_comes_back(name, pooling, tmp_path):
     assert restarted == {name.removesuffix("-0") if name == "master-0" else name}
     assert auc(folder, report) > 0.62  # 100 passes learn by heart
     if name == "embedding-ps-0":  # each side has counted the pushes that were not in its snapshot
-        lost = counted(report, "embedding-ps")[0]["lost"]
-        assert lost <= sum(each["row_lost"] for each in counted(report, "trainer").values())
+        server, trainers = counted(report, "embedding-ps")[0], counted(report, "trainer").values()
+        if server["lookups"]:  # (else they had done all by then, and ask for nothing any more)
+            assert server["lost"] <= sum(each["row_lost"] for each in trainers)
 
 
 @pytest.mark.process

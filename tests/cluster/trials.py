@@ -152,8 +152,8 @@ class Trial:
 
 
 def trials(runs: int, rng: random.Random) -> list[Trial]:
-    """So many of all that there are, in a random order behind those without a fault; all of them, and more
-    with other random numbers, where there are fewer.
+    """So many of all that there are, in a random order; all of them, and more with other random numbers, where
+    there are fewer.
     """
     every = [
         (kind, when, case)
@@ -161,19 +161,14 @@ def trials(runs: int, rng: random.Random) -> list[Trial]:
         for kind, when in faults.SETTINGS
         if not case.who.startswith(SERVERS) or kind == "easgd"
     ]
-    plain = [each for each in every if each[2].how == "nothing"]
-    rest = [each for each in every if each[2].how != "nothing"]
-    rng.shuffle(rest)
+    rng.shuffle(every)
     # A few of them are as different as they can be: no case a second time before all were there.
-    seen: dict[Case, int] = {}
-    for each in rest:
-        seen[each[2]] = seen.get(each[2], 0) + 1
     turn: dict[Case, int] = {}
     order = []
-    for each in rest:
+    for each in every:
         turn[each[2]] = turn.get(each[2], 0) + 1
         order.append((turn[each[2]], len(order), each))
-    chosen = plain + [each for _, _, each in sorted(order, key=lambda one: one[:2])]
+    chosen = [each for _, _, each in sorted(order, key=lambda one: one[:2])]
     chosen = (chosen * (1 + runs // len(chosen)))[:runs]
     return [Trial(number, *each) for number, each in enumerate(chosen)]
 

@@ -25,6 +25,7 @@ def test_the_pages_code_runs() -> None:
 
 
 @pytest.mark.process
+@pytest.mark.long
 def test_its_commands_run(tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     commands = re.findall(r"^\$ leashed (.*)$", PAGE, re.MULTILINE)

@@ -226,6 +226,7 @@ def test_it_takes_what_train_takes(monkeypatch: pytest.MonkeyPatch) -> None:
         lsh.tune(MODEL, DATA, rule=lsh.rules.Adam(0.1))  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 def test_the_shape_of_a_model_follows_from_data() -> None:
     data = lsh.datasets.synthetic_clicks(300, 0, test=2, cardinalities=20).train
     few = lsh.datasets.ClickDataset.from_arrays(data.x[:, :2], {"one": data.ids[:, 0]}, data.y)
