@@ -24,6 +24,7 @@ from leashed import _core, cli
 from leashed.cluster import checkpoints, led_held, led_part, led_parts, row_files
 from leashed.cluster.checkpoints import Checkpoint, newest
 from leashed.cluster.led_rows import folder_of
+from leashed.cluster.measures import counted
 
 HOLDS = lsh.modes.Switching(m=4, at=((0.0, "gba"),))  # gradients that wait for others
 
@@ -200,15 +201,26 @@ def test_held_rows_are_taken_apart_and_joined() -> None:
 
 
 @pytest.mark.process
-def test_a_killed_run_goes_on_by_command(tmp_path: Path) -> None:
+def test_a_killed_run_goes_on_by_command(tmp_path: Path, capsys: Any) -> None:
     folder, data = tmp_path / "run", clicks_of(tmp_path)
     more = ("--mode", "sync", *data, "--epochs", "100")
     used = Checkpoint(
-        killed(folder, "--trainers", "1", "--policy-servers", "2", *more)
+        killed(folder, "--trainers", "1", "--policy-servers", "2", "--shards", "packed", *more)
     ).account.used
     whole = tmp_path / "whole"
     assert cli.main(["cluster", "up", "--trainers", "1", *more, "--run", str(whole)]) == 0
-    assert cli.main(["cluster", "resume", str(folder)]) == 0
-    assert json.loads((folder / "run.json").read_text())["ledger"]["resumed"] == used
-    one, on = (lsh.load(each / "output") for each in (whole, folder))
-    np.testing.assert_array_equal(on.parameters, one.parameters)
+    go_on = ["cluster", "resume", str(folder)]
+    for count, told in (("0", "start a policy server"), ("-1", "--policy-servers must be")):
+        assert cli.main([*go_on, "--policy-servers", count]) == 2
+        assert told in capsys.readouterr().err
+    places = {1: tmp_path / "one", 3: tmp_path / "three", 2: folder}
+    for servers, place in places.items():
+        others = [] if servers == 2 else ["--policy-servers", str(servers), "--run", str(place)]
+        assert cli.main([*go_on, *others]) == 0
+    one = lsh.load(whole / "output")
+    for servers, place in places.items():
+        report = json.loads((place / "run.json").read_text())
+        assert report["ledger"]["resumed"] == used
+        assert len(counted(report, "policy-ps")) == servers
+        on = lsh.load(place / "output")
+        np.testing.assert_array_equal(on.parameters, one.parameters)

@@ -382,6 +382,12 @@ def _add_resume(actions: Commands) -> None:
         metavar="N",
         help="servers that hold the rows of tables (default: as many as before)",
     )
+    parser.add_argument(
+        "--policy-servers",
+        type=int,
+        metavar="N",
+        help="servers that lead a mode (default: as many as before)",
+    )
     parser.add_argument("--readers", type=int, metavar="N", help="default: as many as before")
     parser.add_argument(
         "--run",
@@ -419,9 +425,12 @@ def _resume(options: argparse.Namespace) -> int:
             f"all batches of the run in {folder} are used in {found.folder}: nothing is left of it; that is "
             "its model, for leashed.load and leashed evaluate"
         )
-    counts = {"trainers": options.trainers, "sync_ps": options.sync_ps}
+    counts: dict[str, Any] = {"trainers": options.trainers, "sync_ps": options.sync_ps}
     counts |= {"embedding_ps": options.embedding_servers, "readers": options.readers}
+    counts |= {"policy_ps": options.policy_servers}
     given = {name: count for name, count in counts.items() if count is not None}
+    if options.policy_servers is not None and options.policy_servers < 2:
+        given["shards"] = SHARDS  # how several have parts
     if options.readers is not None and bool(options.readers) != bool(plan.cluster.readers):
         raise ValueError(
             "--readers may be another number, but neither none nor the first: rows of a run come in the "
@@ -437,7 +446,9 @@ def _resume(options: argparse.Namespace) -> int:
         plan = replace(plan, cluster=replace(plan.cluster, run=run, resume=found.folder, **given))
     except (TypeError, ValueError) as error:
         told = re.sub(r"cluster\.([a-z_]+)", _option, str(error))
-        raise type(error)(told.replace("--embedding-ps", "--embedding-servers")) from None
+        for server in ("embedding", "policy"):
+            told = told.replace(f"--{server}-ps", f"--{server}-servers")
+        raise type(error)(told) from None
     _check_here(plan, view=options.view)
     if run != folder:
         if (run / REPORT).exists():
