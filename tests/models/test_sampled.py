@@ -268,7 +268,7 @@ def test_training_finds_what_is_chosen_next(loss: Any) -> None:
         until=lsh.until(epochs=40),
         rule=lsh.Adagrad(0.1),
         batch_size=16,
-        threads=2,
+        threads=1,  # of 80 updates one that comes late may be a large part
         discipline=lsh.Leashed(),
     )
     found = retrieval.evaluate(graph, result.parameters, data, result.tables, k=1)
