@@ -426,8 +426,8 @@ def _resume(options: argparse.Namespace) -> int:
             "its model, for leashed.load and leashed evaluate"
         )
     counts: dict[str, Any] = {"trainers": options.trainers, "sync_ps": options.sync_ps}
-    counts |= {"embedding_ps": options.embedding_servers, "readers": options.readers}
-    counts |= {"policy_ps": options.policy_servers}
+    counts |= {"embedding_ps": options.embedding_servers, "policy_ps": options.policy_servers}
+    counts |= {"readers": options.readers}
     given = {name: count for name, count in counts.items() if count is not None}
     if options.policy_servers is not None and options.policy_servers < 2:
         given["shards"] = SHARDS  # how several have parts

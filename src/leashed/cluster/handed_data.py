@@ -12,7 +12,6 @@ import fcntl
 import mmap
 import os
 import pickle
-from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -42,9 +41,11 @@ def hand_on(words: object, problem: Problem) -> int:
     sizes = [len(arrays), *(memoryview(part).nbytes for part in parts)]
     file = _new_file()
     try:
-        _write(file, 0, b"".join(size.to_bytes(_WORD, "little") for size in sizes))
-        for begin, part in zip(_begins(sizes[1:]), parts, strict=True):
-            _write(file, begin, part)
+        with open(file, "wb", closefd=False) as written:
+            written.write(b"".join(size.to_bytes(_WORD, "little") for size in sizes))
+            for begin, part in zip(_begins(sizes[1:]), parts, strict=True):
+                written.seek(begin)
+                written.write(part)
     except BaseException:
         os.close(file)
         raise
@@ -85,19 +86,11 @@ def _new_file() -> int:
         os.close(made)
 
 
-def _begins(sizes: Iterable[int]) -> list[int]:
+def _begins(sizes: list[int]) -> list[int]:
     """Where what is pickled and each array begins, by their bytes."""
-    sizes = list(sizes)
     at, begins = _WORD * (len(sizes) + 1), []
     for size in sizes:
         at = -(-at // _ALIGNED) * _ALIGNED
         begins.append(at)
         at += size
     return begins
-
-
-def _write(file: int, at: int, part: bytes | memoryview) -> None:
-    left = memoryview(part).cast("B")
-    while left:
-        written = os.pwrite(file, left, at)
-        left, at = left[written:], at + written

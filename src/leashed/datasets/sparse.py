@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -105,7 +105,7 @@ class SparseDataset:
         return _core.SparseRows(self.indptr, self.indices, self.data, self.features)
 
     def __getstate__(self) -> dict[str, object]:
-        return {name: value for name, value in vars(self).items() if name != "rows"}
+        return {item.name: getattr(self, item.name) for item in fields(self)}  # no native parts
 
     @classmethod
     def from_csr(
