@@ -37,12 +37,12 @@ def until(found: Callable[[], bool]) -> None:
 
 
 def served(folder: Path) -> bool:
-    """Whether the policy server of the run in a folder is there, as its report has it."""
+    """Whether the first policy server of the run in a folder is there, as its report has it."""
     path = folder / "run.json"
     if not path.exists():
         return False
     members = json.loads(path.read_text())["members"]
-    return any(member["role"] == "policy-ps" for member in members)
+    return any((member["role"], member["index"]) == ("policy-ps", 0) for member in members)
 
 
 def test_a_live_run_is_told_to_be_gba(tmp_path, capsys):
