@@ -22,6 +22,11 @@ from leashed.cluster.measures import counted
 # LEASHED_SWITCHES=50 makes it 50, as `make test-all` does.
 SWITCHES = int(os.environ.get("LEASHED_SWITCHES", "10"))
 BATCH = 64
+# By data, of which the latter has rows at the server: what is trained, and epochs of a switch.
+WORDS: dict[str, tuple[list[str], float]] = {
+    "digits": ([], 6),
+    "clicks": (["--model", "dlrm", "--data", "clicks"], 0.6),
+}
 
 
 def switch(folder: Path, to: str, process: subprocess.Popen[str]) -> None:
@@ -35,11 +40,13 @@ def switch(folder: Path, to: str, process: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.process
-def test_of_live_switches_with_deaths_each_example_is_once_in_it_or_counted(tmp_path):
+@pytest.mark.parametrize("model", WORDS)
+def test_of_live_switches_with_deaths_each_example_is_once_in_it_or_counted(model, tmp_path):
     rng = random.Random(0)
     folder = tmp_path / "run"
-    words = ["--trainers", "3", "--mode", "switching", "--dense", "all-reduce"]
-    process = started(*words, "--epochs", str(6 * SWITCHES), "--run", str(folder))
+    data, each = WORDS[model]
+    words = ["--trainers", "3", "--mode", "switching", "--dense", "all-reduce", *data]
+    process = started(*words, "--epochs", str(each * SWITCHES), "--run", str(folder))
     behind = set(rng.sample(range(SWITCHES), SWITCHES // 4))  # which switches somebody is killed
     killed = 0
     try:
@@ -63,4 +70,6 @@ def test_of_live_switches_with_deaths_each_example_is_once_in_it_or_counted(tmp_
     assert min(server["reduced"], server["pushes"]) > 0
     used = server["mode_applied"] + server["mode_stale"] + server["lost_examples"]
     assert used == ledger["total"] * BATCH
-    assert report["test_accuracy"] > 0.9
+    assert server["strange"] == 0
+    if model == "digits":
+        assert report["test_accuracy"] > 0.9

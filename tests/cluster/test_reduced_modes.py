@@ -96,12 +96,6 @@ def test_what_workers_do_not_sum_is_refused(tmp_path):
             plan.Sync(kind="none"),
             plan.Train(mode="sync", dense="all-reduce"),
         )
-    with pytest.raises(ValueError, match="leave dense out"):
-        plan.Plan(
-            plan.Cluster(policy_ps=1, sync_ps=0),
-            plan.Sync(kind="none"),
-            plan.Train(model="dlrm", data="clicks", mode="sync", dense="all-reduce"),
-        )
     with pytest.raises(ValueError, match="start one"):
         lsh.train(MODEL, DATA, **given(mode="sync", dense="all-reduce"))
     for more in ({"checkpoint_every": 5.0}, {"resume": tmp_path}):

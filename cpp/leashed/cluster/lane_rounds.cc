@@ -17,8 +17,9 @@ namespace {
 
 }  // namespace
 
-LaneRounds::LaneRounds(const DisciplineContext& context, double patience)
+LaneRounds::LaneRounds(const DisciplineContext& context, double patience, bool reads_rows)
     : patience_(patience),
+      reads_rows_(reads_rows),
       updater_(context),
       dimension_(context.dimension),
       replica_(kStateFloats + updater_.layout().length()) {}
@@ -44,7 +45,7 @@ void LaneRounds::welcome(const ModeWelcome& said) {
 
 void LaneRounds::forget() {
   member_.leave();
-  summing_ = false;
+  summing_ = says_rows_ = false;
   words_.clear();
   since_ = 0;
 }
@@ -101,6 +102,7 @@ void LaneRounds::hear() {
   ReducedRound round{.epoch = head.epoch, .version = head.version, .giving = head.giving};
   if (head.ticket != 0) round.ticket = RoundTicket{head.ticket, head.number};
   if (member_.hear(round)) apply();
+  says_rows_ = says_rows_ && head.ticket != 0 && member_.to_give();
   head_ = head;
   seats_.resize(seats);
   std::memcpy(seats_.data(), round_bytes_.data() + sizeof head, seats * sizeof(RoundSeat));
@@ -220,6 +222,10 @@ void LaneRounds::fail() {
 }
 
 bool LaneRounds::say(Conversation& talk, std::size_t lane) {
+  if (std::exchange(says_rows_, false)) {
+    talk.say(lane, {.kind = kRoundRows, .correlation = head_.ticket}, row_gradients_);
+    return true;
+  }
   if (words_.empty()) return false;
   const Word word = words_.front();
   words_.erase(words_.begin());
@@ -249,6 +255,7 @@ void LaneRounds::part(Conversation& talk, std::size_t lane) {
 
 void LaneRounds::show(Lane& lane) {
   const float* const theta = replica_.data() + kStateFloats;
+  shown_ = now_shown();
   lane.lease = {head_.ticket, head_.number, head_.first, head_.count, head_.token};
   lane.pulled = {0, 0, head_.version, theta};
   lane.theta = theta;
@@ -256,14 +263,22 @@ void LaneRounds::show(Lane& lane) {
   lane.done = 0;
 }
 
-void LaneRounds::computed(const float* gradient) {
-  if (update_kernels().first_not_finite(gradient, dimension_) != dimension_) {
+void LaneRounds::computed(const float* gradient, std::span<const std::span<const std::byte>> rows) {
+  const auto finite = [](const float* values, std::size_t count) {
+    return update_kernels().first_not_finite(values, count) == count;
+  };
+  const auto finite_rows = [&](std::span<const std::byte> part) {
+    return finite(reinterpret_cast<const float*>(part.data()), part.size() / sizeof(float));
+  };
+  if (!finite(gradient, dimension_) || !std::ranges::all_of(rows, finite_rows)) {
     throw Error(
         "a gradient is not finite, and would be in the parameters of all members of the "
         "all-reduce; try a smaller learning rate, or have the policy server sum, which leaves it "
         "out");
   }
   gradient_ = gradient;
+  row_gradients_ = rows;
+  says_rows_ = reads_rows_;
   member_.computed({head_.ticket, head_.number});
 }
 

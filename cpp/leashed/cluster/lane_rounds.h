@@ -33,8 +33,9 @@ namespace leashed {
 class LaneRounds {
  public:
   // The rule of the context must stay; its parameters are nothing here.
-  // patience: seconds for which another lane is waited for.
-  LaneRounds(const DisciplineContext& context, double patience);
+  // patience: seconds for which another lane is waited for. reads_rows: the server has rows of
+  // tables that the model reads, and their gradients go to it.
+  LaneRounds(const DisciplineContext& context, double patience, bool reads_rows = false);
 
   // From any thread: lanes that are to be called.
   std::vector<std::uint64_t> wanted() const;
@@ -66,9 +67,11 @@ class LaneRounds {
   // It has a lease that is to be computed: of which, on what.
   bool to_compute() const { return member_.to_compute(); }
   void show(Lane& lane);
-  // The gradient, which stays as it is until another lease is shown. Throws Error where it is not
-  // finite.
-  void computed(const float* gradient);
+  // Whether what show() has shown is what is to be computed still.
+  bool shows() const { return member_.to_compute() && shown_ == now_shown(); }
+  // The gradient, and those of the rows that the server has, which stay as they are until another
+  // lease is shown. Throws Error where they are not finite.
+  void computed(const float* gradient, std::span<const std::span<const std::byte>> rows);
   // Examples of the leases whose sums have counted since this was asked last.
   std::uint64_t counted() { return std::exchange(counted_, 0); }
   // Before it leaves: whether what it has may be the last of it, and to say that to the server.
@@ -76,6 +79,10 @@ class LaneRounds {
   void part(Conversation& talk, std::size_t lane);
 
  private:
+  // Ticket, version, base.
+  using Shown = std::array<std::uint64_t, 3>;
+  Shown now_shown() const { return {head_.ticket, head_.version, base_}; }
+
   void hear();
   void apply();
   // Whether all that there are to be are there.
@@ -84,6 +91,7 @@ class LaneRounds {
   void fail();
 
   const double patience_;
+  const bool reads_rows_;
   const Updater updater_;
   const std::size_t dimension_;
   AlignedArray<float> replica_;         // StateHead, θ and states
@@ -96,7 +104,10 @@ class LaneRounds {
   std::uint32_t node_ = 0;
   std::uint64_t base_ = 0, at_server_ = 0;
   bool summing_ = false;
+  Shown shown_{};
   const float* gradient_ = nullptr;
+  std::span<const std::span<const std::byte>> row_gradients_;
+  bool says_rows_ = false;  // they are to be said, before anything else
   std::uint64_t counted_ = 0;
   double since_ = 0;  // when it began to wait for connections; 0: it does not
   // Its sum.

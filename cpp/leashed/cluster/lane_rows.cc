@@ -112,7 +112,7 @@ void LaneRows::take(Of& of, const float* pushed, RowKeys& keys) {
 
 void LaneRows::let_go(Of& of) {
   holder_.release(of.keys);
-  of.there = false;
+  of.there = of.given = false;
   of.floats = 0;
 }
 

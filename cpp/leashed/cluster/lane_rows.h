@@ -23,6 +23,8 @@ class LaneRows {
   // A connection's.
   struct Of {
     bool there = false;             // the rows of its lease have been looked up
+    std::uint64_t ticket = 0;       // of that lease
+    bool given = false;             // of a round: their gradients have come
     RowKeys keys;                   // of these
     std::size_t floats = 0;         // of their gradients, as they are pushed
     AlignedArray<float> gradients;  // the same as RowAggregator keeps them

@@ -150,7 +150,7 @@ void LedRounds::gone(Peer peer, Node node, bool tells) {
   coming_.erase(peer);
   waiting_.erase(peer);
   within([&] {
-    if (tells) desk_.tell_mode({modes::Event::Kind::leave, node}, nullptr);
+    if (tells) desk_.tell_mode({modes::Event::Kind::leave, node});
     tell_wish();
     leader_.gone(peer);
   });
@@ -165,6 +165,11 @@ void LedRounds::vote(Peer peer, const RoundVote& said) {
       throw;
     }
   });
+}
+
+bool LedRounds::gives(Peer peer) const {
+  const auto found = waiting_.find(peer);
+  return found != waiting_.end() && found->second.ticket.has_value();
 }
 
 void LedRounds::again(Peer peer, const RoundEpoch& said) {
@@ -282,7 +287,7 @@ void LedRounds::grant_waiting() {
 
 void LedRounds::tell_pull(Waiting& waiting) {
   waiting.told = true;
-  desk_.tell_mode({modes::Event::Kind::pull, waiting.node}, nullptr);
+  desk_.tell_mode({modes::Event::Kind::pull, waiting.node});
 }
 
 std::optional<RoundTicket> LedRounds::lend(Life life) {
@@ -306,8 +311,9 @@ void LedRounds::update(std::span<const RoundTicket> tickets) {
     one.ticket.reset();
     one.told = false;
     examples += its.lease.count;
-    const Payload payload{.values = nullptr, .examples = its.lease.count, .reduced = true};
-    desk_.tell_mode({modes::Event::Kind::push, one.node, its.lease.ticket, its.version}, &payload);
+    desk_.tell_summed(found->first,
+                      {modes::Event::Kind::push, one.node, its.lease.ticket, its.version},
+                      its.lease.count);
   }
   if (server_.reduced() != before + 1) {
     throw Error("a sum of all members was no update of the mode");

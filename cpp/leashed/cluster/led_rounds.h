@@ -33,7 +33,9 @@ namespace leashed {
 class RoundDesk {
  public:
   virtual ~RoundDesk() = default;
-  virtual void tell_mode(const modes::Event& event, const Payload* payload) = 0;
+  virtual void tell_mode(const modes::Event& event) = 0;
+  // What that member has pushed is in a sum that counts, and its rows' gradients are here.
+  virtual void tell_summed(Peer peer, const modes::Event& push, std::uint64_t examples) = 0;
   // Who has that node; `life` as ModeHello has it.
   virtual RoundSeat seat(modes::Node node) const = 0;
   // Whoever waits is granted the lease that the node has, with the parameters of now.
@@ -71,6 +73,8 @@ class LedRounds final : private RoundHost {
   // After anything that the mode was told by others.
   void settle();
 
+  // Whether its gradient is to be in the sum of the round that is under way.
+  bool gives(Peer peer) const;
   // Whether it has pulled over that connection, and was not answered but by rounds.
   bool waits(Peer peer) const { return waiting_.contains(peer); }
   // What the mode does and hears, whoever has it do so: who of its nodes are there follows.

@@ -60,6 +60,7 @@ enum Kind : std::uint16_t {
   kRoundTake,
   kRoundWant,
   kRoundState,
+  kRoundRows,
   kKinds,
 };
 

@@ -128,6 +128,7 @@ inline constexpr auto kModeLimits =
              {kRoundTake, sizeof(RoundEpoch)},
              {kRoundWant, sizeof(RoundEpoch)},
              {kRoundState, sizeof(StateHead) + kMostParameters * sizeof(float)},
+             {kRoundRows, kRowLimits[kRows]},
              {kShare, kShareFrame},
              {kProbe, 1}});
 

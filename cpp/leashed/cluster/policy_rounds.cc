@@ -3,7 +3,9 @@
 #include <utility>
 
 #include "leashed/base/error.h"
+#include "leashed/base/relaxed.h"
 #include "leashed/cluster/policy_service.h"
+#include "leashed/update/kernels.h"
 
 namespace leashed {
 
@@ -22,6 +24,14 @@ void PolicyService::came_home() {
 void PolicyService::round(Peer peer, Link& link, const FrameHeader& header) {
   if (!rounds_) throw Error("a frame of a kind that no worker sends");
   if (header.kind == kRoundState) return rounds_->state(peer);
+  if (header.kind == kRoundRows) {
+    check_round_rows(link, header);
+    const std::size_t floats = link.rows.floats;
+    if (update_kernels().first_not_finite(link.values.data(), floats) != floats) {
+      throw Error("gradients of rows that are not finite, which are in no sum");
+    }
+    return void(link.rows.given = true);
+  }
   const auto said = [&]<class Said>(Said) {
     Said one;
     if (header.length != sizeof one) throw Error("a word of a round that is none");
@@ -30,12 +40,45 @@ void PolicyService::round(Peer peer, Link& link, const FrameHeader& header) {
   };
   switch (header.kind) {
     case kRoundVote:
+      if (rows_ && rounds_->gives(peer) && !link.rows.given) {
+        strange_.fetch_add(1, kRelaxed);
+        throw Error("a vote for a sum without the gradients of its rows");
+      }
       return rounds_->vote(peer, said(RoundVote{}));
     case kRoundAgain:
       return rounds_->again(peer, said(RoundEpoch{}));
     default:
       return rounds_->take(peer, said(RoundEpoch{}));
   }
+}
+
+std::span<std::byte> PolicyService::place_round_rows(Link& link, const FrameHeader& header) {
+  check_round_rows(link, header);
+  return place_values(link, link.rows.floats);
+}
+
+void PolicyService::check_round_rows(const Link& link, const FrameHeader& header) {
+  const bool its = rounds_ && rows_ && link.rows.there && link.rows.ticket == header.correlation;
+  if (its && has_lease(link, header.correlation) &&
+      header.length == link.rows.floats * sizeof(float)) {
+    return;
+  }
+  strange_.fetch_add(1, kRelaxed);
+  throw Error("gradients of other rows than were looked up");
+}
+
+void PolicyService::tell_summed(Peer peer, const modes::Event& push, std::uint64_t examples) {
+  Link& link = links_.at(peer);
+  Payload payload{.values = nullptr, .examples = examples, .reduced = true};
+  RowKeys rows;
+  if (rows_) {
+    rows_->take(link.rows, link.values.data(), rows);
+    payload.rows = &rows;
+    payload.row_gradients = &link.rows.gradients;
+    rows_->let_go(link.rows);
+  }
+  tell(push, &payload);
+  if (rows_) rows_->let_go(link.rows, rows);
 }
 
 }  // namespace leashed

@@ -84,6 +84,8 @@ std::span<std::byte> PolicyService::place(Peer peer, const FrameHeader& header) 
     case kRoundState:
       if (!rounds_) throw Error("a replica at a server that sums");
       return rounds_->place(peer, header.length);
+    case kRoundRows:
+      return place_round_rows(link, header);
     case kModeRead:
       if (!rows_) throw Error("a read at a server without rows");
       return rows_->place(link.rows, header.length);
@@ -94,8 +96,11 @@ std::span<std::byte> PolicyService::place(Peer peer, const FrameHeader& header) 
 }
 
 std::span<std::byte> PolicyService::place_push(Link& link, const FrameHeader& header) {
-  const std::size_t floats = server_.holder().dimension() + link.rows.floats;
   check_push(link, header);
+  return place_values(link, server_.holder().dimension() + link.rows.floats);
+}
+
+std::span<std::byte> PolicyService::place_values(Link& link, std::size_t floats) {
   if (link.values.size() < floats) {
     const std::size_t before = link.values.size();
     link.values = AlignedArray<float>(rows_ ? floats + floats / 8 : floats);
@@ -143,6 +148,7 @@ void PolicyService::frame(Peer peer, const FrameHeader& header, Outbox&) {
     case kRoundAgain:
     case kRoundTake:
     case kRoundState:
+    case kRoundRows:
       return round(peer, link, header);
     case kModeCommand: {
       ModeCommand said;
@@ -219,17 +225,24 @@ void PolicyService::followed(Peer peer, const Link& link, const FrameHeader& hea
 }
 
 void PolicyService::check_lookup(const Link& link, const FrameHeader& header) {
-  const bool leased = link.leased && link.leased->ticket == header.correlation;
-  if (rows_ && leased && !link.rows.there) return;
+  const bool leased = has_lease(link, header.correlation);
+  if (rows_ && leased && (!link.rows.there || rounds_)) return;
   strange_.fetch_add(1, kRelaxed);
   if (!rows_) throw Error("a lookup at a server without rows");
   throw Error(leased ? "a second lookup under one lease"
                      : "a lookup under another ticket than was granted to it");
 }
 
+bool PolicyService::has_lease(const Link& link, std::uint64_t ticket) const {
+  if (link.leased || !rounds_ || !link.node) return link.leased && link.leased->ticket == ticket;
+  const auto its = server_.lease(*link.node);
+  return its && its->lease.ticket == ticket;
+}
+
 void PolicyService::look_up(Peer peer, Link& link, const FrameHeader& header) {
   check_lookup(link, header);
   const auto rows = rows_->look_up(link.rows, 0, header.length, true);
+  link.rows.ticket = header.correlation;
   lookups_.fetch_add(1, kRelaxed);
   send_rows(peer, link, header.correlation, rows);
 }
@@ -453,7 +466,7 @@ void PolicyService::send(Peer peer, Grant grant) {
   const modes::Lease& lease = grant.lease;
   if (lease.count > 0) {
     Link& link = links_.at(peer);
-    if (rows_) rows_->let_go(link.rows);  // of another lease
+    if (rows_ && link.rows.ticket != lease.ticket) rows_->let_go(link.rows);
     link.leased = lease;
     link.version = grant.version;
     link.waits = false;

@@ -184,9 +184,12 @@ class PolicyService final : public Service, private Sink, private RoundDesk {
   void send_rows(Peer peer, const Link& link, std::uint64_t correlation,
                  std::span<const std::byte> rows);
   std::span<std::byte> place_push(Link& link, const FrameHeader& header);
+  std::span<std::byte> place_values(Link& link, std::size_t floats);
   // Throw Error where such a frame is none of the lane's lease.
   void check_push(const Link& link, const FrameHeader& header);
   void check_lookup(const Link& link, const FrameHeader& header);
+  // Whether the connection has that lease: it was granted it, or is to compute it in a round.
+  bool has_lease(const Link& link, std::uint64_t ticket) const;
   void looked_at(Peer peer);
   // What somebody has said of himself, if he is of this run.
   ModeHello said_by(const Link& link, std::size_t length) const;
@@ -194,6 +197,8 @@ class PolicyService final : public Service, private Sink, private RoundDesk {
   void push(Link& link, const FrameHeader& header);
   void leave(Peer peer, Link& link);
   void round(Peer peer, Link& link, const FrameHeader& header);
+  std::span<std::byte> place_round_rows(Link& link, const FrameHeader& header);
+  void check_round_rows(const Link& link, const FrameHeader& header);
   // Of a run that goes on: the lease that the node has.
   void grant_again(modes::Node node);
   void send(Peer peer, Grant grant);
@@ -215,9 +220,8 @@ class PolicyService final : public Service, private Sink, private RoundDesk {
   void end(modes::Node node) override;
   void settled(modes::Node node, const Publication& publication) override;
 
-  void tell_mode(const modes::Event& event, const Payload* payload) override {
-    tell(event, payload);
-  }
+  void tell_mode(const modes::Event& event) override { tell(event); }
+  void tell_summed(Peer peer, const modes::Event& push, std::uint64_t examples) override;
   RoundSeat seat(modes::Node node) const override;
   void grant_leased(modes::Node node) override { grant_again(node); }
   void refuse_member(Peer peer) override { post_->refuse(peer); }

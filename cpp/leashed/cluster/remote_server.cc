@@ -44,7 +44,7 @@ RemoteServer::RemoteServer(StopFlag& stop, const BatchSource& batches, const Wor
     seat.granted = AlignedArray<float>(kHeadFloats + shards_.size(kServer));
     if (tables) seat.rows.emplace(*tables, true);
     if (settings.replica) {
-      seat.rounds = std::make_unique<LaneRounds>(*settings.replica, patience_);
+      seat.rounds = std::make_unique<LaneRounds>(*settings.replica, patience_, tables != nullptr);
     }
     if (shards_.servers() == 1) continue;
     seat.whole = AlignedArray<float>(dimension);
@@ -105,20 +105,28 @@ bool RemoteServer::await(Lane& lane) {
     const bool granted = seat.granted_now && seat.parts.there();
     return granted || in_round() || (seat.ended && seat.parts.left());
   };
-  do {
+  while (true) {
     if (!go_on(seat, all)) return false;
     seat.in_round = !seat.granted_now && in_round();
-    if (seat.in_round) return seat.rounds->show(lane), true;
-    if (seat.ended) {
+    if (seat.in_round) {
+      seat.rounds->show(lane);
+    } else if (seat.ended) {
       const bool by_updates = seat.updates >= updates_;
       return stop_.finish(by_updates ? StopReason::updates : StopReason::epochs), false;
+    } else {
+      seat.granted_now = false;
+      const GrantHead& head = *seat.leased;
+      lane.lease = {head.ticket, head.number, head.first, head.count, head.token};
     }
-    seat.granted_now = false;
-    const GrantHead& head = *seat.leased;
-    lane.lease = {head.ticket, head.number, head.first, head.count, head.token};
-  } while (seat.rows && !look_up(lane, seat));
-  take(lane, seat);
+    if (!seat.rows || look_up(lane, seat)) break;
+    if (stop_.stopped()) return false;  // a round waits for as long as it does
+  }
+  seat.in_round ? seat.rounds->show(lane) : take(lane, seat);
   return true;
+}
+
+bool RemoteServer::has_lease(const Seat& seat) {
+  return seat.in_round ? !seat.leased && seat.rounds->shows() : seat.leased.has_value();
 }
 
 void RemoteServer::take(Lane& lane, Seat& seat) {
@@ -140,14 +148,16 @@ void RemoteServer::take(Lane& lane, Seat& seat) {
 }
 
 bool RemoteServer::look_up(Lane& lane, Seat& seat) {
+  // (Rows of a lease that it has no more, or anew, come first.)
+  if (!go_on(seat, [&] { return !seat.looks_up; }) || !has_lease(seat)) return false;
   if (!fill(lane, lane.lease.first, lane.lease.count)) return false;
   seat.rows->combine(lane.batch.view);
-  if (!seat.leased) return false;
   seat.wish = Seat::Say::lookup;
   seat.looks_up = true;
+  seat.lookup = lane.lease.ticket;
   seat.parts.look_up(*seat.rows);
   const auto have_come = [&] { return !seat.looks_up && seat.parts.looked_up(); };
-  return go_on(seat, have_come) && seat.leased.has_value();
+  return go_on(seat, have_come) && has_lease(seat);
 }
 
 void RemoteServer::read(Lane& lane, std::uint64_t first, std::size_t count) {
@@ -172,7 +182,9 @@ bool RemoteServer::step(Lane& lane, bool) {
 void RemoteServer::push(Lane& lane) {
   Seat& seat = seats_[lane.number];
   if (seat.in_round) {
-    seat.rounds->computed(lane.gradient.data());
+    std::span<const AskedRows::Bytes> rows;
+    if (seat.rows) rows = seat.rows->gradients(kServer);
+    seat.rounds->computed(lane.gradient.data(), rows);
     turn(seat);
     return;
   }
@@ -297,7 +309,7 @@ void RemoteServer::say_wish(Seat& seat) {
       return;
     case Seat::Say::lookup: {
       const auto ids = seat.rows->lookup(kServer);
-      seat.talk.say(kServer, {.kind = kLookup, .correlation = seat.leased->ticket}, {&ids, 1});
+      seat.talk.say(kServer, {.kind = kLookup, .correlation = seat.lookup}, {&ids, 1});
       return;
     }
     case Seat::Say::push: {
@@ -319,7 +331,7 @@ std::optional<FrameHeader> RemoteServer::hear(Seat& seat) {
         return std::as_writable_bytes(whole);
       }
       case kRows: {
-        if (!seat.looks_up || header.correlation != seat.leased->ticket) break;
+        if (!seat.looks_up || header.correlation != seat.lookup) break;
         const std::span<std::byte> rows = seat.rows->place(kServer);
         if (header.length != rows.size()) break;
         return rows;

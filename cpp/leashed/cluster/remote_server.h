@@ -126,6 +126,7 @@ class RemoteServer final : public ModeServer {
     bool probes = false;  // a probe has not come back
     enum class Say { nothing, probe, pull, lookup, push } wish = Say::nothing;
     bool looks_up = false;              // rows are to come
+    std::uint64_t lookup = 0;           // ticket of whose lease
     bool pushing = false;               // has not gone whole
     bool asked = false;                 // a grant is to come
     bool granted_now = false;           // and has, and nobody has seen it
@@ -146,6 +147,7 @@ class RemoteServer final : public ModeServer {
   bool fill(Lane& lane, std::uint64_t first, std::size_t count);
   // Has the rows of its lease; false: it has the lease no more, or the run has been stopped.
   bool look_up(Lane& lane, Seat& seat);
+  static bool has_lease(const Seat& seat);
   // Goes on until that holds; false: the run has been stopped before.
   template <class Done>
   bool go_on(Seat& seat, const Done& done);

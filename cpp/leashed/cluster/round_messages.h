@@ -10,9 +10,14 @@
 //   kRoundState  StateHead, θ and the rule's
 //                states, float: as an answer
 //   kRoundWant   RoundEpoch: who is asked        kRoundState  as an answer, or before it leaves
+//                                                kRoundRows   rows' gradients, as a push has them
 //
 // A round answers a pull as a grant does, and so does the next one of an epoch. The sums go from
 // member to member (net/direct_reduce.h), whose numbers there are their nodes.
+//
+// Of a model that reads tables a member looks up the rows of its lease as of a grant, and again
+// where it has that lease anew; their gradients go to the server, under the lease's ticket, before
+// the vote. They are applied with the update whose log entry the ticket is in.
 #pragma once
 
 #include <cstddef>

@@ -153,7 +153,7 @@ void ParameterServer::apply(const Action& action, Sink& sink) {
   bool reduced = false;
   double divisor = action.divisor;
   const double each = action.keeps_divisor ? 0 : 1;
-  if (rows_) apply_rows(action, t, sink);
+  if (rows_) apply_rows(action, t + reduced_, sink);
   parts_.clear();
   nodes_.clear();
   tickets_.clear();

@@ -182,12 +182,6 @@ REFUSED = (
         "take Sync(), Switching() or Automatic(), or leave dense out",
     ),
     Refused(
-        "tables",
-        ("all-reduce",),
-        "workers sum what all of them have whole, and rows are at servers",
-        "leave dense out",
-    ),
-    Refused(
         "a staleness policy",
         ("all-reduce",),
         "what workers sum is not stale, and each is to make the update that its server makes",

@@ -14,6 +14,7 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -21,12 +22,14 @@
 
 #include "cluster/policy_job.h"
 #include "cluster/wires.h"
+#include "leashed/cluster/looked_rows.h"
 #include "leashed/cluster/policy_server.h"
 #include "leashed/cluster/remote_server.h"
 #include "leashed/data/indexed_batches.h"
 #include "leashed/engine/run.h"
 #include "leashed/modes/mode_worker.h"
 #include "leashed/modes/policy_threads.h"
+#include "leashed/server/row_holder.h"
 #include "leashed/update/registry.h"
 
 namespace leashed {
@@ -38,10 +41,11 @@ using SlowGradient = std::function<void(const std::atomic<bool>& cancel)>;
 
 struct ReduceJob {
   explicit ReduceJob(const Choice& mode, double workers = 3, double examples = kExamples,
-                     const Choice& rule_of = kMomentum)
+                     const Choice& rule_of = kMomentum, bool with_rows = false)
       : choice(with_job(mode, workers, examples)),
         machine(modes::make_server_policy(choice)),
-        rule(make_rule(rule_of)) {}
+        rule(make_rule(rule_of)),
+        reads_rows(with_rows) {}
   DisciplineContext context(std::size_t workers) const {
     return {initial.data(), kFeatures, workers, 1, *rule};
   }
@@ -50,18 +54,49 @@ struct ReduceJob {
     return {machine,
             context(workers),
             {kReduceRun, kReduceTerms, kReduceBoot, 0, false, reduces},
-            std::move(heard)};
+            std::move(heard),
+            nullptr,
+            nullptr,
+            make_holder()};
+  }
+  // Of the rows that the next server serves; null: it has none.
+  RowHolder* make_holder() const {
+    holder = nullptr;
+    if (reads_rows) {
+      const TableSettings settings{
+          .name = "a",
+          .dim = kRowFloats,
+          .rows = kJobRows,
+          .initial = {"uniform", {{"bound", 0.5}}},
+          .rule = {"adam", {{"lr", 0.02}, {"beta1", 0.9}, {"beta2", 0.999}, {"eps", 1e-8}}},
+          .staleness = {"none"},
+          .seed = 9};
+      holder = std::make_unique<RowHolder>(std::vector{std::make_shared<Table>(settings)},
+                                           std::vector<std::size_t>());
+    }
+    return holder.get();
+  }
+  DatasetView view() const { return reads_rows ? data.view_with_rows() : data.view(); }
+  std::vector<float> rows() const {
+    std::vector<float> all(reads_rows ? kJobRows * kRowFloats : 0);
+    float* const to = all.data();
+    const std::span<const std::uint64_t> ids(data.ids);
+    if (reads_rows) holder->look({&ids, 1}, {&to, 1});
+    return all;
   }
 
   const Choice choice;
   const modes::ServerPolicy machine;
   const std::vector<float> initial = std::vector<float>(kFeatures, 0.25f);
   const std::unique_ptr<const Rule> rule;
+  const bool reads_rows;
   const Drawn data;
+  mutable std::unique_ptr<RowHolder> holder{};  // of the server that serves now
 };
 
 struct SummedEnd {
   std::vector<float> theta;
+  std::vector<float> rows;  // of sums_trained()
   ModeCounts counts;
   std::uint64_t updates;
   std::string failure;
@@ -87,8 +122,9 @@ class Summing {
           SlowGradient before = nullptr, bool reduces = true)
       : number(number),
         context_(job.context(lanes)),
-        batches_(job.data.view(), kBatch, kSeed),
-        run(source_, job.data.view(), nothing_, {}, lanes, kBatch, nullptr,
+        source_(job.reads_rows),
+        batches_(job.view(), kBatch, kSeed),
+        run(source_, job.view(), nothing_, {}, lanes, kBatch, job.reads_rows ? &looked_ : nullptr,
             Counting::Updates::by_server),
         remote(run.stop, batches_, job.machine.rule(), nullptr, kFeatures, lanes,
                {kReduceRun,
@@ -97,7 +133,8 @@ class Summing {
                 life,
                 kLong,
                 {},
-                reduces ? &context_ : nullptr}),
+                reduces ? &context_ : nullptr},
+               job.reads_rows ? &tables_ : nullptr),
         cables_(lanes, -1),
         seats_(lanes) {
     source_.before = std::move(before);
@@ -157,6 +194,9 @@ class Summing {
 
   const DisciplineContext context_;
   Squares source_;
+  const ServedTables tables_{{{"a", kRowFloats, kJobRows}}, {0}};
+  const std::atomic<bool> over_{false};
+  LookedRows looked_{tables_, over_, nullptr};  // by nobody: who works looks up by its lane
   const IndexedBatches batches_;
   Nothing nothing_;
 
@@ -229,7 +269,9 @@ inline SummedEnd sums_trained(const ReduceJob& job, const std::vector<std::size_
   CHECK((counted.rounds.updates > 0) == reduces);
   CHECK(counted.strange + counted.lost + counted.rounds.lost_updates == 0);
   if (reduces) CHECK(counted.pushes == 0);
-  return summed_end(server);
+  SummedEnd found = summed_end(server);
+  found.rows = job.rows();
+  return found;
 }
 
 }  // namespace leashed

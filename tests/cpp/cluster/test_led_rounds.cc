@@ -25,7 +25,8 @@ namespace {
 struct Told {
   explicit Told(const ReduceJob& job)
       : service(job.machine, job.context(2),
-                {kReduceRun, kReduceTerms, kReduceBoot, 0, false, true}) {
+                {kReduceRun, kReduceTerms, kReduceBoot, 0, false, true}, nullptr, nullptr, nullptr,
+                job.make_holder()) {
     service.open(post);
     for (const Peer peer : {1, 2}) {
       service.come(peer);
@@ -35,8 +36,8 @@ struct Told {
       say(peer, kModePull, {});
     }
   }
-  void say(Peer peer, std::uint16_t kind, const Bytes& payload) {
-    const FrameHeader header{.kind = kind, .length = payload.size()};
+  void say(Peer peer, std::uint16_t kind, const Bytes& payload, std::uint64_t correlation = 0) {
+    const FrameHeader header{.kind = kind, .length = payload.size(), .correlation = correlation};
     const std::span<std::byte> place = service.place(peer, header);
     if (!payload.empty()) std::memcpy(place.data(), payload.data(), payload.size());
     service.frame(peer, header, none);
@@ -76,13 +77,18 @@ TEST_CASE("Sync by all-reduce has the bits of Sync by the server") {
       for (const std::size_t each : lanes) workers += static_cast<double>(each);
       CAPTURE(rule.name);
       CAPTURE(workers);
-      const ReduceJob job({"sync"}, workers, kExamples, rule);
-      const SummedEnd by_server = sums_trained(job, lanes, false),
-                      summed = sums_trained(job, lanes, true);
-      CHECK(summed.updates == by_server.updates);
-      CHECK(summed.theta == by_server.theta);
-      CHECK(summed.theta != job.initial);
-      CHECK(summed.counts.applied == kExamples);
+      for (const bool rows : {false, true}) {
+        CAPTURE(rows);
+        const ReduceJob job({"sync"}, workers, kExamples, rule, rows);
+        const SummedEnd by_server = sums_trained(job, lanes, false),
+                        summed = sums_trained(job, lanes, true);
+        CHECK(summed.updates == by_server.updates);
+        CHECK(summed.theta == by_server.theta);
+        CHECK(summed.rows == by_server.rows);
+        CHECK(summed.theta != job.initial);
+        CHECK(summed.counts.applied == kExamples);
+        CHECK(summed.counts.rows.applied + summed.counts.rows.folded == (rows ? kExamples : 0));
+      }
     }
   }
 }
@@ -115,7 +121,7 @@ TEST_CASE("a switch changes no bit") {
 }
 
 TEST_CASE("whoever dies or is cut off in whatever switch, each example is once in it, or lost") {
-  std::uint64_t deaths = 0, cuts = 0, updates = 0, pushes = 0, homes = 0, lost = 0;
+  std::uint64_t deaths = 0, cuts = 0, updates = 0, pushes = 0, homes = 0, lost = 0, row_sums = 0;
   for (std::uint64_t seed = 0; seed < asked_for("LEASHED_SCHEDULES", 50); ++seed) {
     CAPTURE(seed);
     std::mt19937 random(static_cast<std::uint32_t>(seed));
@@ -123,7 +129,9 @@ TEST_CASE("whoever dies or is cut off in whatever switch, each example is once i
     const Choice modes[] = {{"sync"},
                             {"switching", {{"m", 2}, {"iota", 1}}},
                             {"automatic", {{"m", 2}, {"window_ns", 5e6}, {"windows", 1}}}};
-    const ReduceJob job(modes[random() % 3], static_cast<double>(count));
+    const bool rows = seed % 2 == 1;
+    const ReduceJob job(modes[random() % 3], static_cast<double>(count), kExamples, kMomentum,
+                        rows);
     PolicyServer server = job.serve();
     const SlowGradient slow = [&](const std::atomic<bool>&) {
       std::this_thread::sleep_for(std::chrono::microseconds(300));
@@ -170,6 +178,11 @@ TEST_CASE("whoever dies or is cut off in whatever switch, each example is once i
     const PolicyServer::Counters counted = server.counters();
     CHECK(end.counts.applied + end.counts.stale + counted.rounds.lost_examples == kExamples);
     CHECK(end.counts.missing + end.counts.straggler == 0);
+    CHECK(counted.strange == 0);
+    // (An update that is lost with its members has been made to rows.)
+    const std::uint64_t of_rows = end.counts.rows.applied + end.counts.rows.folded;
+    CHECK(of_rows == (rows ? end.counts.applied + counted.rounds.lost_examples : 0));
+    if (rows) row_sums += counted.rounds.updates;
     updates += counted.rounds.updates;
     pushes += counted.pushes;
     homes += counted.rounds.homes;
@@ -180,6 +193,7 @@ TEST_CASE("whoever dies or is cut off in whatever switch, each example is once i
   CHECK(updates > 0);
   CHECK(pushes > 0);
   CHECK(homes > 0);
+  CHECK(row_sums > 0);
   MESSAGE(deaths, " deaths, ", cuts, " cuts, ", updates, " sums, ", pushes, " pushes, ", homes,
           " times at home, ", lost, " updates lost");
 }
@@ -268,5 +282,60 @@ TEST_CASE("a gradient that is not finite is given to nobody") {
   LaneRounds rounds(job.context(1), kLong);
   std::vector<float> gradient(kFeatures, 1);
   gradient[4] = std::numeric_limits<float>::quiet_NaN();
-  CHECK_THROWS_WITH_AS(rounds.computed(gradient.data()), doctest::Contains("is not finite"), Error);
+  CHECK_THROWS_WITH_AS(rounds.computed(gradient.data(), {}), doctest::Contains("is not finite"),
+                       Error);
+  gradient[4] = 1;
+  rounds.computed(gradient.data(), {});
+  const float of_rows[] = {1, std::numeric_limits<float>::infinity()};
+  const std::span<const std::byte> rows[] = {std::as_bytes(std::span(of_rows))};
+  CHECK_THROWS_WITH_AS(rounds.computed(gradient.data(), rows), doctest::Contains("is not finite"),
+                       Error);
+}
+
+TEST_CASE("gradients of rows come under their lease, before a vote, and whole") {
+  const ReduceJob job({"sync"}, 2, kExamples, kMomentum, true);
+  Told told(job);
+  const RoundHead one = told.round(1), other = told.round(2);
+  const auto look_up = [&](Peer peer, const RoundHead& round, std::uint64_t id) {
+    told.say(peer, kLookup, lookup_of({{id, id + 1}}, 1), round.ticket);
+    const auto [header, bytes] = told.post.take(peer);
+    CHECK(header.kind == kRows);
+    CHECK(bytes.size() == 2 * kRowFloats * sizeof(float));
+  };
+  const auto floats = [](std::size_t count, float value) {
+    Bytes bytes;
+    put(bytes, std::vector<float>(count, value));
+    return bytes;
+  };
+  const auto refused = [&](Peer peer, const Bytes& rows, std::uint64_t ticket, const char* why) {
+    CHECK_THROWS_WITH_AS(told.say(peer, kRoundRows, rows, ticket), doctest::Contains(why), Error);
+  };
+  const Bytes gradients = floats(2 * kRowFloats, 0.5f);
+  refused(1, gradients, one.ticket, "other rows than were looked up");
+  CHECK_THROWS_AS(told.say(1, kLookup, lookup_of({{1, 2}}, 1), other.ticket), Error);
+  look_up(1, one, 1);
+  look_up(1, one, 3);  // it has the lease anew
+  look_up(2, other, 3);
+  refused(1, gradients, other.ticket, "other rows");
+  refused(1, floats(kRowFloats, 1), one.ticket, "other rows");
+  refused(1, floats(2 * kRowFloats, std::numeric_limits<float>::quiet_NaN()), one.ticket,
+          "not finite");
+  CHECK_THROWS_WITH_AS(told.vote(1, one.epoch, 5), doctest::Contains("without the gradients"),
+                       Error);
+  told.say(1, kRoundRows, gradients, one.ticket);
+  told.say(2, kRoundRows, gradients, other.ticket);
+  const std::vector<float> before = job.rows();
+  told.vote(1, one.epoch, 5);
+  CHECK(job.rows() == before);
+  told.vote(2, one.epoch, 5);
+  CHECK(told.service.server().updates() == 1);
+  const std::vector<float> after = job.rows();
+  for (std::size_t i = 0; i < after.size(); ++i) {
+    CAPTURE(i);
+    const bool changes = i / kRowFloats == 3 || i / kRowFloats == 4;
+    CHECK((after[i] != before[i]) == changes);
+  }
+  const RowPublication& counts = told.service.server().counts().rows;
+  CHECK(counts.applied == 2);
+  CHECK(counts.folded == 2);
 }
