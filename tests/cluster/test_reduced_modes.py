@@ -98,20 +98,6 @@ def test_what_workers_do_not_sum_is_refused(tmp_path):
         )
     with pytest.raises(ValueError, match="start one"):
         lsh.train(MODEL, DATA, **given(mode="sync", dense="all-reduce"))
-    for more in ({"checkpoint_every": 5.0}, {"resume": tmp_path}):
-        with pytest.raises(
-            ValueError, match="a checkpoint of the whole run is not for runs with dense"
-        ):
-            plan.Plan(
-                plan.Cluster(policy_ps=1, sync_ps=0, **more),
-                plan.Sync(kind="none"),
-                plan.Train(mode="sync", dense="all-reduce"),
-            )
-    cluster = lsh.cluster.join(
-        policy_servers=1, rank=0, size=1, checkpoint_every=5.0, folder=tmp_path / "folder"
-    )
-    with pytest.raises(ValueError, match="a checkpoint of the whole run"):
-        lsh.train(MODEL, DATA, **given(mode="sync", dense="all-reduce"), cluster=cluster)
 
 
 def test_a_trainer_that_pushes_is_no_member(tmp_path):

@@ -98,7 +98,7 @@ void LedRounds::told(const modes::Event& event) {
 }
 
 bool LedRounds::wants() const {
-  if (wanted_ || !in_sync()) return true;
+  if (wanted_ || holding_ || !in_sync()) return true;
   return std::ranges::any_of(waiting_, [](const auto& one) { return !one.second.member; });
 }
 
@@ -217,6 +217,20 @@ void LedRounds::want_home() {
   settle();
 }
 
+void LedRounds::hold(bool holds) {
+  holding_ = holds;
+  settle();
+}
+
+void LedRounds::begin(std::size_t lanes) {
+  present_.assign(server_.nodes(), false);
+  leased_.assign(server_.nodes(), false);
+  for (Node node = 0; node < present_.size(); ++node) {
+    present_[node] = node < lanes;
+    leased_[node] = server_.lease(node).has_value();
+  }
+}
+
 bool LedRounds::ends(Node node) {
   if (!in_rounds_) return true;
   for (auto& one : waiting_ | std::views::values) {
@@ -230,6 +244,7 @@ void LedRounds::settle() {
   refuse_expired();
   if (leader_.running()) return tell_wish();
   wanted_ = false;
+  if (holding_) return;
   grant_waiting();
   if (!may_begin()) return;
   within([&] {

@@ -57,6 +57,8 @@ class LedRounds final : private RoundHost {
   bool holds() const { return in_rounds_ || in_sync(); }
   // Whether the parameters are elsewhere.
   bool away() const { return server_.reduced() > 0; }
+  // Whether nobody computes for a round, and the parameters are here.
+  bool rests() const { return !leader_.running() && !away(); }
 
   // All of these end by settle().
   void pull(Peer peer, modes::Node node);
@@ -70,6 +72,11 @@ class LedRounds final : private RoundHost {
   void state(Peer peer);
   // The parameters are wanted.
   void want_home();
+  // They are, and no round begins for as long as that holds; it is at rest then, and who pulls
+  // waits.
+  void hold(bool holds);
+  // The server goes on from another run's state: with which nodes, as many as may come.
+  void begin(std::size_t lanes);
   // After anything that the mode was told by others.
   void settle();
 
@@ -134,7 +141,7 @@ class LedRounds final : private RoundHost {
   std::vector<Life> came_;            // of whom the leader knows
   std::uint64_t base_ = 1;
   std::uint64_t home_ = 0;  // updates when the parameters came last
-  bool in_rounds_ = false, wanted_ = false, busy_ = false;
+  bool in_rounds_ = false, wanted_ = false, holding_ = false, busy_ = false;
   // Relaxed: counts for whoever looks on; they hand nothing over.
   std::atomic<std::uint64_t> rounds_{0}, updates_{0}, homes_{0}, lost_updates_{0},
       lost_examples_{0};

@@ -102,10 +102,14 @@ void leave_beyond(std::size_t lanes, ParameterServer& server, Sink& sink, std::i
 void PolicyService::hold(bool holds) {
   if (std::exchange(holds_, holds) == holds) return;
   told_rest_ = false;
-  if (holds) return;
+  if (holds) {
+    if (rounds_) rounds_->hold(true);
+    return;
+  }
   for (auto& [peer, link] : links_) {
     if (auto kept = std::exchange(link.kept, std::nullopt)) send(peer, std::move(*kept));
   }
+  if (rounds_) rounds_->hold(false);  // who has been granted something waits for no round
 }
 
 bool PolicyService::at_rest() {
@@ -115,7 +119,7 @@ bool PolicyService::at_rest() {
     const auto its = server_.lease(*link.node);
     return its && its->lease.ticket == link.leased->ticket;
   });
-  if (leased) return false;
+  if (leased || (rounds_ && !rounds_->rests())) return false;
   if (told_ && holds_ && !run_.alike && !std::exchange(told_rest_, true)) tell_rest();
   return !told_ || told_->all_heard();
 }
@@ -151,6 +155,7 @@ void PolicyService::begin(const Begun& begun) {
     if (one.event.kind == modes::Event::Kind::wake) due_.insert(one.ns);
   }
   awaited_.assign(server_.nodes(), true);
+  if (rounds_) rounds_->begin(most_lanes_);
   if (begun.served) {
     Archive served(*begun.served);
     visit_served(served);

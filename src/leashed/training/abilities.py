@@ -194,12 +194,6 @@ REFUSED = (
         "leave one of the two out",
     ),
     Refused(
-        "checkpoints of the run",
-        ("all-reduce",),
-        "its policy server has not what workers have summed since it was asked last",
-        "leave one of the two out",
-    ),
-    Refused(
         "several policy servers",
         ("sparse rows",),
         "their parameters are trained in another order than the model's, which nobody cuts in parts",

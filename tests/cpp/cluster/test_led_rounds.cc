@@ -121,7 +121,8 @@ TEST_CASE("a switch changes no bit") {
 }
 
 TEST_CASE("whoever dies or is cut off in whatever switch, each example is once in it, or lost") {
-  std::uint64_t deaths = 0, cuts = 0, updates = 0, pushes = 0, homes = 0, lost = 0, row_sums = 0;
+  std::uint64_t deaths = 0, cuts = 0, updates = 0, pushes = 0, homes = 0, lost = 0, row_sums = 0,
+                holds_over = 0;
   for (std::uint64_t seed = 0; seed < asked_for("LEASHED_SCHEDULES", 50); ++seed) {
     CAPTURE(seed);
     std::mt19937 random(static_cast<std::uint32_t>(seed));
@@ -143,7 +144,26 @@ TEST_CASE("whoever dies or is cut off in whatever switch, each example is once i
     }
     const bool gentle = random() % 3 == 0;
     int faults = 8;
+    bool holds = false;  // as for a checkpoint
+    std::uint64_t rest = 0;
+    std::vector<float> theta;
     REQUIRE(comes_true([&] {
+      server.quiet([&](PolicyService& service) {
+        if (!holds && random() % 10 == 0) service.hold(holds = true);
+        if (!holds || !service.at_rest()) return;
+        const ParameterVector::Pin here = service.server().holder().pull();
+        CHECK(service.server().updates() == here.t());
+        if (theta.empty()) {
+          theta.assign(here.data(), here.data() + kFeatures);
+          rest = here.t();
+        }
+        CHECK(here.t() == rest);
+        CHECK(std::equal(theta.begin(), theta.end(), here.data()));
+        if (random() % 4 != 0) return;
+        ++holds_over;
+        theta.clear();
+        service.hold(holds = false);
+      });
       if (faults > 0 && random() % 6 == 0) {
         --faults;
         auto& process = all.processes[random() % count];
@@ -194,6 +214,7 @@ TEST_CASE("whoever dies or is cut off in whatever switch, each example is once i
   CHECK(pushes > 0);
   CHECK(homes > 0);
   CHECK(row_sums > 0);
+  CHECK(holds_over > 0);
   MESSAGE(deaths, " deaths, ", cuts, " cuts, ", updates, " sums, ", pushes, " pushes, ", homes,
           " times at home, ", lost, " updates lost");
 }
