@@ -17,6 +17,10 @@
 //   server behind the first                    first
 //   kToldHello     ToldHello                   kToldAt       ToldAt: how long the log is
 //   kToldAt        ToldAt: what was heard      kTold         a block of the log (event_log.h)
+//                                              kToldDone     to one that was started again, behind
+//                                                            kToldAt: how many examples have been
+//                                                            leased, then the numbers of batches
+//                                                            that are not done
 //
 // A part's, and a lookup's, correlation is the ticket of its server's grant. Of a model that reads
 // tables each server is asked for those of the lease's rows that it has, none among them, once all
@@ -25,6 +29,11 @@
 // tickets of their own. The log tells these when all is over; and, once the first is at rest for a
 // checkpoint, of each lane its life and how many pushes of that have come, as a push's version and
 // ticket.
+//
+// A server that decides by itself, and was started again, has heard nothing of the log, and need
+// not: it begins at its end. What is done, and has not come to it or is lost with the process
+// before it, counts there as lost on the way (missing), before any lane is let in; and that all is
+// over is told once more.
 //
 // A lane's connections live and die together: where one ends, the lane closes the others, and what
 // was under way over any is of a life that is over. The first's welcome names the life.
@@ -57,7 +66,12 @@ struct ToldHello {
   std::uint64_t run, terms;
   std::uint64_t boot;   // of the server that says it
   std::uint64_t heard;  // lines of the log
+  // Whether it was started again, and goes on from what it had kept; then that is of no log.
+  std::uint64_t again = 0;
 };
+
+// Batches that are not done, at most, of whose numbers one that was started again is told.
+inline constexpr std::uint64_t kMostUnfinished = std::uint64_t{1} << 20;
 
 struct ToldAt {
   std::uint64_t position;
@@ -65,7 +79,7 @@ struct ToldAt {
 };
 
 static_assert(sizeof(PartHello) == 40 && sizeof(PartTail) == 32 && sizeof(PartLook) == 24 &&
-              sizeof(ToldHello) == 32 && sizeof(ToldAt) == 16 &&
+              sizeof(ToldHello) == 40 && sizeof(ToldAt) == 16 &&
               std::is_trivially_copyable_v<PartTail>);
 
 }  // namespace leashed

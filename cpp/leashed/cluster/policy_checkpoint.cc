@@ -226,12 +226,43 @@ bool PartService::at_rest() const {
 // Its time, and what the mode is still to be told, are the first server's.
 TakenMode PartService::take() { return take_mode(0, {}, server_, rule_, policy_); }
 
+Archived PartService::served() {
+  Archived served;
+  Archive archive(served);
+  visit_served(archive);
+  return served;
+}
+
+void PartService::visit_served(Archive& archive) {
+  std::vector<std::uint64_t> lives;  // by node, and one more; 0: nobody has come
+  for (const Seat& seat : seats_) lives.push_back(seat.came ? std::uint64_t{seat.life} + 1 : 0);
+  archive.of_each(lives);
+  server_.visit_counts(archive);
+  for (std::atomic<std::uint64_t>* const count :
+       {&grants_, &pushes_, &examples_, &not_finite_, &late_parts_, &strange_, &replaced_, &lanes_,
+        &looks_, &published_, &staleness_}) {
+    std::uint64_t value = count->load(kRelaxed);
+    archive(value);
+    if (archive.reads()) count->store(value, kRelaxed);
+  }
+  if (!archive.reads()) return;
+  for (modes::Node node = 0; node < seats_.size(); ++node) {
+    seats_[node].came = lives[node] > 0;
+    if (lives[node] > 0) seats_[node].life = static_cast<std::uint32_t>(lives[node] - 1);
+  }
+}
+
 // Who has a lease is granted it again: the first server does so when its lane pulls.
 void PartService::begin(const BegunMode& begun) {
   std::int64_t ns = 0;
   begin_mode(begun, server_, *this, rule_, policy_, ns);
   if (!alike_) {  // nobody is here yet, and who comes pulls
     if (begun.leads) server_.follow();
+    if (begun.served) {
+      Archive served(*begun.served);
+      visit_served(served);
+      served.finish();
+    }
     return leave_beyond(0, server_, *this, ns);
   }
   leave_beyond(begun.lanes, server_, *this, ns);

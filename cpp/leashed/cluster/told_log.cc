@@ -18,11 +18,12 @@ void ToldLog::hello(Peer peer, std::uint64_t server, const ToldHello& said, std:
     throw Error("policy server " + std::to_string(server) +
                 " was started again, and knows nothing of this run any more; start the run again");
   }
-  if (said.heard < of.heard || said.heard > log_.next()) {
+  const bool again = said.again != 0;
+  if ((said.heard < of.heard && !again) || said.heard > log_.next()) {
     throw Error("policy server " + std::to_string(server) + " has heard another log");
   }
   if (of.peer != 0) post.refuse(of.peer);
-  of = {peer, said.boot, said.heard, false};
+  of = {peer, said.boot, again ? log_.next() : said.heard, false};
   const ToldAt at{log_.next(), boot};
   post.send(peer, {.kind = kToldAt}, std::as_bytes(std::span(&at, 1)), {}, nullptr);
 }

@@ -20,8 +20,9 @@ class ToldLog {
 
   void append(const modes::Event& event, Time at) { log_.append(event, at); }
   std::uint64_t position() const { return log_.next(); }
-  // One of them, by its number from 1, has this connection from now on. Throws Error where it is no
-  // such server, or was started again, and knows nothing of the run any more.
+  // One of them, by its number from 1, has this connection from now on; one that goes on from what
+  // it had kept, at the end of the log. Throws Error where it is no such server, or was started
+  // again, and knows nothing of the run any more.
   void hello(Peer peer, std::uint64_t server, const ToldHello& said, std::uint64_t boot,
              Post& post);
   // What one of them says that it has heard. Throws Error of anybody else.
