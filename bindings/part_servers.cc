@@ -2,6 +2,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -143,7 +144,7 @@ void bind_part_servers(py::module_& m) {
           "from 1. tables: of which it has rows, in the order of the model. begun: its part of a "
           "state; leads: of servers that decide by themselves, that is of the mode of the first. "
           "served, ever: as of PolicyServer, but for when the end is told; again: it was started "
-          "again, and asks the first what is done, before which it must be handed no lane.")
+          "again, and asks the first; before it has heard, it must be handed no lane.")
       .def(
           "adopt",
           [](PyPartServer& of, int socket, bool checked, const std::string& transport) {
@@ -165,7 +166,7 @@ void bind_part_servers(py::module_& m) {
           "Whether it has a connection to the first server.")
       .def_property_readonly(
           "asks", [](const PyPartServer& of) { return of.server->asks(); },
-          "Whether it was started again, and has not heard yet what is done.")
+          "Whether it was started again, and has not heard yet what it has to know.")
       .def("counters", &counters_of,
            "What was counted; kernel_in and kernel_out, where all went over TCP.")
       .def("standing", &part_standing_of,
@@ -211,16 +212,28 @@ void bind_part_servers(py::module_& m) {
           [](PyPartServer& of) {
             PyTaken taken;
             std::vector<std::uint64_t> served;
+            std::pair<std::uint64_t, std::uint64_t> used;
             {
               const py::gil_scoped_release release;
               of.server->quiet([&](PartService& service) {
+                used = service.used();
                 served = service.served().words;
                 taken = taken_from(service, service.take(), of.rows.get());
               });
             }
-            return std::pair(std::move(taken), PyWords(py::ssize_t(served.size()), served.data()));
+            return std::tuple(std::move(taken), PyWords(py::ssize_t(served.size()), served.data()),
+                              used);
           },
-          "As of PolicyServer, its part.")
+          "As of PolicyServer, its part; and pushes of whose parts something has become, and their "
+          "examples.")
+      .def(
+          "kept",
+          [](PyPartServer& of, std::uint64_t position) {
+            const py::gil_scoped_release release;
+            of.server->quiet([&](PartService& service) { service.kept(position); });
+          },
+          py::arg("position"),
+          "What keep() gave with that line of the log is kept: nobody asks for those before it.")
       .def(
           "quiet",
           [](PyPartServer& of, const py::function& f) {

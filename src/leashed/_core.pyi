@@ -1894,7 +1894,7 @@ class PartServer:
         again: bool = False,
     ) -> None:
         """
-        theta: its part, float32. mode, and the others: as of PolicyServer; server: its number, from 1. tables: of which it has rows, in the order of the model. begun: its part of a state; leads: of servers that decide by themselves, that is of the mode of the first. served, ever: as of PolicyServer, but for when the end is told; again: it was started again, and asks the first what is done, before which it must be handed no lane.
+        theta: its part, float32. mode, and the others: as of PolicyServer; server: its number, from 1. tables: of which it has rows, in the order of the model. begun: its part of a state; leads: of servers that decide by themselves, that is of the mode of the first. served, ever: as of PolicyServer, but for when the end is told; again: it was started again, and asks the first; before it has heard, it must be handed no lane.
         """
     def adopt(
         self,
@@ -1932,9 +1932,14 @@ class PartServer:
             list[tuple[int, int]],
         ],
         numpy.typing.NDArray[numpy.uint64],
+        tuple[int, int],
     ]:
         """
-        As of PolicyServer, its part.
+        As of PolicyServer, its part; and pushes of whose parts something has become, and their examples.
+        """
+    def kept(self, position: typing.SupportsInt | typing.SupportsIndex) -> None:
+        """
+        What keep() gave with that line of the log is kept: nobody asks for those before it.
         """
     def let_go(
         self,
@@ -1970,7 +1975,7 @@ class PartServer:
     @property
     def asks(self) -> bool:
         """
-        Whether it was started again, and has not heard yet what is done.
+        Whether it was started again, and has not heard yet what it has to know.
         """
     @property
     def at_rest(self) -> bool:

@@ -30,10 +30,11 @@
 // checkpoint, of each lane its life and how many pushes of that have come, as a push's version and
 // ticket.
 //
-// A server that decides by itself, and was started again, has heard nothing of the log, and need
-// not: it begins at its end. What is done, and has not come to it or is lost with the process
-// before it, counts there as lost on the way (missing), before any lane is let in; and that all is
-// over is told once more.
+// A server that was started again, and decides as the first does, is told the log from where its
+// snapshot is, which the first keeps as long as it may be asked for; of pushes of before it came
+// back no part comes any more. One that decides by itself begins at the log's end. What is done,
+// and has not come to it or is lost with the process before it, counts there as lost on the way
+// (missing), before any lane is let in; and that all is over is told once more.
 //
 // A lane's connections live and die together: where one ends, the lane closes the others, and what
 // was under way over any is of a life that is over. The first's welcome names the life.
@@ -66,7 +67,7 @@ struct ToldHello {
   std::uint64_t run, terms;
   std::uint64_t boot;   // of the server that says it
   std::uint64_t heard;  // lines of the log
-  // Whether it was started again, and goes on from what it had kept; then that is of no log.
+  // Whether it was started again, and goes on from what it had kept.
   std::uint64_t again = 0;
 };
 
@@ -76,10 +77,13 @@ inline constexpr std::uint64_t kMostUnfinished = std::uint64_t{1} << 20;
 struct ToldAt {
   std::uint64_t position;
   std::uint64_t boot;  // of who says it
+  // Of who has heard so much: what comes before it is not asked for again by one that is started in
+  // its place.
+  std::uint64_t kept = 0;
 };
 
 static_assert(sizeof(PartHello) == 40 && sizeof(PartTail) == 32 && sizeof(PartLook) == 24 &&
-              sizeof(ToldHello) == 40 && sizeof(ToldAt) == 16 &&
+              sizeof(ToldHello) == 40 && sizeof(ToldAt) == 24 &&
               std::is_trivially_copyable_v<PartTail>);
 
 }  // namespace leashed

@@ -56,9 +56,6 @@ PartService::PartService(const Choice& mode, const DisciplineContext& context, R
                 std::to_string(context.dimension) +
                 "; take more policy_servers, or shards=\"memorywise\"");
   }
-  if (alike_ && run.again) {
-    throw Error("a policy server that carries out a log cannot go on from what it has kept");
-  }
   asks_.store(run.again, kRelaxed);
   Sink& sink = *this;
   if (alike_) follower_.emplace(server_, sink, seats_.size(), rows);
@@ -187,10 +184,10 @@ void PartService::part(Link& link, const FrameHeader& header) {
       finite_from(0, dimension) && finite_from(dimension + kPartTailFloats, link.rows.floats);
   if (!finite) not_finite_.fetch_add(1, kRelaxed);
   if (tail.count > server_.largest_lease()) throw Error("a part of more examples than a lease has");
-  if (alike_) return part_of_log(link, ticket, tail, finite);
-  if (ended_) return;
   examples_.fetch_add(tail.count, kRelaxed);
   count_ever(run_.ever, tail.count);
+  if (alike_) return part_of_log(link, ticket, tail, finite);
+  if (ended_) return;
   RowPush rows;
   if (rows_) take_rows(link, rows);
   Payload payload{finite ? &link.values : nullptr, tail.count};
@@ -261,7 +258,11 @@ void PartService::told(Peer peer, const FrameHeader& header) {
       throw Error(failure_);
     }
     first_boot_ = said.boot;
-    if (asks()) heard_ = said.position;
+    if (asks() && !alike_) heard_ = said.position;
+    if (asks() && alike_) {
+      carry_out([&] { follower_->comes_from_line(said.position); });
+      asks_.store(false, kRelaxed);
+    }
     first_ = peer;
     follows_.store(true, kRelaxed);
     return;
@@ -272,7 +273,9 @@ void PartService::told(Peer peer, const FrameHeader& header) {
     }
     alike_ ? follower_->hear(read_) : hear_first();
   });
-  const ToldAt at{alike_ ? follower_->heard() : heard_, run_.boot};
+  const std::uint64_t heard = alike_ ? follower_->heard() : heard_;
+  const bool keeps = alike_ && !run_.ever.empty();
+  const ToldAt at{heard, run_.boot, keeps ? kept_ : heard};
   post_->send(peer, {.kind = kToldAt}, std::as_bytes(std::span(&at, 1)), {}, nullptr);
   end_if_over();
   answer_looks();

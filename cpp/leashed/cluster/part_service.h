@@ -15,15 +15,17 @@
 // there grants leases of then, which the first grants again, to whoever comes for their nodes; or,
 // where it decides by itself, anew to whoever pulls.
 //
-// One that decides by itself, was killed, and is started again in its own run, goes on from what it
-// had kept at some moment. What it heard since is lost for its part: nobody sends it again, since
-// it is done elsewhere, so it counts as missing, by what the first says is done (part_messages.h).
-// Nobody's connection is to be handed to it before that, while it `asks`.
+// One that was killed, and is started again in its own run, goes on from what it had kept at some
+// moment. What it heard since is lost for its part: nobody sends it again, since it is done
+// elsewhere, so it counts as missing, by the first's log, or, where it decides by itself, by what
+// the first says is done (part_messages.h). Nobody's connection is to be handed to it before it has
+// heard that, or where the log is by now: while it `asks`.
 //
 // Of tables it may have rows (cluster/lane_rows.h), which are looked up and pushed under its own
 // grants, as with one server.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -32,6 +34,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "leashed/base/aligned.h"
@@ -52,7 +55,7 @@ class PartService final : public Service, private Sink {
     std::uint64_t run, terms, boot;   // as of PolicyService
     std::uint64_t server;             // its number, from 1
     std::span<std::uint64_t> ever{};  // as of PolicyService
-    bool again = false;               // it was started again, and asks what is done
+    bool again = false;               // it was started again, and asks
   };
   // mode: the first's; `context` is of this part, whose `workers` lanes may ever come; rows: of
   // tables, those that it has, which must stay; null: none. begun: what it goes on from; null: it
@@ -82,18 +85,22 @@ class PartService final : public Service, private Sink {
   bool at_rest() const;
   // Its state, while it is at rest; or, for one that is started again, at any moment.
   TakenMode take();
-  // Lives of lanes, and counts, of that moment, for the latter.
+  // Lives of lanes, counts, and how far the log is carried out, of that moment, for the latter.
   Archived served();
+  // Pushes of whose parts something has become, and examples of these, for the latter as well.
+  std::pair<std::uint64_t, std::uint64_t> used() const;
+  // What is of that position of the log has been kept.
+  void kept(std::uint64_t position) { kept_ = std::max(kept_, position); }
   // Lines of the log that are carried out.
   std::uint64_t position() const;
 
   // For any thread: whether it has a connection to the first, or one is on its way.
   bool follows() const { return follows_.load(std::memory_order_relaxed); }
-  // Whether it was started again, and has not heard yet what is done.
+  // Whether it was started again, and has not heard yet what it has to know.
   bool asks() const { return asks_.load(std::memory_order_relaxed); }
   struct Counters {
     std::uint64_t grants = 0, pushes = 0;
-    std::uint64_t examples = 0;       // of parts that the mode was told of
+    std::uint64_t examples = 0;       // of these
     std::uint64_t not_finite = 0;     // parts whose values are not
     std::uint64_t late_parts = 0;     // that came when their push had been carried out
     std::uint64_t strange = 0;        // refused, being under no lease of their connection
@@ -158,6 +165,7 @@ class PartService final : public Service, private Sink {
   void hear_done(std::span<const std::uint64_t> words);
   void miss(std::uint64_t number, std::uint64_t leased);
   void visit_served(Archive& archive);
+  void visit_granted(Archive& archive);
   void leave(Link& link);
   // Applies what is held, once nobody is there any more.
   void end_if_over();
@@ -191,6 +199,7 @@ class PartService final : public Service, private Sink {
   std::vector<std::uint64_t> done_;  // as kToldDone has it
   ReadBlock read_;
   std::uint64_t heard_ = 0;  // of the log of a server that decides by itself
+  std::uint64_t kept_ = 0;   // a position of the log
   bool over_ = false;        // it was told so
   bool ended_ = false;       // what it held is applied
   std::string failure_;

@@ -204,11 +204,10 @@ void PolicyService::followed(Peer peer, const Link& link, const FrameHeader& hea
     if (said.run != run_.run || said.terms != run_.terms) {
       throw Error("a policy server of another run, model, rule or mode");
     }
-    if (said.again != 0 && run_.alike) {
-      throw Error("a policy server that carries out a log cannot go on from what it has kept");
-    }
+    const bool asks = said.again != 0 && !run_.alike;
+    if (asks) said.heard = told_->position();
     told_->hello(peer, header.correlation, said, run_.boot, *post_);
-    if (said.again != 0) tell_done(peer);
+    if (asks) tell_done(peer);
   } else {
     ToldAt said;
     if (header.length != sizeof said) throw Error("a position that is none");

@@ -180,7 +180,8 @@ class PolicyService final : public Service, private Sink, private RoundDesk {
   void look(Peer peer, const Link& link, std::size_t length);
   // Of another server of several.
   void followed(Peer peer, const Link& link, const FrameHeader& header);
-  // One that was started again is told what is done, and, if it is so, that all is over.
+  // One that decides by itself, and was started again, is told what is done, and, if it is so, that
+  // all is over.
   void tell_done(Peer peer);
   // Rows of a lease; or, of who looks on, any.
   void look_up(Peer peer, Link& link, const FrameHeader& header);

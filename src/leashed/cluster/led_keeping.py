@@ -63,10 +63,10 @@ class Snapshot(NamedTuple):
 
 def keeps(led: LedMode, place: Place, index: int = 0) -> bool:
     """Whether a server leaves anything to the next one: where that is started at all, and all that is trained is
-    at this one; or this is behind the first of several, and decides by itself. A record goes on over no restart.
+    at this one; or this is behind the first of several. A record goes on over no restart.
     """
     if led.servers > 1:
-        return place.restarts and index > 0 and not led.alike
+        return place.restarts and index > 0
     return place.restarts and not led.reduces and led.record is None
 
 
@@ -401,15 +401,15 @@ class ServerKeeping:
         if standing["failure"]:
             self._taken = None
             return
-        told, state, served = self._moment(standing, counted)
+        told, state, served = self._moment({**standing, **counted})
         told = {"run": self._run, "pushes": counted["pushes"], **told}
         self._taken = Snapshot(told, state, served)
         seconds = time.monotonic() - begun
         self._stalled += seconds
         self._longest = max(self._longest, seconds)
 
-    def _moment(self, standing: dict[str, Any], counted: dict[str, Any]) -> Snapshot:
-        """What is kept of the server, but for the run and its pushes, as it stands and has counted."""
+    def _moment(self, now: Mapping[str, Any]) -> Snapshot:
+        """What is kept of the server, but for the run and its pushes; ``now``: how it stands, and has counted."""
         raise NotImplementedError
 
     def put(self) -> dict[str, Any]:
@@ -434,8 +434,7 @@ class ServerKeeping:
         """The rows are there, with what was told of that."""
         if self._taken is None:
             return
-        self._pushes, self._taken = self._taken_pushes(), None
-        self._written += 1
+        self._was_written(self._taken)
         self._named = told["mode"]
         self._tidy(self._named)
 
@@ -470,13 +469,12 @@ class ServerKeeping:
                 raise OSError("the mode can go on no more")
             with replacing(self._path, ".snapshot-new") as file:
                 write(file, self._taken)
-            self._pushes, self._taken = self._taken_pushes(), None
-            self._written += 1
+            self._was_written(self._taken)
         return self._pushes
 
-    def _taken_pushes(self) -> int:
-        assert self._taken is not None
-        return int(self._taken.told["pushes"])
+    def _was_written(self, taken: Snapshot) -> None:
+        self._pushes, self._taken = int(taken.told["pushes"]), None
+        self._written += 1
 
     def _told(self) -> dict[str, Any] | None:
         """Of the newest snapshot, with its ``file``."""
@@ -562,18 +560,18 @@ class LedKeeping(ServerKeeping):
                 self._undone_commands,
             )
 
-    def _moment(self, standing: dict[str, Any], counted: dict[str, Any]) -> Snapshot:
+    def _moment(self, now: Mapping[str, Any]) -> Snapshot:
         assert self._server is not None, "serve() comes first"
         (state, nodes, *_), served = self._server.keep(self._led.batch_size)
         passed, scheduled, last = self._passed()
-        done = standing["done"]
+        done = now["done"]
         whole = self._led.batches is not None and done >= self._led.examples
         told = {
             "batches": self._led.batches if whole else done // self._led.batch_size,
-            "examples": int(sum(map(int, standing["worker_examples"]))),
+            "examples": int(sum(map(int, now["worker_examples"]))),
             "nodes": nodes,
             "passed": passed,
-            "commands": counted["commands"] - scheduled,
+            "commands": now["commands"] - scheduled,
             "scheduled": scheduled,
             "last": last,
         }

@@ -1,7 +1,7 @@
-"""What a policy server behind the first of several leaves to the process that is started in its place, where each
-decides by itself: as the only one of a run (``led_keeping``). But the first goes on meanwhile, and so do the
-batches that it leases: what was heard since the snapshot is trained nowhere anew. It is lost for this server's
-part of the parameters, and its rows, where it counts as missing.
+"""What a policy server behind the first of several leaves to the process that is started in its place: as the only
+one of a run does (``led_keeping``). But the first goes on meanwhile, and so do the batches that it leases: what
+was heard since the snapshot is trained nowhere anew. It is lost for this server's part of the parameters, and
+its rows, where it counts as missing.
 """
 
 from __future__ import annotations
@@ -48,10 +48,20 @@ class PartKeeping(ServerKeeping):
                 f"{self._undone:,}",
             )
 
-    def _moment(self, standing: dict[str, Any], counted: dict[str, Any]) -> Snapshot:
+    def _moment(self, now: Mapping[str, Any]) -> Snapshot:
         assert self._server is not None, "serve() comes first"
-        del standing
-        (state, nodes, *_), served = self._server.keep()
-        # (Those that count as missing have not come to it.)
-        told = {"batches": 0, "examples": counted["part_examples"], "nodes": nodes, "commands": 0}
+        (state, nodes, *_), served, (pushes, examples) = self._server.keep()
+        told = {
+            "batches": 0,
+            "pushes": pushes,
+            "examples": examples,
+            "nodes": nodes,
+            "commands": 0,
+            "position": now["position"],
+        }
         return Snapshot(told, state, served)
+
+    def _was_written(self, taken: Snapshot) -> None:
+        assert self._server is not None, "serve() comes first"
+        super()._was_written(taken)
+        self._server.kept(taken.told["position"])
