@@ -84,7 +84,6 @@ class PartsWorld {
   void run() {
     int idle = 0;
     while (!over()) {
-      if (steps_ > 399'990) dbg();
       REQUIRE(++steps_ < 400'000);  // it stands still
       const bool did = random_() % 3 == 0 ? told(1 + below(servers() - 1))
                                           : step(workers_[below(workers_.size())]);
@@ -222,15 +221,6 @@ class PartsWorld {
       worker.asked_rows = false;
       ++worker.life;
     }
-  }
-  void dbg() {
-    printf("first pos %lu updates %lu asks:", first_->position(), first_->server().updates());
-    for (auto& o : others_) printf(" [pos %lu asks %d upd %lu fail '%s' follows %d]", o->position(), o->asks(), o->server().updates(), o->failure().c_str(), o->follows());
-    printf("\n");
-    for (auto& w : workers_) { printf("  w ended %d life %u node %u lease %ld silent %ld now %ld:", w.ended, w.welcome.life, w.welcome.node, w.lease ? (long)w.lease->ticket : -1, w.silent_until, posts_[0].time);
-      for (auto& a : w.at) printf(" {peer %lu wel %d fresh %d asked %d left %d tick %lu parts %zu}", a.peer, a.welcome, a.fresh, a.asked, a.left, a.ticket, a.parts.size());
-      printf("\n"); }
-    for (auto& c : cables_) printf("  cable %lu %lu boxes %zu %zu\n", c.first, c.other, c.first ? posts_[0].boxes.at(c.first).size() : 99, 0ul);
   }
   // Now and then one behind the first is kept, or dies, and goes on from what was kept last.
   void kill() {
