@@ -203,7 +203,8 @@ class PartService final : public Service, private Sink {
   bool over_ = false;        // it was told so
   bool ended_ = false;       // what it held is applied
   std::string failure_;
-  // Relaxed: counts for whoever looks on; they hand nothing over.
+  // Relaxed: counts for whoever looks on; they hand nothing over. (Lanes that are let in once it
+  // asks no more are taken by the thread that has heard the answer.)
   std::atomic<bool> follows_{false}, asks_{false};
   std::atomic<std::uint64_t> grants_{0}, pushes_{0}, examples_{0}, not_finite_{0}, late_parts_{0},
       strange_{0}, replaced_{0}, lanes_{0}, looks_{0}, published_{0}, staleness_{0}, bytes_{0},
