@@ -27,7 +27,6 @@ namespace {
 
 using PyTables = std::vector<std::shared_ptr<SavedTable>>;
 using PyServedTable = std::tuple<std::string, std::size_t, std::uint64_t>;
-using PyWords = py::array_t<std::uint64_t, py::array::c_style>;
 using PyRecord = std::pair<std::string, std::string>;  // the file, and its header
 
 // Writes down what a policy server hears, until it is told to end.

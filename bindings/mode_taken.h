@@ -1,6 +1,8 @@
 // What checkpoints have of a policy server, for Python.
 #pragma once
 
+#include <pybind11/numpy.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <tuple>
@@ -14,6 +16,7 @@ namespace leashed {
 
 // What a policy server goes on from: the state, and how many nodes there were.
 using PyBegun = std::pair<Checkpoint, std::size_t>;
+using PyWords = pybind11::array_t<std::uint64_t, pybind11::array::c_style>;
 using PyNumbers = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
 // And which words of the mode's are of rows that are held, what is held by slot, lines of the first
 // server's log, by table floats from one gradient of a row to the next, and which batches are

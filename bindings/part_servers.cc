@@ -2,6 +2,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -28,14 +29,17 @@ struct PyPartServer {
   PyPartServer(const FloatArray& theta, const PyChoice& mode, const PyChoice& rule_of,
                const PyChoice& staleness_of, std::size_t workers, PartService::Run run,
                const std::vector<std::shared_ptr<SavedTable>>& tables,
-               const std::optional<PyBegun>& from, bool leads)
-      : rule(make_rule(to_choice(rule_of), workers)),
+               const std::optional<PyBegun>& from, bool leads, const std::optional<PyWords>& served,
+               std::optional<PyWords> ever_told)
+      : ever(std::move(ever_told)),
+        rule(make_rule(to_choice(rule_of), workers)),
         staleness(make_staleness(to_choice(staleness_of))),
         rows(tables.empty()
                  ? nullptr
                  : std::make_unique<RowHolder>(
                        std::vector<std::shared_ptr<Table>>(tables.begin(), tables.end()),
                        std::vector<std::size_t>(), from ? from->first.position.updates : 0)) {
+    if (ever) run.ever = {ever->mutable_data(), 2};
     const std::size_t nodes = from ? from->second : workers;
     require_some(nodes, "nodes");
     DisciplineContext context{theta.data(), static_cast<std::size_t>(theta.size()), nodes, 1, *rule,
@@ -48,10 +52,13 @@ struct PyPartServer {
     const Layout layout = Updater(context).layout();
     require_fit(begins, layout, context.sparse);
     const Resumed resumed(begins, layout, *staleness, context);
-    const BegunMode begun{begins.mode, workers, leads};
+    Archived as_then;
+    if (served) as_then.words.assign(served->data(), served->data() + served->size());
+    const BegunMode begun{begins.mode, workers, leads, served ? &as_then : nullptr};
     server.emplace(to_choice(mode), context, run, rows.get(), &begun);
   }
 
+  std::optional<PyWords> ever;  // which the server writes to
   const std::unique_ptr<const Rule> rule;
   const std::unique_ptr<const StalenessPolicy> staleness;
   const std::unique_ptr<RowHolder> rows;  // of tables; null: it has none
@@ -61,15 +68,15 @@ struct PyPartServer {
 py::dict counters_of(const PyPartServer& of) {
   using namespace pybind11::literals;
   const PartServer::Counters c = of.server->counters();
-  return py::dict("grants"_a = c.grants, "pushes"_a = c.pushes, "not_finite"_a = c.not_finite,
-                  "late_parts"_a = c.late_parts, "strange"_a = c.strange, "replaced"_a = c.replaced,
-                  "lanes"_a = c.lanes, "looks"_a = c.looks, "published"_a = c.published,
-                  "staleness"_a = c.staleness, "payload_bytes"_a = c.payload_bytes,
-                  "lookups"_a = c.lookups, "reads"_a = c.reads, "looked_up"_a = c.looked_up,
-                  "row_moved"_a = c.rows_moved.bytes, "row_least"_a = c.rows_moved.least,
-                  "bytes_in"_a = c.traffic.in, "bytes_out"_a = c.traffic.out,
-                  "serving_seconds"_a = c.seconds, "connections"_a = c.connections,
-                  "refused"_a = c.refused, **kernel_counts(c.kernel));
+  return py::dict(
+      "grants"_a = c.grants, "pushes"_a = c.pushes, "part_examples"_a = c.examples,
+      "not_finite"_a = c.not_finite, "late_parts"_a = c.late_parts, "strange"_a = c.strange,
+      "replaced"_a = c.replaced, "lanes"_a = c.lanes, "looks"_a = c.looks,
+      "published"_a = c.published, "staleness"_a = c.staleness, "payload_bytes"_a = c.payload_bytes,
+      "lookups"_a = c.lookups, "reads"_a = c.reads, "looked_up"_a = c.looked_up,
+      "row_moved"_a = c.rows_moved.bytes, "row_least"_a = c.rows_moved.least,
+      "bytes_in"_a = c.traffic.in, "bytes_out"_a = c.traffic.out, "serving_seconds"_a = c.seconds,
+      "connections"_a = c.connections, "refused"_a = c.refused, **kernel_counts(c.kernel));
 }
 
 py::dict part_standing_of(PyPartServer& of) {
@@ -117,20 +124,27 @@ void bind_part_servers(py::module_& m) {
                       const PyChoice& staleness, std::size_t workers, std::uint64_t run,
                       std::uint64_t terms, std::uint64_t boot, std::uint64_t server,
                       const std::vector<std::shared_ptr<SavedTable>>& tables,
-                      const std::optional<PyBegun>& begun, bool leads) {
+                      const std::optional<PyBegun>& begun, bool leads,
+                      const std::optional<PyWords>& served, const std::optional<PyWords>& ever,
+                      bool again) {
             require_some(workers, "workers");
-            return std::make_unique<PyPartServer>(theta, mode, rule, staleness, workers,
-                                                  PartService::Run{run, terms, boot, server},
-                                                  tables, begun, leads);
+            if (ever && ever->size() != 2) throw Error("ever must have 2 numbers");
+            return std::make_unique<PyPartServer>(
+                theta, mode, rule, staleness, workers,
+                PartService::Run{run, terms, boot, server, {}, again}, tables, begun, leads, served,
+                ever);
           }),
           py::kw_only(), py::arg("theta").noconvert(), py::arg("mode"), py::arg("rule"),
           py::arg("staleness"), py::arg("workers"), py::arg("run"), py::arg("terms"),
           py::arg("boot"), py::arg("server"),
           py::arg("tables") = std::vector<std::shared_ptr<SavedTable>>(),
-          py::arg("begun") = py::none(), py::arg("leads") = false,
+          py::arg("begun") = py::none(), py::arg("leads") = false, py::arg("served") = py::none(),
+          py::arg("ever") = py::none(), py::arg("again") = false,
           "theta: its part, float32. mode, and the others: as of PolicyServer; server: its number, "
           "from 1. tables: of which it has rows, in the order of the model. begun: its part of a "
-          "state; leads: of servers that decide by themselves, that is of the mode of the first.")
+          "state; leads: of servers that decide by themselves, that is of the mode of the first. "
+          "served, ever: as of PolicyServer, but for when the end is told; again: it was started "
+          "again, and asks the first; before it has heard, it must be handed no lane.")
       .def(
           "adopt",
           [](PyPartServer& of, int socket, bool checked, const std::string& transport) {
@@ -150,6 +164,9 @@ void bind_part_servers(py::module_& m) {
       .def_property_readonly(
           "follows", [](const PyPartServer& of) { return of.server->follows(); },
           "Whether it has a connection to the first server.")
+      .def_property_readonly(
+          "asks", [](const PyPartServer& of) { return of.server->asks(); },
+          "Whether it was started again, and has not heard yet what it has to know.")
       .def("counters", &counters_of,
            "What was counted; kernel_in and kernel_out, where all went over TCP.")
       .def("standing", &part_standing_of,
@@ -190,6 +207,33 @@ void bind_part_servers(py::module_& m) {
             return taken;
           },
           "While it is at rest its part of what PolicyServer.take gives.")
+      .def(
+          "keep",
+          [](PyPartServer& of) {
+            PyTaken taken;
+            std::vector<std::uint64_t> served;
+            std::pair<std::uint64_t, std::uint64_t> used;
+            {
+              const py::gil_scoped_release release;
+              of.server->quiet([&](PartService& service) {
+                used = service.used();
+                served = service.served().words;
+                taken = taken_from(service, service.take(), of.rows.get());
+              });
+            }
+            return std::tuple(std::move(taken), PyWords(py::ssize_t(served.size()), served.data()),
+                              used);
+          },
+          "As of PolicyServer, its part; and pushes of whose parts something has become, and their "
+          "examples.")
+      .def(
+          "kept",
+          [](PyPartServer& of, std::uint64_t position) {
+            const py::gil_scoped_release release;
+            of.server->quiet([&](PartService& service) { service.kept(position); });
+          },
+          py::arg("position"),
+          "What keep() gave with that line of the log is kept: nobody asks for those before it.")
       .def(
           "quiet",
           [](PyPartServer& of, const py::function& f) {

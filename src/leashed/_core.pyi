@@ -1889,9 +1889,12 @@ class PartServer:
         tables: collections.abc.Sequence[Table] = [],
         begun: tuple[Resumption, typing.SupportsInt | typing.SupportsIndex] | None = None,
         leads: bool = False,
+        served: typing.Annotated[numpy.typing.ArrayLike, numpy.uint64] | None = None,
+        ever: typing.Annotated[numpy.typing.ArrayLike, numpy.uint64] | None = None,
+        again: bool = False,
     ) -> None:
         """
-        theta: its part, float32. mode, and the others: as of PolicyServer; server: its number, from 1. tables: of which it has rows, in the order of the model. begun: its part of a state; leads: of servers that decide by themselves, that is of the mode of the first.
+        theta: its part, float32. mode, and the others: as of PolicyServer; server: its number, from 1. tables: of which it has rows, in the order of the model. begun: its part of a state; leads: of servers that decide by themselves, that is of the mode of the first. served, ever: as of PolicyServer, but for when the end is told; again: it was started again, and asks the first; before it has heard, it must be handed no lane.
         """
     def adopt(
         self,
@@ -1914,6 +1917,29 @@ class PartServer:
     ) -> None:
         """
         Takes a connection to the first server over.
+        """
+    def keep(
+        self,
+    ) -> tuple[
+        tuple[
+            Resumption,
+            int,
+            tuple[int, int],
+            list[int],
+            int,
+            list[int],
+            list[tuple[int, int]],
+            list[tuple[int, int]],
+        ],
+        numpy.typing.NDArray[numpy.uint64],
+        tuple[int, int],
+    ]:
+        """
+        As of PolicyServer, its part; and pushes of whose parts something has become, and their examples.
+        """
+    def kept(self, position: typing.SupportsInt | typing.SupportsIndex) -> None:
+        """
+        What keep() gave with that line of the log is kept: nobody asks for those before it.
         """
     def let_go(
         self,
@@ -1945,6 +1971,11 @@ class PartServer:
     ]:
         """
         While it is at rest its part of what PolicyServer.take gives.
+        """
+    @property
+    def asks(self) -> bool:
+        """
+        Whether it was started again, and has not heard yet what it has to know.
         """
     @property
     def at_rest(self) -> bool:

@@ -4,8 +4,8 @@
 
 Each run: a master, one or two policy servers and three trainers on loopback, and faults until it ends: of
 trainers and the master kill -9, SIGSTOP for a while and SIGCONT, or a connection that ends; of policy
-servers the last two, for less than they are taken for dead, and of the only one, where workers do not sum,
-the first as well, since it is started again. One run in four ends by a policy server that is killed and does not
+servers the last two, for less than they are taken for dead, and of those that are started again (``returns``)
+the first as well. One run in four ends by a policy server that is killed and does not
 come back, or hangs for longer. Then (``check``) it has ended by itself: either all batches are complete, and
 of each server what became of their examples adds up; or a policy server that was killed, or hung, is named.
 """
@@ -69,35 +69,40 @@ def begun(folder: Path, _: str) -> bool:
     return report is not None and report["ledger"]["complete"] > 0
 
 
-def returns(servers: int, dense: str) -> bool:
-    """Whether a policy server that is killed goes on from what it has kept."""
-    return servers == 1 and dense == "server"
+def returns(servers: int, dense: str) -> set[str]:
+    """The policy servers that go on from what they have kept where they are killed: the only one, and of several
+    those behind the first.
+    """
+    if dense != "server":
+        return set()
+    return {f"policy-ps-{k}" for k in range(servers) if k > 0 or servers == 1}
 
 
 def at_random(
-    rng: random.Random, mean: float, servers: int, *, again: bool = False
+    rng: random.Random, mean: float, servers: int, again: set[str]
 ) -> Iterator[tuple[float, Fault]]:
     """As of ``faults``, of all roles; a third are connections that end. No policy server is away for as long
-    as it is taken for dead; ``again``: it is killed too.
+    as it is taken for dead; those of ``again`` are killed too.
     """
     who = ["master", *(f"trainer-{k}" for k in range(TRAINERS))]
     who += [f"policy-ps-{k}" for k in range(servers)]
     for after, fault in faults.at_random(rng, mean, who):
         leads = fault.name.startswith("policy-ps")
-        if rng.random() < 1 / 3 or (leads and fault.seconds is None and not again):
+        dies = leads and fault.seconds is None and fault.name not in again
+        if rng.random() < 1 / 3 or dies:
             fault.seconds, fault.cuts = 0.0, True
         elif leads and fault.seconds is not None:
             fault.seconds = rng.uniform(0.02, 0.5) * TIMEOUT
         yield after, fault
 
 
-def last(rng: random.Random, servers: int, *, again: bool = False) -> Fault:
+def last(rng: random.Random, servers: int, again: set[str]) -> Fault:
     """A policy server hangs, or, where it does not come back ``again``, is killed."""
     name = f"policy-ps-{rng.randrange(servers)}"
-    return Fault(name, None if rng.random() < 0.5 and not again else 4.0 * TIMEOUT)
+    return Fault(name, None if rng.random() < 0.5 and name not in again else 4.0 * TIMEOUT)
 
 
-def deadly(injected: list[Fault], *, again: bool = False) -> set[str]:
+def deadly(injected: list[Fault], again: set[str]) -> set[str]:
     """Policy servers that were killed and do not come back ``again``, or hung for as long as they are taken for
     dead.
     """
@@ -105,7 +110,7 @@ def deadly(injected: list[Fault], *, again: bool = False) -> set[str]:
         fault.name
         for fault in injected
         if fault.name.startswith("policy-ps")
-        and (not again if fault.seconds is None else fault.seconds > TIMEOUT)
+        and (fault.name not in again if fault.seconds is None else fault.seconds > TIMEOUT)
     }
 
 
@@ -117,7 +122,7 @@ def check(played: Played) -> str:
     faults.check_standstill(played)
     again = returns(plan.cluster.policy_ps, plan.train.dense)
     injected = played.injector.injected
-    gone = deadly(injected, again=again)
+    gone = deadly(injected, again)
     if report["state"] != "ended":
         assert report["state"] == "failed", report["state"]
         named = {f"policy server {name[-1]} is lost" for name in gone}
@@ -138,9 +143,13 @@ def check(played: Played) -> str:
             assert used == examples, (index, used, examples, server)
         else:  # who decides by itself has not heard of what never came, nor waited for it
             assert used <= examples, (index, used, examples, server)
+        if index > 0:
+            killed = sum(f.name == f"policy-ps-{index}" and f.seconds is None for f in injected)
+            assert server["restarts"] <= killed, server  # (One may come before it is a member.)
+            assert killed or server["undone_pushes"] == server["undone_examples"] == 0, server
         assert server["strange"] == 0, server
     kills = sum(f.name == "policy-ps-0" and f.seconds is None for f in injected)
-    if again and not kills:
+    if "policy-ps-0" in again and not kills:
         assert ledger["undone"] == servers[0]["undone_examples"] == 0, servers[0]
     return f"{examples:,} examples, " + ", ".join(
         f"{name} {count:,.0f}"
@@ -169,9 +178,9 @@ def attempts(
         few = min(12, wanted - done)
         plan = make_plan(folder / "run", mode, servers, dense, 20.0 + 15.0 * few * mean)
         again = returns(servers, dense)
-        planned = list(islice(at_random(rng, mean, servers, again=again), few))
+        planned = list(islice(at_random(rng, mean, servers, again), few))
         if rng.random() < 0.25:
-            planned.append((rng.expovariate(1 / mean), last(rng, servers, again=again)))
+            planned.append((rng.expovariate(1 / mean), last(rng, servers, again)))
         start, error, words = time.monotonic(), None, ""
         try:
             with faults.nothing_left():

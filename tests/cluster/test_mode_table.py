@@ -77,6 +77,11 @@ def test_a_server_behind_the_first_has_its_own_examples() -> None:
         "not finite, 128 whose part never came; 2 parts"
         in dict(mode_table.facts(told))["policy server 1"]
     )
+    again = {"restarts": 2.0, "undone_pushes": 3.0, "undone_examples": 192.0}
+    told["members"][-1]["counters"] |= again
+    assert dict(mode_table.facts(told))["policy server 1"].endswith(
+        "; started again 2 times, by which its parts of 3 pushes, of 192 examples, are lost"
+    )
     told["members"][-1]["counters"]["mode_exchanges"] = 7.0
     assert dict(mode_table.facts(told))["policy server 1"].startswith("7 exchanges of its part")
 

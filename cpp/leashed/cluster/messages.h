@@ -52,6 +52,7 @@ enum Kind : std::uint16_t {
   kToldHello,
   kTold,
   kToldAt,
+  kToldDone,
   kModeRead,
   // Of members who sum gradients, and the policy server that leads them (round_messages.h).
   kRound,

@@ -119,6 +119,7 @@ inline constexpr auto kModeLimits =
              {kToldHello, sizeof(ToldHello)},
              {kTold, sizeof(BlockHead) + kMostBlock},
              {kToldAt, sizeof(ToldAt)},
+             {kToldDone, (1 + kMostUnfinished) * sizeof(std::uint64_t)},
              {kLookup, kRowLimits[kLookup]},
              {kModeRead, sizeof(ModeHello) + kRowLimits[kLookup]},
              {kRows, kRowLimits[kRows]},

@@ -17,6 +17,10 @@
 //   server behind the first                    first
 //   kToldHello     ToldHello                   kToldAt       ToldAt: how long the log is
 //   kToldAt        ToldAt: what was heard      kTold         a block of the log (event_log.h)
+//                                              kToldDone     to one that was started again, behind
+//                                                            kToldAt: how many examples have been
+//                                                            leased, then the numbers of batches
+//                                                            that are not done
 //
 // A part's, and a lookup's, correlation is the ticket of its server's grant. Of a model that reads
 // tables each server is asked for those of the lease's rows that it has, none among them, once all
@@ -25,6 +29,12 @@
 // tickets of their own. The log tells these when all is over; and, once the first is at rest for a
 // checkpoint, of each lane its life and how many pushes of that have come, as a push's version and
 // ticket.
+//
+// A server that was started again, and decides as the first does, is told the log from where its
+// snapshot is, which the first keeps as long as it may be asked for; of pushes of before it came
+// back no part comes any more. One that decides by itself begins at the log's end. What is done,
+// and has not come to it or is lost with the process before it, counts there as lost on the way
+// (missing), before any lane is let in; and that all is over is told once more.
 //
 // A lane's connections live and die together: where one ends, the lane closes the others, and what
 // was under way over any is of a life that is over. The first's welcome names the life.
@@ -57,15 +67,23 @@ struct ToldHello {
   std::uint64_t run, terms;
   std::uint64_t boot;   // of the server that says it
   std::uint64_t heard;  // lines of the log
+  // Whether it was started again, and goes on from what it had kept.
+  std::uint64_t again = 0;
 };
+
+// Batches that are not done, at most, of whose numbers one that was started again is told.
+inline constexpr std::uint64_t kMostUnfinished = std::uint64_t{1} << 20;
 
 struct ToldAt {
   std::uint64_t position;
   std::uint64_t boot;  // of who says it
+  // Of who has heard so much: what comes before it is not asked for again by one that is started in
+  // its place.
+  std::uint64_t kept = 0;
 };
 
 static_assert(sizeof(PartHello) == 40 && sizeof(PartTail) == 32 && sizeof(PartLook) == 24 &&
-              sizeof(ToldHello) == 32 && sizeof(ToldAt) == 16 &&
+              sizeof(ToldHello) == 40 && sizeof(ToldAt) == 24 &&
               std::is_trivially_copyable_v<PartTail>);
 
 }  // namespace leashed

@@ -23,6 +23,8 @@ class PartServer {
   void follow(int socket, bool checked, Transport wish = Transport::tcp);
   // From any thread: whether it has one.
   bool follows() const { return service_.follows(); }
+  // Likewise: as of PartService.
+  bool asks() const { return service_.asks(); }
 
   struct Counters : ServingLoop::Counters, PartService::Counters {};
   Counters counters() const { return {serving_.counters(), service_.counters()}; }

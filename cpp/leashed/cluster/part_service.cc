@@ -10,6 +10,7 @@
 
 #include "leashed/base/error.h"
 #include "leashed/base/relaxed.h"
+#include "leashed/cluster/ever_told.h"
 #include "leashed/update/kernels.h"
 
 namespace leashed {
@@ -55,6 +56,7 @@ PartService::PartService(const Choice& mode, const DisciplineContext& context, R
                 std::to_string(context.dimension) +
                 "; take more policy_servers, or shards=\"memorywise\"");
   }
+  asks_.store(run.again, kRelaxed);
   Sink& sink = *this;
   if (alike_) follower_.emplace(server_, sink, seats_.size(), rows);
   if (rows) rows_.emplace(*rows, bytes_);
@@ -71,6 +73,14 @@ std::span<std::byte> PartService::place(Peer peer, const FrameHeader& header) {
   if (header.kind == kTold) {
     if (peer != first_) throw Error("a log that is not the first server's");
     return std::span(block_).first(header.length);
+  }
+  if (header.kind == kToldDone) {
+    if (peer != first_ || !asks()) throw Error("what is done, and was not asked for");
+    done_.resize(header.length / sizeof(std::uint64_t));
+    if (done_.empty() || header.length != done_.size() * sizeof(std::uint64_t)) {
+      throw Error("what is done, as nobody says it");
+    }
+    return std::as_writable_bytes(std::span(done_));
   }
   if (header.kind == kPart || header.kind == kPartPull) return place_part(link, header);
   if (header.kind == kLookup) {
@@ -99,6 +109,8 @@ void PartService::frame(Peer peer, const FrameHeader& header, Outbox&) {
     case kTold:
     case kToldAt:
       return told(peer, header);
+    case kToldDone:
+      return hear_done(done_);
     case kModeRead:
       return read(peer, link, header);
     default:
@@ -172,6 +184,8 @@ void PartService::part(Link& link, const FrameHeader& header) {
       finite_from(0, dimension) && finite_from(dimension + kPartTailFloats, link.rows.floats);
   if (!finite) not_finite_.fetch_add(1, kRelaxed);
   if (tail.count > server_.largest_lease()) throw Error("a part of more examples than a lease has");
+  examples_.fetch_add(tail.count, kRelaxed);
+  count_ever(run_.ever, tail.count);
   if (alike_) return part_of_log(link, ticket, tail, finite);
   if (ended_) return;
   RowPush rows;
@@ -244,6 +258,11 @@ void PartService::told(Peer peer, const FrameHeader& header) {
       throw Error(failure_);
     }
     first_boot_ = said.boot;
+    if (asks() && !alike_) heard_ = said.position;
+    if (asks() && alike_) {
+      carry_out([&] { follower_->comes_from_line(said.position); });
+      asks_.store(false, kRelaxed);
+    }
     first_ = peer;
     follows_.store(true, kRelaxed);
     return;
@@ -254,7 +273,9 @@ void PartService::told(Peer peer, const FrameHeader& header) {
     }
     alike_ ? follower_->hear(read_) : hear_first();
   });
-  const ToldAt at{alike_ ? follower_->heard() : heard_, run_.boot};
+  const std::uint64_t heard = alike_ ? follower_->heard() : heard_;
+  const bool keeps = alike_ && !run_.ever.empty();
+  const ToldAt at{heard, run_.boot, keeps ? kept_ : heard};
   post_->send(peer, {.kind = kToldAt}, std::as_bytes(std::span(&at, 1)), {}, nullptr);
   end_if_over();
   answer_looks();
@@ -271,6 +292,40 @@ void PartService::hear_first() {
     seat.rest_pushes = event.ticket;
   }
   heard_ = std::max(heard_, read_.first + read_.lines.size());
+}
+
+void PartService::hear_done(std::span<const std::uint64_t> words) {
+  const std::uint64_t leased = words[0], batch = server_.largest_lease();
+  const std::uint64_t next = (leased + batch - 1) / batch;
+  std::vector<std::uint64_t> unfinished(words.begin() + 1, words.end());
+  std::ranges::sort(unfinished);
+  const std::vector<modes::LeaseList::Span> had = server_.machine().had();
+  auto span = had.begin();
+  for (std::uint64_t number = 0; number < next; ++number) {
+    while (span != had.end() && span->last < number) ++span;
+    if (span != had.end() && span->first <= number) {
+      number = span->last;
+    } else if (!std::ranges::binary_search(unfinished, number)) {
+      miss(number, leased);
+    }
+  }
+  asks_.store(false, kRelaxed);
+}
+
+// As a push that is lost with its worker; nobody has come yet, so it is anybody's. Whatever is as
+// stale as it may be counts as stale, and this as missing: its token is the last.
+void PartService::miss(std::uint64_t number, std::uint64_t leased) {
+  constexpr Node kAnybody = 0;
+  const std::uint64_t batch = server_.largest_lease(), first = number * batch;
+  tell({PartEvent::pull, kAnybody});
+  const GrantHead head = seats_[kAnybody].head;
+  const std::uint64_t count = std::min(batch, leased - first);
+  modes::Event event{PartEvent::push, kAnybody, head.ticket, head.version};
+  event.lease = {head.ticket, number, first, count, std::numeric_limits<std::uint64_t>::max()};
+  const Payload lost{nullptr, count};
+  tell(event, &lost);
+  tell({PartEvent::leave, kAnybody});
+  seats_[kAnybody].pulled.reset();
 }
 
 void PartService::leave(Link& link) {
@@ -313,7 +368,7 @@ void PartService::gone(Peer peer) noexcept {
 
 ToldHello PartService::follow() {
   follows_.store(true, kRelaxed);
-  return {run_.run, run_.terms, run_.boot, alike_ ? follower_->heard() : heard_};
+  return {run_.run, run_.terms, run_.boot, alike_ ? follower_->heard() : heard_, asks()};
 }
 
 void PartService::follows_none() { follows_.store(first_ != 0, kRelaxed); }
@@ -392,21 +447,14 @@ void PartService::end_of(Peer peer) {
 }
 
 PartService::Counters PartService::counters() const {
-  return {grants_.load(kRelaxed),
-          pushes_.load(kRelaxed),
-          not_finite_.load(kRelaxed),
-          late_parts_.load(kRelaxed),
-          strange_.load(kRelaxed),
-          replaced_.load(kRelaxed),
-          lanes_.load(kRelaxed),
-          looks_.load(kRelaxed),
-          published_.load(kRelaxed),
-          staleness_.load(kRelaxed),
-          bytes_.load(kRelaxed),
-          lookups_.load(kRelaxed),
-          reads_.load(kRelaxed),
-          looked_up_.load(kRelaxed),
-          rows_ ? rows_->moved() : LaneRows::Moved{}};
+  return {grants_.load(kRelaxed),     pushes_.load(kRelaxed),
+          examples_.load(kRelaxed),   not_finite_.load(kRelaxed),
+          late_parts_.load(kRelaxed), strange_.load(kRelaxed),
+          replaced_.load(kRelaxed),   lanes_.load(kRelaxed),
+          looks_.load(kRelaxed),      published_.load(kRelaxed),
+          staleness_.load(kRelaxed),  bytes_.load(kRelaxed),
+          lookups_.load(kRelaxed),    reads_.load(kRelaxed),
+          looked_up_.load(kRelaxed),  rows_ ? rows_->moved() : LaneRows::Moved{}};
 }
 
 }  // namespace leashed

@@ -15,17 +15,26 @@
 // there grants leases of then, which the first grants again, to whoever comes for their nodes; or,
 // where it decides by itself, anew to whoever pulls.
 //
+// One that was killed, and is started again in its own run, goes on from what it had kept at some
+// moment. What it heard since is lost for its part: nobody sends it again, since it is done
+// elsewhere, so it counts as missing, by the first's log, or, where it decides by itself, by what
+// the first says is done (part_messages.h). Nobody's connection is to be handed to it before it has
+// heard that, or where the log is by now: while it `asks`.
+//
 // Of tables it may have rows (cluster/lane_rows.h), which are looked up and pushed under its own
 // grants, as with one server.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "leashed/base/aligned.h"
@@ -43,8 +52,10 @@ namespace leashed {
 class PartService final : public Service, private Sink {
  public:
   struct Run {
-    std::uint64_t run, terms, boot;  // as of PolicyService
-    std::uint64_t server;            // its number, from 1
+    std::uint64_t run, terms, boot;   // as of PolicyService
+    std::uint64_t server;             // its number, from 1
+    std::span<std::uint64_t> ever{};  // as of PolicyService
+    bool again = false;               // it was started again, and asks
   };
   // mode: the first's; `context` is of this part, whose `workers` lanes may ever come; rows: of
   // tables, those that it has, which must stay; null: none. begun: what it goes on from; null: it
@@ -72,15 +83,24 @@ class PartService final : public Service, private Sink {
   const std::string& failure() const { return failure_; }
   // That all is carried out that the first has heard, once that was at rest.
   bool at_rest() const;
-  // Its state, while it is at rest.
+  // Its state, while it is at rest; or, for one that is started again, at any moment.
   TakenMode take();
+  // Lives of lanes, counts, and how far the log is carried out, of that moment, for the latter.
+  Archived served();
+  // Pushes of whose parts something has become, and examples of these, for the latter as well.
+  std::pair<std::uint64_t, std::uint64_t> used() const;
+  // What is of that position of the log has been kept.
+  void kept(std::uint64_t position) { kept_ = std::max(kept_, position); }
   // Lines of the log that are carried out.
   std::uint64_t position() const;
 
   // For any thread: whether it has a connection to the first, or one is on its way.
   bool follows() const { return follows_.load(std::memory_order_relaxed); }
+  // Whether it was started again, and has not heard yet what it has to know.
+  bool asks() const { return asks_.load(std::memory_order_relaxed); }
   struct Counters {
     std::uint64_t grants = 0, pushes = 0;
+    std::uint64_t examples = 0;       // of these
     std::uint64_t not_finite = 0;     // parts whose values are not
     std::uint64_t late_parts = 0;     // that came when their push had been carried out
     std::uint64_t strange = 0;        // refused, being under no lease of their connection
@@ -141,6 +161,11 @@ class PartService final : public Service, private Sink {
   void told(Peer peer, const FrameHeader& header);
   // What was read of the log of a server that decides by itself.
   void hear_first();
+  // What is done at the first, as kToldDone has it, and was never here: it is lost on the way.
+  void hear_done(std::span<const std::uint64_t> words);
+  void miss(std::uint64_t number, std::uint64_t leased);
+  void visit_served(Archive& archive);
+  void visit_granted(Archive& archive);
   void leave(Link& link);
   // Applies what is held, once nobody is there any more.
   void end_if_over();
@@ -171,16 +196,19 @@ class PartService final : public Service, private Sink {
   Peer first_ = 0;                // the connection to the first server; 0: there is none
   std::uint64_t first_boot_ = 0;  // 0: it was never heard
   std::vector<std::byte> block_;
+  std::vector<std::uint64_t> done_;  // as kToldDone has it
   ReadBlock read_;
   std::uint64_t heard_ = 0;  // of the log of a server that decides by itself
+  std::uint64_t kept_ = 0;   // a position of the log
   bool over_ = false;        // it was told so
   bool ended_ = false;       // what it held is applied
   std::string failure_;
-  // Relaxed: counts for whoever looks on; they hand nothing over.
-  std::atomic<bool> follows_{false};
-  std::atomic<std::uint64_t> grants_{0}, pushes_{0}, not_finite_{0}, late_parts_{0}, strange_{0},
-      replaced_{0}, lanes_{0}, looks_{0}, published_{0}, staleness_{0}, bytes_{0}, lookups_{0},
-      reads_{0}, looked_up_{0};
+  // Relaxed: counts for whoever looks on; they hand nothing over. (Lanes that are let in once it
+  // asks no more are taken by the thread that has heard the answer.)
+  std::atomic<bool> follows_{false}, asks_{false};
+  std::atomic<std::uint64_t> grants_{0}, pushes_{0}, examples_{0}, not_finite_{0}, late_parts_{0},
+      strange_{0}, replaced_{0}, lanes_{0}, looks_{0}, published_{0}, staleness_{0}, bytes_{0},
+      lookups_{0}, reads_{0}, looked_up_{0};
 };
 
 }  // namespace leashed

@@ -231,15 +231,88 @@ bool PartService::at_rest() const {
 // Its time, and what the mode is still to be told, are the first server's.
 TakenMode PartService::take() { return take_mode(0, {}, server_, rule_, policy_); }
 
+Archived PartService::served() {
+  Archived served;
+  Archive archive(served);
+  visit_served(archive);
+  return served;
+}
+
+// By the log, whose lease is over and who has not heard of that is told of it as well: he waits for
+// it. (Leases that are not over begin() grants.)
+void PartService::visit_granted(Archive& archive) {
+  struct Told {
+    std::uint64_t node = 0;
+    GrantHead head{};
+
+    void visit(Archive& to) {
+      to(node, head.ticket, head.number, head.first, head.count, head.token, head.version, head.t);
+      to(head.n, head.c);
+    }
+  };
+  std::vector<Told> told;
+  for (std::uint64_t node = 0; alike_ && node < seats_.size(); ++node) {
+    if (seats_[node].pulled) told.push_back({node, seats_[node].head});
+  }
+  archive(told);
+  if (!archive.reads()) return;
+  for (const Told& one : told) {
+    archive.require(one.node < seats_.size());
+    if (server_.lease(static_cast<modes::Node>(one.node))) continue;
+    Seat& seat = seats_[one.node];
+    seat.head = one.head;
+    seat.pulled = std::make_shared<const ParameterVector::Pin>(server_.holder().pull());
+    seat.head.t = seat.pulled->t();
+  }
+}
+
+std::pair<std::uint64_t, std::uint64_t> PartService::used() const {
+  std::pair<std::uint64_t, std::uint64_t> there;
+  if (follower_) there = follower_->there();
+  return {pushes_.load(kRelaxed) - there.first, examples_.load(kRelaxed) - there.second};
+}
+
+void PartService::visit_served(Archive& archive) {
+  if (follower_) archive(*follower_);
+  if (follower_ && archive.reads()) kept_ = follower_->position();
+  std::vector<std::uint64_t> lives;  // by node, and one more; 0: nobody has come
+  for (const Seat& seat : seats_) lives.push_back(seat.came ? std::uint64_t{seat.life} + 1 : 0);
+  archive.of_each(lives);
+  server_.visit_counts(archive);
+  for (std::atomic<std::uint64_t>* const count :
+       {&grants_, &not_finite_, &late_parts_, &strange_, &replaced_, &lanes_, &looks_, &published_,
+        &staleness_}) {
+    std::uint64_t value = count->load(kRelaxed);
+    archive(value);
+    if (archive.reads()) count->store(value, kRelaxed);
+  }
+  auto [pushes, examples] = used();
+  archive(pushes, examples);
+  visit_granted(archive);
+  if (!archive.reads()) return;
+  pushes_.store(pushes, kRelaxed);
+  examples_.store(examples, kRelaxed);
+  for (modes::Node node = 0; node < seats_.size(); ++node) {
+    seats_[node].came = lives[node] > 0;
+    if (lives[node] > 0) seats_[node].life = static_cast<std::uint32_t>(lives[node] - 1);
+  }
+}
+
 // Who has a lease is granted it again: the first server does so when its lane pulls.
 void PartService::begin(const BegunMode& begun) {
   std::int64_t ns = 0;
   begin_mode(begun, server_, *this, rule_, policy_, ns);
+  if (begun.served) {
+    Archive served(*begun.served);
+    visit_served(served);
+    served.finish();
+  }
   if (!alike_) {  // nobody is here yet, and who comes pulls
     if (begun.leads) server_.follow();
     return leave_beyond(0, server_, *this, ns);
   }
-  leave_beyond(begun.lanes, server_, *this, ns);
+  if (!begun.served)
+    leave_beyond(begun.lanes, server_, *this, ns);  // (else the log says who leaves)
   for (modes::Node node = 0; node < server_.nodes(); ++node) {
     const auto its = server_.lease(node);
     if (!its || seats_[node].pulled) continue;

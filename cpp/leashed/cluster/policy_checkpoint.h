@@ -23,8 +23,8 @@ struct BegunMode {
   // Of several servers that decide by themselves: it is the first's, who leases the data, and not
   // this server's own.
   bool leads = false;
-  // Of one that is started again in its own run, the lanes and counts of then; null: it is another
-  // run that goes on.
+  // Of one that is started again in its own run, the lanes and counts of then, as served() of it
+  // has told; null: it is another run that goes on.
   const Archived* served = nullptr;
 };
 

@@ -7,6 +7,7 @@
 
 #include "leashed/base/error.h"
 #include "leashed/base/relaxed.h"
+#include "leashed/cluster/ever_told.h"
 #include "leashed/server/event_log.h"
 #include "leashed/server/shared_moment.h"
 #include "leashed/update/kernels.h"
@@ -16,11 +17,6 @@ namespace leashed {
 using modes::Node;
 
 namespace {
-
-// Relaxed: a count for whoever looks on; it hands nothing over.
-void count_ever(std::uint64_t& of, std::uint64_t more) {
-  std::atomic_ref(of).fetch_add(more, kRelaxed);
-}
 
 // Beside what is under way to each worker, one is pinned for an update and one for a grant.
 DisciplineContext with_room(DisciplineContext context, std::size_t lanes) {
@@ -214,7 +210,10 @@ void PolicyService::followed(Peer peer, const Link& link, const FrameHeader& hea
     if (said.run != run_.run || said.terms != run_.terms) {
       throw Error("a policy server of another run, model, rule or mode");
     }
+    const bool asks = said.again != 0 && !run_.alike;
+    if (asks) said.heard = told_->position();
     told_->hello(peer, header.correlation, said, run_.boot, *post_);
+    if (asks) tell_done(peer);
   } else {
     ToldAt said;
     if (header.length != sizeof said) throw Error("a position that is none");
@@ -222,6 +221,18 @@ void PolicyService::followed(Peer peer, const Link& link, const FrameHeader& hea
     told_->heard(peer, said);
   }
   told_->send(*post_);
+}
+
+void PolicyService::tell_done(Peer peer) {
+  const auto words = std::make_shared<std::vector<std::uint64_t>>(1, server_.examples_leased());
+  for (const modes::Lease& lease : server_.unfinished()) words->push_back(lease.number);
+  if (words->size() > 1 + kMostUnfinished) {
+    throw Error(
+        "more batches are under way than a policy server can be told that was started again");
+  }
+  const auto bytes = std::as_bytes(std::span<const std::uint64_t>(*words));
+  post_->send(peer, {.kind = kToldDone}, {}, {&bytes, 1}, words);
+  if (told_end_) told_->append({modes::Event::Kind::data_end}, Time{elapsed()});
 }
 
 void PolicyService::check_lookup(const Link& link, const FrameHeader& header) {
@@ -333,10 +344,7 @@ void PolicyService::push(Link& link, const FrameHeader& header) {
   }
   link.leased.reset();  // (Where there was no memory it is lost with the connection.)
   const std::uint64_t version = finite ? link.version : kNoValues;
-  if (!run_.ever.empty()) {  // before it is of any use, so that none is forgotten
-    count_ever(run_.ever[0], 1);
-    count_ever(run_.ever[1], lease.count);
-  }
+  count_ever(run_.ever, lease.count);
   tell({modes::Event::Kind::push, *link.node, lease.ticket, version}, &payload);
   if (rows_) rows_->let_go(link.rows, rows);
 }

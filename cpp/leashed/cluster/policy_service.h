@@ -57,6 +57,8 @@
 
 namespace leashed {
 
+static_assert(sizeof(ToldHello) >= sizeof(ModeHello));
+
 class PolicyService final : public Service, private Sink, private RoundDesk {
  public:
   // What makes it this run's, as ModeHello and ModeWelcome have it.
@@ -165,7 +167,7 @@ class PolicyService final : public Service, private Sink, private RoundDesk {
     std::optional<Grant> kept;           // that it is not told of while this holds
     AlignedArray<float> values;
     LaneRows::Of rows;
-    std::array<std::byte, sizeof(ModeHello)> small{};  // of any other frame
+    std::array<std::byte, sizeof(ToldHello)> small{};  // of any other frame
   };
   struct Lane {
     modes::Node node;
@@ -178,6 +180,9 @@ class PolicyService final : public Service, private Sink, private RoundDesk {
   void look(Peer peer, const Link& link, std::size_t length);
   // Of another server of several.
   void followed(Peer peer, const Link& link, const FrameHeader& header);
+  // One that decides by itself, and was started again, is told what is done, and, if it is so, that
+  // all is over.
+  void tell_done(Peer peer);
   // Rows of a lease; or, of who looks on, any.
   void look_up(Peer peer, Link& link, const FrameHeader& header);
   void read(Peer peer, Link& link, const FrameHeader& header);

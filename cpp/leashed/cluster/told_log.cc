@@ -10,6 +10,13 @@
 
 namespace leashed {
 
+namespace {
+
+// Lines that all have heard, and one that is started again might ask for, at most: some 100 MB.
+constexpr std::uint64_t kMostKept = std::uint64_t{1} << 20;
+
+}  // namespace
+
 void ToldLog::hello(Peer peer, std::uint64_t server, const ToldHello& said, std::uint64_t boot,
                     Post& post) {
   if (server == 0 || server > followers_.size()) throw Error("a policy server that is none");
@@ -18,11 +25,13 @@ void ToldLog::hello(Peer peer, std::uint64_t server, const ToldHello& said, std:
     throw Error("policy server " + std::to_string(server) +
                 " was started again, and knows nothing of this run any more; start the run again");
   }
-  if (said.heard < of.heard || said.heard > log_.next()) {
+  const bool again = said.again != 0;
+  if ((said.heard < of.heard && !again) || said.heard > log_.next()) {
     throw Error("policy server " + std::to_string(server) + " has heard another log");
   }
   if (of.peer != 0) post.refuse(of.peer);
-  of = {peer, said.boot, said.heard, false};
+  if (again) log_.from(said.heard);  // throws where that is forgotten
+  of = {peer, said.boot, said.heard, of.kept, false};
   const ToldAt at{log_.next(), boot};
   post.send(peer, {.kind = kToldAt}, std::as_bytes(std::span(&at, 1)), {}, nullptr);
 }
@@ -34,8 +43,11 @@ void ToldLog::heard(Peer peer, const ToldAt& said) {
     throw Error("somebody has heard another log");
   }
   of->heard = said.position;
+  of->kept = std::min(said.kept, said.position);
   of->told = false;
-  log_.forget(std::ranges::min(followers_, {}, &Follower::heard).heard);
+  const std::uint64_t heard = std::ranges::min(followers_, {}, &Follower::heard).heard;
+  const std::uint64_t kept = std::ranges::min(followers_, {}, &Follower::kept).kept;
+  log_.forget(std::min(heard, std::max(kept, log_.next() - std::min(log_.next(), kMostKept))));
 }
 
 void ToldLog::gone(Peer peer) {

@@ -20,11 +20,12 @@ class ToldLog {
 
   void append(const modes::Event& event, Time at) { log_.append(event, at); }
   std::uint64_t position() const { return log_.next(); }
-  // One of them, by its number from 1, has this connection from now on. Throws Error where it is no
-  // such server, or was started again, and knows nothing of the run any more.
+  // One of them, by its number from 1, has this connection from now on; one that was started again
+  // goes on from what it had kept. Throws Error where it is no such server, was started again, and
+  // knows nothing of the run any more, or asks for lines that are forgotten.
   void hello(Peer peer, std::uint64_t server, const ToldHello& said, std::uint64_t boot,
              Post& post);
-  // What one of them says that it has heard. Throws Error of anybody else.
+  // What one of them says that it has heard, and kept. Throws Error of anybody else.
   void heard(Peer peer, const ToldAt& said);
   void gone(Peer peer);
   // Whether all of them have heard all of it.
@@ -34,8 +35,8 @@ class ToldLog {
 
  private:
   struct Follower {
-    Peer peer = 0;  // 0: it has no connection
-    std::uint64_t boot = 0, heard = 0;
+    Peer peer = 0;                                // 0: it has no connection
+    std::uint64_t boot = 0, heard = 0, kept = 0;  // kept: what goes before is not asked for again
     bool told = false;  // a block, and it has not said yet that it has heard it
   };
 

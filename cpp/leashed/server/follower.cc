@@ -65,6 +65,20 @@ void Follower::comes_from(modes::Node node, std::uint64_t life, std::uint64_t ti
   go_on();
 }
 
+void Follower::comes_from_line(std::uint64_t line) {
+  line_ = line;
+  go_on();
+}
+
+std::pair<std::uint64_t, std::uint64_t> Follower::there() const {
+  std::pair<std::uint64_t, std::uint64_t> found;
+  for (const Seat& of : seats_) {
+    found.first += of.there;
+    found.second += of.there ? of.examples : 0;
+  }
+  return found;
+}
+
 void Follower::lose(modes::Node node, std::uint64_t life, std::uint64_t ticket) {
   Seat& of = seat(node);
   if (life < of.over || !reach(of, life)) return;
@@ -104,7 +118,8 @@ void Follower::go_on() {
     if (next.event.kind == EventKind::push) {
       const Seat& of = seats_[next.event.node];
       with_part = of.there && of.part_life == next.life && of.ticket == next.event.ticket;
-      if (!with_part && !lost(of, next.life, next.event.ticket)) return;
+      const bool comes = position() >= line_ && !lost(of, next.life, next.event.ticket);
+      if (!with_part && comes) return;
     }
     carry_out(with_part);
   }

@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <utility>
 #include <vector>
 
 #include "leashed/base/aligned.h"
@@ -48,6 +49,9 @@ class Follower {
   void comes_from(modes::Node node, std::uint64_t life, std::uint64_t ticket);
   // The part of that ticket alone does not come.
   void lose(modes::Node node, std::uint64_t life, std::uint64_t ticket);
+  // Of pushes before that line of the log no part comes any more that is not there: whoever had
+  // sent one was connected to the process before this one.
+  void comes_from_line(std::uint64_t line);
   // The part that it has of the node is let go, but where a push that was heard is for it.
   void drop(modes::Node node);
 
@@ -67,6 +71,8 @@ class Follower {
   // The first line of the log that is not carried out, or not heard.
   std::uint64_t position() const { return heard_ - queue_.size(); }
   std::uint64_t heard() const { return heard_; }
+  // Parts that are there, and are not carried out, and examples of these.
+  std::pair<std::uint64_t, std::uint64_t> there() const;
 
   // Its position, who has left, and which parts are late by now: of one moment with the server's
   // state. Parts and lines that are
@@ -110,6 +116,7 @@ class Follower {
   std::vector<Seat> seats_;  // by node
   std::deque<Told> queue_;
   std::uint64_t heard_ = 0;
+  std::uint64_t line_ = 0;  // of pushes before it no part comes
 };
 
 }  // namespace leashed

@@ -1,10 +1,10 @@
-"""What the only policy server of a run leaves to the process that is started in its place: snapshots of all
-that its mode, its rule and its tables have, whatever is under way meanwhile; and beside them how many pushes
-there ever were, in a file that is written with each of them, so that a restart tells exactly what it has
-undone.
+"""What a policy server leaves to the process that is started in its place: snapshots of all that its mode, its
+rule and its tables have, whatever is under way meanwhile; and beside them how many pushes there ever were, in
+a file that is written with each of them, so that a restart tells exactly what it has undone.
 
-The run goes on from the newest snapshot: leases of then are granted again, and what was heard since is trained
-anew, as if it had never been.
+Where it is the only one the run goes on from its newest snapshot: leases of then are granted again, and what
+was heard since is trained anew, as if it had never been. Of several those behind the first are
+``led_part_keeping``'s.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from leashed import _core
 from leashed.cluster.keeping import Keeping, replacing
-from leashed.cluster.led_leaving import forget
+from leashed.cluster.led_leaving import Holds, forget
 from leashed.cluster.led_rows import LedRows
 from leashed.cluster.lives import boot
 from leashed.cluster.messages import Kept
@@ -35,7 +35,7 @@ from leashed.cluster.row_files import WRITTEN
 from leashed.cluster.serving import Place
 from leashed.training.led_mode import LedMode, numbered
 
-__all__ = ["Ever", "LedKeeping", "Snapshot", "head_of", "keeps", "read", "write"]
+__all__ = ["Ever", "LedKeeping", "ServerKeeping", "Snapshot", "head_of", "keeps", "read", "write"]
 
 _WORDS = 8  # of the file beside snapshots
 _RUN, _BOOT, _LIVES, _COMMANDS, _PUSHES, _EXAMPLES = range(6)
@@ -48,9 +48,10 @@ class Snapshot(NamedTuple):
     """What a server goes on from.
 
     Attributes:
-        told: JSON's own types: ``run``; ``batches`` that were done; ``pushes`` and ``examples`` that were
-            heard; ``nodes``; seconds that had ``passed`` since the first grant; how many ``commands`` the mode
-            was told, without those of its schedule, and how many of these (``scheduled``), and what ``last``.
+        told: JSON's own types: ``run``; ``batches`` that were done (0, where another server leases them);
+            ``pushes`` and ``examples`` that were heard; ``nodes``; and of who leads seconds that had ``passed``
+            since the first grant, how many ``commands`` the mode was told, without those of its schedule, and
+            how many of these (``scheduled``), and what ``last``.
         state: of the mode and its rule.
         served: lanes and counts.
     """
@@ -60,11 +61,13 @@ class Snapshot(NamedTuple):
     served: NDArray[np.uint64]
 
 
-def keeps(led: LedMode, place: Place) -> bool:
+def keeps(led: LedMode, place: Place, index: int = 0) -> bool:
     """Whether a server leaves anything to the next one: where that is started at all, and all that is trained is
-    at this one. A record goes on over no restart.
+    at this one; or this is behind the first of several. A record goes on over no restart.
     """
-    return place.restarts and led.servers == 1 and not led.reduces and led.record is None
+    if led.servers > 1:
+        return place.restarts and index > 0
+    return place.restarts and not led.reduces and led.record is None
 
 
 def write(file: BinaryIO, kept: Snapshot) -> None:
@@ -251,33 +254,33 @@ class _Undone:
         self._ever.flush()
 
 
-class LedKeeping:
-    """Goes on from what is kept, and keeps it.
+class ServerKeeping:
+    """Goes on from what is kept, and keeps it, whichever server it is.
 
     Args:
-        led: the mode, of one server, which has all parameters.
+        led: the mode.
         place: where it has its run.
         rows: of tables, which are kept with it. None: there are none.
+        index: of the server.
 
     Raises:
         OSError: the run's folder cannot be written, or another process has this place.
     """
 
-    def __init__(self, led: LedMode, place: Place, rows: LedRows | None) -> None:
+    def __init__(self, led: LedMode, place: Place, rows: LedRows | None, index: int = 0) -> None:
         self._led = led
         self._rows = rows
+        self._index = index
         self._folder = place.folder
-        self._path = place.folder / "policy-ps-0.snapshot"
+        self._path = place.folder / f"policy-ps-{index}.snapshot"
         self._every = place.snapshot_every
         place.folder.mkdir(parents=True, exist_ok=True)
-        self._ever = Ever(place.folder / "policy-ps-0.ever")
+        self._ever = Ever(place.folder / f"policy-ps-{index}.ever")
         self._run = ""
-        self._serving: tuple[_core.PolicyServer, Keeping] | None = None
-        self._passed: Callable[[], tuple[float, int, int]] = lambda: (0.0, 0, 0)
+        self._serving: tuple[Holds, Keeping] | None = None
         self._taken: Snapshot | None = None
         self._pushes = 0  # of the newest snapshot
-        self._undone = self._undone_commands = 0
-        self._done = False
+        self._undone = self._undone_pushes = 0
         self._restored = False
         self._named = self._path.name  # of the newest snapshot
         self._written = 0
@@ -319,7 +322,7 @@ class LedKeeping:
         told, again = self._told(), self._ever.of(run)
         kept = None
         if again:
-            forget(self._folder, 0)
+            forget(self._folder, self._index)
         if again and told is not None and told["run"] == run and told["sums"]:
             kept = read(self._path.with_name(told["file"]))
             self._named, self._restored = told["file"], True
@@ -332,20 +335,14 @@ class LedKeeping:
                 file.write(_line_of(self._of_beginning(run)))
         self._ever.begin(run)
         then = self._of_beginning(run) if kept is None else kept.told
+        self._undone_pushes = int(self._ever.pushes[0]) - then["pushes"]
         self._undone = int(self._ever.pushes[1]) - then["examples"]
-        self._undone_commands = self._ever.commands - then["commands"]
-        if again:
-            _log.warning(
-                "started again: goes on from %s batches; with all restarts %s pushed examples are trained anew",
-                f"{then['batches']:,}",
-                f"{self._undone:,}",
-            )
-        if self._undone_commands:
-            _log.warning(
-                "%d commands that the mode was told since are undone in all: tell it anew",
-                self._undone_commands,
-            )
+        self._began(then, again=again)
         return kept
+
+    def _began(self, then: Mapping[str, Any], *, again: bool) -> None:
+        """It goes on from that; tells what is undone, where it was started ``again``."""
+        raise NotImplementedError
 
     @property
     def boot(self) -> int:
@@ -357,19 +354,8 @@ class LedKeeping:
         """Likewise."""
         return self._ever.pushes
 
-    def commanded(self, more: int) -> None:
-        """The mode is to be told so many things more; 0: it was, which is kept soon, since nobody tells it again."""
-        self._ever.commands += more
-        if not more and self._serving is not None:
-            self._serving[1].hurry()
-
-    def serve(
-        self, server: _core.PolicyServer, passed: Callable[[], tuple[float, int, int]]
-    ) -> None:
-        """Keeps that one from now on; ``passed``: seconds since the first grant, how many commands of its
-        schedule the mode was told, and what last; must wait for nobody.
-        """
-        self._passed = passed
+    def _keeps(self, server: Holds) -> None:
+        """Keeps that one from now on."""
         # All rows, where there is nothing yet of which changes would be written.
         anew = self._rows is not None and not self._restored
         sizes = self._rows.report()["row_bytes"] if self._rows is not None and anew else 0.0
@@ -387,19 +373,6 @@ class LedKeeping:
         )
         if self._rows is not None:
             self._rows.beside = self
-
-    def keep(self, pushes: int, *, done: bool) -> None:
-        """There were so many: writes what is due. ``done``: all is trained, which nobody is told before it is
-        kept, if that can be.
-        """
-        server, keeping = self._served
-        ends = done and not self._done
-        if ends:
-            keeping.hurry()
-        keeping.keep(pushes)
-        if ends:
-            self._done = True
-            server.let_end()
 
     @contextlib.contextmanager
     def left(self) -> Iterator[None]:
@@ -428,25 +401,16 @@ class LedKeeping:
         if standing["failure"]:
             self._taken = None
             return
-        (state, nodes, *_), served = server.keep(self._led.batch_size)
-        passed, scheduled, last = self._passed()
-        done = standing["done"]
-        whole = self._led.batches is not None and done >= self._led.examples
-        told = {
-            "run": self._run,
-            "batches": self._led.batches if whole else done // self._led.batch_size,
-            "pushes": counted["pushes"],
-            "examples": int(sum(map(int, standing["worker_examples"]))),
-            "nodes": nodes,
-            "passed": passed,
-            "commands": counted["commands"] - scheduled,
-            "scheduled": scheduled,
-            "last": last,
-        }
+        told, state, served = self._moment({**standing, **counted})
+        told = {"run": self._run, "pushes": counted["pushes"], **told}
         self._taken = Snapshot(told, state, served)
         seconds = time.monotonic() - begun
         self._stalled += seconds
         self._longest = max(self._longest, seconds)
+
+    def _moment(self, now: Mapping[str, Any]) -> Snapshot:
+        """What is kept of the server, but for the run and its pushes; ``now``: how it stands, and has counted."""
+        raise NotImplementedError
 
     def put(self) -> dict[str, Any]:
         """Writes what was taken last, beside rows of the same moment; what is told of it with these."""
@@ -470,21 +434,20 @@ class LedKeeping:
         """The rows are there, with what was told of that."""
         if self._taken is None:
             return
-        self._pushes, self._taken = self._taken_pushes(), None
-        self._written += 1
+        self._was_written(self._taken)
         self._named = told["mode"]
         self._tidy(self._named)
 
     def counters(self) -> dict[str, float]:
-        """What is reported of it: how often it was started again, examples and commands that were undone by
-        that, ``snapshots``, ``snapshots_failed``, and seconds for which they kept workers waiting, in all
+        """What is reported of it: how often it was started again, pushes that were undone by that, and their
+        examples, ``snapshots``, ``snapshots_failed``, and seconds for which they kept workers waiting, in all
         (``stalled``) and at most at once (``stall``).
         """
         _, keeping = self._served
         return {
             "restarts": self._ever.lives - 1.0,
+            "undone_pushes": float(self._undone_pushes),
             "undone_examples": float(self._undone),
-            "undone_commands": float(self._undone_commands),
             "snapshots": float(self._written),
             "snapshots_failed": keeping.counters()["snapshots_failed"],
             "stalled": self._stalled,
@@ -492,8 +455,8 @@ class LedKeeping:
         }
 
     @property
-    def _served(self) -> tuple[_core.PolicyServer, Keeping]:
-        assert self._serving is not None, "serve() comes first"
+    def _served(self) -> tuple[Holds, Keeping]:
+        assert self._serving is not None, "nobody is kept yet"
         return self._serving
 
     def _save(self) -> int:
@@ -506,13 +469,12 @@ class LedKeeping:
                 raise OSError("the mode can go on no more")
             with replacing(self._path, ".snapshot-new") as file:
                 write(file, self._taken)
-            self._pushes, self._taken = self._taken_pushes(), None
-            self._written += 1
+            self._was_written(self._taken)
         return self._pushes
 
-    def _taken_pushes(self) -> int:
-        assert self._taken is not None
-        return int(self._taken.told["pushes"])
+    def _was_written(self, taken: Snapshot) -> None:
+        self._pushes, self._taken = int(taken.told["pushes"]), None
+        self._written += 1
 
     def _told(self) -> dict[str, Any] | None:
         """Of the newest snapshot, with its ``file``."""
@@ -524,7 +486,7 @@ class LedKeeping:
 
     def _of_beginning(self, run: str) -> dict[str, Any]:
         """The head of a snapshot of no state: the run begins."""
-        return {"run": run, "batches": 0, "examples": 0, "commands": 0, "sums": []}
+        return {"run": run, "batches": 0, "pushes": 0, "examples": 0, "commands": 0, "sums": []}
 
     def _tidy(self, but: str) -> None:
         """Removes all snapshots but that of this name."""
@@ -532,3 +494,85 @@ class LedKeeping:
             if path.name != but:
                 with contextlib.suppress(OSError):
                     path.unlink()
+
+
+class LedKeeping(ServerKeeping):
+    """Of the only server of a run, which has all parameters.
+
+    Args:
+        led, place, rows: as of ``ServerKeeping``.
+
+    Raises:
+        OSError: the run's folder cannot be written, or another process has this place.
+    """
+
+    def __init__(self, led: LedMode, place: Place, rows: LedRows | None) -> None:
+        super().__init__(led, place, rows)
+        self._server: _core.PolicyServer | None = None
+        self._passed: Callable[[], tuple[float, int, int]] = lambda: (0.0, 0, 0)
+        self._undone_commands = 0
+        self._done = False
+
+    def commanded(self, more: int) -> None:
+        """The mode is to be told so many things more; 0: it was, which is kept soon, since nobody tells it again."""
+        self._ever.commands += more
+        if not more and self._serving is not None:
+            self._serving[1].hurry()
+
+    def serve(
+        self, server: _core.PolicyServer, passed: Callable[[], tuple[float, int, int]]
+    ) -> None:
+        """Keeps that one from now on; ``passed``: seconds since the first grant, how many commands of its
+        schedule the mode was told, and what last; must wait for nobody.
+        """
+        self._server, self._passed = server, passed
+        self._keeps(server)
+
+    def keep(self, pushes: int, *, done: bool) -> None:
+        """There were so many: writes what is due. ``done``: all is trained, which nobody is told before it is
+        kept, if that can be.
+        """
+        assert self._server is not None, "serve() comes first"
+        _, keeping = self._served
+        ends = done and not self._done
+        if ends:
+            keeping.hurry()
+        keeping.keep(pushes)
+        if ends:
+            self._done = True
+            self._server.let_end()
+
+    def counters(self) -> dict[str, float]:
+        """As of ``ServerKeeping``, and commands that were undone."""
+        return {**super().counters(), "undone_commands": float(self._undone_commands)}
+
+    def _began(self, then: Mapping[str, Any], *, again: bool) -> None:
+        self._undone_commands = self._ever.commands - then["commands"]
+        if again:
+            _log.warning(
+                "started again: goes on from %s batches; with all restarts %s pushed examples are trained anew",
+                f"{then['batches']:,}",
+                f"{self._undone:,}",
+            )
+        if self._undone_commands:
+            _log.warning(
+                "%d commands that the mode was told since are undone in all: tell it anew",
+                self._undone_commands,
+            )
+
+    def _moment(self, now: Mapping[str, Any]) -> Snapshot:
+        assert self._server is not None, "serve() comes first"
+        (state, nodes, *_), served = self._server.keep(self._led.batch_size)
+        passed, scheduled, last = self._passed()
+        done = now["done"]
+        whole = self._led.batches is not None and done >= self._led.examples
+        told = {
+            "batches": self._led.batches if whole else done // self._led.batch_size,
+            "examples": int(sum(map(int, now["worker_examples"]))),
+            "nodes": nodes,
+            "passed": passed,
+            "commands": now["commands"] - scheduled,
+            "scheduled": scheduled,
+            "last": last,
+        }
+        return Snapshot(told, state, served)

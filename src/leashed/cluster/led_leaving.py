@@ -18,7 +18,7 @@ from leashed.cluster.led_bringing import Sending
 from leashed.cluster.led_rows import TOLD, LedRows, last
 from leashed.cluster.member import Member
 
-__all__ = ["Left", "forget", "leaving", "parameters_left", "telling"]
+__all__ = ["Holds", "Left", "forget", "leaving", "parameters_left", "telling"]
 
 _WORD = 1.0  # seconds in which a master that is told to end as well says so
 _ENDS = 10.0  # in which one that hears of a failure ends the run, whatever its disk does

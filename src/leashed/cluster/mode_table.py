@@ -123,14 +123,22 @@ def _part(here: Counters, first: Counters) -> str:
         told += f", {never:,.0f} whose part never came"
     if late := here.get("late_parts", 0.0):
         told += f"; {late:,.0f} parts came when it had gone on without them"
+    if again := here.get("restarts", 0.0):
+        told += (
+            f"; started again {_times(again)}, by which its parts of {here.get('undone_pushes', 0.0):,.0f} pushes, of "
+            f"{here.get('undone_examples', 0.0):,.0f} examples, are lost"
+        )
     return told
+
+
+def _times(restarts: float) -> str:
+    return "once" if restarts == 1.0 else f"{restarts:,.0f} times"
 
 
 def _again(restarts: float, here: Counters) -> str:
     """What it has cost that a server was started again."""
-    times = "once" if restarts == 1.0 else f"{restarts:,.0f} times"
     told = (
-        f"started again {times}; {here.get('undone_examples', 0.0):,.0f} examples, pushed since what it went on "
+        f"started again {_times(restarts)}; {here.get('undone_examples', 0.0):,.0f} examples, pushed since what it went on "
         "from, were trained anew"
     )
     if commands := here.get("undone_commands", 0.0):

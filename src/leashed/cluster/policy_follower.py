@@ -4,6 +4,7 @@ connects to the first, which tells it what its mode has heard, or that all is ov
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import threading
@@ -19,6 +20,7 @@ from leashed.cluster.led_bringing import Sending
 from leashed.cluster.led_checkpoint import begun, save_part
 from leashed.cluster.led_cuts import LOOK, PartCuts
 from leashed.cluster.led_leaving import leaving, telling
+from leashed.cluster.led_part_keeping import PartKeeping
 from leashed.cluster.led_rows import LedRows
 from leashed.cluster.lives import SLOTS, boot
 from leashed.cluster.member import Member
@@ -60,7 +62,12 @@ def let_go(server: Leads, epoch: Epoch, trainers: int) -> None:
 
 
 def follow(
-    led: LedMode, index: int, place: Place, words: dict[str, str], rows: LedRows | None = None
+    led: LedMode,
+    index: int,
+    place: Place,
+    words: dict[str, str],
+    rows: LedRows | None = None,
+    keeping: PartKeeping | None = None,
 ) -> None:
     """Have a part of the parameters of a mode until the run has ended.
 
@@ -70,6 +77,7 @@ def follow(
         place: where it has its run.
         words: what all of the run must have alike.
         rows: of tables, that it has too. Default: none.
+        keeping: goes on from what it has kept, and keeps it. Default: nothing is kept.
 
     Raises:
         ValueError: the run is another, or the server can go on no more.
@@ -78,21 +86,18 @@ def follow(
     """
     with (
         making() as made,
-        place.joined("policy-ps", index, accepting(made, POLICY, place.transport), words) as (
-            member,
-            heard,
-        ),
+        place.joined(
+            "policy-ps",
+            index,
+            accepting(made, POLICY, place.transport),
+            words,
+            None if keeping is None else keeping.offer(),
+            returns=keeping is not None,
+        ) as (member, heard),
         telling(member),
     ):
         name = member.welcome.run
-        cut = None if place.resume is None else Checkpoint(place.resume)
-        begins = None if cut is None else begun(led, cut, index)
-        if rows is not None:
-            rows.begin(cut)
-        native = () if rows is None else rows.native
-        state, leads = (None, False) if begins is None else (begins.state, begins.leads)
-        server = led.follower(index, numbered(name), boot(), state, native, leads=leads)
-        made.set_result((name, server))
+        server = _made(led, index, place, name, rows, keeping)
         following = Following(server, member, place)
         sending = Sending(place, index, name)
 
@@ -116,10 +121,16 @@ def follow(
                 return LOOK
             return REPORT if server.follows else _LOOK
 
-        with leaving(place.folder, index, member, server, rows, sending):
+        with (
+            leaving(place.folder, index, member, server, rows, sending),
+            keeping.left() if keeping else contextlib.nullcontext(),
+        ):
             while not over(heard, member, name, cuts, heed, seconds()):
                 following.tend()
                 cuts.tend()
+                # (One that was started again has to hear first what is done.)
+                if not made.done() and not server.asks:
+                    made.set_result((name, server))
                 if time.monotonic() < told + REPORT:
                     continue
                 told = time.monotonic()
@@ -128,9 +139,53 @@ def follow(
                     raise ValueError(f"the mode can go on no more: {standing['failure']}")
                 metrics = {**told_of(standing, counted), **sending.counters()}
                 metrics["position"] = float(standing["position"])
+                if keeping is not None:
+                    keeping.keep(int(counted["pushes"]))
+                    metrics |= keeping.counters()
                 if rows is not None:
                     metrics |= rows.report()
                 member.report(metrics)
+
+
+def _made(
+    led: LedMode,
+    index: int,
+    place: Place,
+    run: str,
+    rows: LedRows | None,
+    keeping: PartKeeping | None,
+) -> _core.PartServer:
+    """The server of that index, of the run of that name, as it goes on or begins, and its rows; raises as
+    ``follow``.
+    """
+    cut = None if place.resume is None else Checkpoint(place.resume)
+    then = None
+    if keeping is not None:
+        then = keeping.begin(run)
+    elif rows is not None:
+        rows.begin()
+    state, leads = None, False
+    if then is not None:
+        state = then.state, then.told["nodes"]
+    elif cut is not None:
+        begins = begun(led, cut, index)
+        state, leads = begins.state, begins.leads
+        if rows is not None:
+            rows.load(cut)
+    server = led.follower(
+        index,
+        numbered(run),
+        keeping.boot if keeping else boot(),
+        state,
+        () if rows is None else rows.native,
+        None if then is None else then.served,
+        None if keeping is None else keeping.pushes,
+        leads=leads,
+        again=keeping is not None and keeping.again,
+    )
+    if keeping is not None:
+        keeping.serve(server)
+    return server
 
 
 class Following:

@@ -32,6 +32,7 @@ from leashed.cluster.led_checkpoint import begun, going_on, save
 from leashed.cluster.led_cuts import LOOK, LedCuts
 from leashed.cluster.led_keeping import LedKeeping, keeps
 from leashed.cluster.led_leaving import leaving, telling
+from leashed.cluster.led_part_keeping import PartKeeping
 from leashed.cluster.led_rows import LedRows
 from leashed.cluster.lives import boot
 from leashed.cluster.member import Member
@@ -154,10 +155,14 @@ def serve(
         **fingerprint.of_mode(led),
         **fingerprint.of_servers({"policy-ps": led.servers}),
     }
-    if index > 0:
-        follow(led, index, place, words, rows)
-        return
     with contextlib.ExitStack() as ending:
+        if index > 0:
+            part = None
+            if keeps(led, place, index):
+                kept = PartKeeping(led, place, rows, index)
+                part = ending.enter_context(contextlib.closing(kept))
+            follow(led, index, place, words, rows, part)
+            return
         keeping = None
         if keeps(led, place):
             keeping = ending.enter_context(contextlib.closing(LedKeeping(led, place, rows)))

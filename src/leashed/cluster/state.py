@@ -381,7 +381,8 @@ class State(Struct):
                 summing=entry.summing, kept=entry.kept, returns=entry.returns,
             )  # fmt: skip
             _same("id", member.id, entry.id)
-            if ROLES[entry.role].leads and entry.kept is not None:
+            # (Of several who lead those behind the first have leased nothing.)
+            if ROLES[entry.role].leads and entry.index == 0 and entry.kept is not None:
                 ledger.undo(entry.kept.next)
             there = any(each.id == entry.before and each.done for each in membership.past)
             kept = (

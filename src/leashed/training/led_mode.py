@@ -183,11 +183,15 @@ class LedMode:
         boot: int,
         begun: tuple[_core.Resumption, int] | None = None,
         tables: Sequence[_core.Table] = (),
+        served: NDArray[np.uint64] | None = None,
+        ever: NDArray[np.uint64] | None = None,
         *,
         leads: bool = False,
+        again: bool = False,
     ) -> _core.PartServer:
-        """The policy server of that number, from 1; ``run``, ``boot``, ``begun`` (its own part) and ``tables`` as
-        of ``server``; ``leads``: of servers that decide by themselves, ``begun`` has the first's mode.
+        """The policy server of that number, from 1; ``run``, ``boot``, ``begun`` (its own part), ``tables``,
+        ``served`` and ``ever`` as of ``server``; ``leads``: of servers that decide by themselves, ``begun`` has
+        the first's mode; ``again``: it was started again in its own run.
 
         Raises:
             ValueError: no several servers train so, or the state is damaged.
@@ -204,7 +208,10 @@ class LedMode:
             server=server,
             begun=begun,
             tables=list(tables),
+            served=served,
+            ever=ever,
             leads=leads,
+            again=again,
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <deque>
 #include <memory>
@@ -38,6 +39,7 @@ struct PartsSetting {
   int faults = 0;     // at most
   bool rows = false;  // of tables, too
   int restarts = 0;   // of all from a cut
+  int kills = 0;      // of one behind the first, which goes on from what it had kept
 };
 
 class PartsWorld {
@@ -57,7 +59,11 @@ class PartsWorld {
                rows_ ? rows_->all() : nullptr),
         faults_left_(setting_.faults),
         restarts_left_(setting_.restarts),
-        before_(setting_.servers) {
+        kills_left_(setting_.kills),
+        before_(setting_.servers),
+        kept_(setting_.servers),
+        ever_(setting_.servers),
+        lost_(setting_.servers) {
     for (std::size_t s = 0; s < servers(); ++s) {
       auto& part = parts_.emplace_back(shards_.size(s));
       shards_.gather(s, initial_.data(), part.data());
@@ -83,11 +89,13 @@ class PartsWorld {
                                           : step(workers_[below(workers_.size())]);
       idle = did ? 0 : idle + 1;
       cut();
+      kill();
       if (below(6) == 0 || idle > 60) pass(1 + std::int64_t(below(idle > 60 ? 500 : 60)));
     }
     compare();
   }
   std::uint64_t missing = 0, cuts = 0, row_updates = 0, restarts = 0, waiting = 0;
+  std::uint64_t kills = 0, lost = 0;
 
  private:
   struct At {  // a worker, at one server
@@ -147,7 +155,8 @@ class PartsWorld {
     return s == 0 ? static_cast<Service&>(*first_) : static_cast<Service&>(*others_[s - 1]);
   }
 
-  void begin(std::size_t s, const DisciplineContext& of, const BegunMode* begun) {
+  void begin(std::size_t s, const DisciplineContext& of, const BegunMode* begun,
+             bool again = false) {
     RowHolder* const rows = rows_ ? rows_->of(s) : nullptr;
     const std::uint64_t boot = 30 + s + 100 * restarts;
     if (s == 0) {
@@ -157,8 +166,8 @@ class PartsWorld {
           [this](const modes::Event& event, Time at) { heard(event, at); }, nullptr, begun, rows);
       return first_->open(posts_[0]);
     }
-    others_[s - 1] =
-        std::make_unique<PartService>(choice(), of, PartService::Run{1, 2, boot, s}, rows, begun);
+    others_[s - 1] = std::make_unique<PartService>(
+        choice(), of, PartService::Run{1, 2, boot, s, ever_[s], again}, rows, begun);
     others_[s - 1]->open(posts_[s]);
   }
 
@@ -211,6 +220,47 @@ class PartsWorld {
       worker.lease.reset();
       worker.asked_rows = false;
       ++worker.life;
+    }
+  }
+  // Now and then one behind the first is kept, or dies, and goes on from what was kept last.
+  void kill() {
+    if (kills_left_ == 0 || below(40) != 0) return;
+    const std::size_t s = 1 + below(servers() - 1);
+    PartService& server = *others_[s - 1];
+    if (below(2) == 0) {
+      kept_[s] =
+          Kept{server.take(), server.served(), server.server().nodes(), server.used().second};
+      server.kept(server.position());
+      return;
+    }
+    --kills_left_;
+    ++kills;
+    lost_[s] += server.counters().examples - (kept_[s] ? kept_[s]->examples : 0);
+    posts_[s].boxes.clear();
+    posts_[s].refused.clear();
+    posts_[s].wake_at = HeldPost::kNever;
+    others_[s - 1].reset();
+    cables_[s].other = 0;
+    DisciplineContext of = context(parts_[s], shards_.size(s));
+    if (!kept_[s]) return begin(s, of, nullptr, true);
+    of.workers = kept_[s]->nodes;
+    const Checkpoint& state = kept_[s]->taken.state;
+    const Resumed resumed(state, Updater(of).layout(), no_staleness_policy(), of);
+    const BegunMode begun{state.mode, setting_.workers, false, &kept_[s]->served};
+    begin(s, of, &begun, true);
+  }
+  // Who was started again has had, or counts as missing, all that is done, and nothing else.
+  void check_had(std::size_t s) {
+    const ParameterServer& first = first_->server();
+    const std::uint64_t next = (first.examples_leased() + kPartBatch - 1) / kPartBatch;
+    for (std::uint64_t number = 0; number < next; ++number) {
+      const bool open = std::ranges::any_of(
+          first.unfinished(), [&](const modes::Lease& lease) { return lease.number == number; });
+      const auto& all = others_[s - 1]->server().machine().had();
+      const bool had = std::ranges::any_of(all, [&](const modes::LeaseList::Span& span) {
+        return span.first <= number && number <= span.last;
+      });
+      CHECK((had || open));
     }
   }
   static void add(ModeCounts& to, const ModeCounts& more) {
@@ -392,6 +442,7 @@ class PartsWorld {
     At& at = worker.at[s];
     if (!worker.at[0].welcome) return false;
     if (at.peer == 0) {
+      if (others_[s - 1]->asks()) return false;
       at.peer = come(s);
       Bytes hello;
       put(hello,
@@ -518,6 +569,7 @@ class PartsWorld {
     if (posts_[from].boxes.at(sender).empty()) return false;
     const auto [header, bytes] = posts_[from].take(sender);
     say(to, taker, header.kind, header.correlation, bytes);
+    if (header.kind == kToldDone) check_had(s);
     return true;
   }
 
@@ -562,6 +614,14 @@ class PartsWorld {
       CHECK(others_[s - 1]->failure() == "");
       CHECK(others_[s - 1]->counters().strange == 0);
       missing += here.missing;
+      lost += lost_[s];
+      if (setting_.kills > 0) {
+        CHECK(ever_[s][1] == others_[s - 1]->counters().examples + lost_[s]);
+        const std::uint64_t told =
+            here.applied + here.stale + here.straggler + here.missing + here.exchanges * kPartBatch;
+        CHECK(told <= kPartExamples);
+        CHECK(told + cuts * kPartBatch >= kPartExamples);  // what was on its way at each
+      }
       row_updates += here.rows.applied;
       if (shards_.by == Deciding::alike) {
         CHECK(here.applied + here.missing == first.applied);
@@ -592,9 +652,19 @@ class PartsWorld {
   const std::vector<float> initial_ = std::vector<float>(kWhole, 0.5f);
   const std::unique_ptr<PartsRows> rows_;  // null: there are no tables
   ParameterServer plain_;
-  int faults_left_, restarts_left_;
+  struct Kept {
+    TakenMode taken;
+    Archived served;
+    std::size_t nodes;
+    std::uint64_t examples;
+  };
+
+  int faults_left_, restarts_left_, kills_left_;
   bool holds_ = false;
   std::vector<ModeCounts> before_;  // by server, of those that have died
+  std::vector<std::optional<Kept>> kept_;
+  std::vector<std::array<std::uint64_t, 2>> ever_;
+  std::vector<std::uint64_t> lost_;  // examples
   std::vector<std::vector<float>> parts_;
   std::deque<HeldPost> posts_;  // by server
   std::unique_ptr<PolicyService> first_;
@@ -702,6 +772,29 @@ TEST_CASE("who dies at a cut goes on from there as if nothing had been, or parts
   CHECK(cuts > 0);
 }
 
+TEST_CASE("who is killed behind the first goes on from what it kept, and the rest is missing") {
+  const std::uint64_t schedules = asked_for("LEASHED_SCHEDULES", 12);
+  std::uint64_t kills = 0, lost = 0, missing = 0;
+  for (const Choice& mode : kSeveral) {
+    CAPTURE(mode.name);
+    for (std::uint32_t seed = 0; seed < schedules; ++seed) {
+      CAPTURE(seed);
+      for (const std::uint32_t workers : {1, 4}) {
+        const int faults = seed % 2 ? 10 : 0;
+        const double term_ns = seed % 4 == 3 ? 4000 : 0;
+        PartsWorld world({mode, workers, 2 + seed % 3, term_ns, faults, false, 0, 6}, seed);
+        world.run();
+        kills += world.kills;
+        lost += world.lost;
+        missing += world.missing;
+      }
+    }
+  }
+  CHECK(kills > schedules);
+  CHECK(lost > 0);
+  CHECK(missing > 0);
+}
+
 TEST_CASE("frames that do not belong there end their connection, and nothing else") {
   const auto rule = make_rule({"sgd", {{"lr", 0.1}}});
   const std::vector<float> initial(5, 0.5f);
@@ -715,8 +808,9 @@ TEST_CASE("frames that do not belong there end their connection, and nothing els
                         {initial.data(), 5, 2, 1, *rule}, {1, 2, 3, 1});
     HeldPost post;
     service.open(post);
-    const std::uint16_t kinds[] = {kPartHello, kPart, kPartPull,  kPartLook, kModePull,
-                                   kModeLeave, kTold, kModeHello, kProbe,    kGrant};
+    const std::uint16_t kinds[] = {kPartHello, kPart,      kPartPull, kPartLook,
+                                   kModePull,  kModeLeave, kTold,     kModeHello,
+                                   kProbe,     kGrant,     kToldDone};
     const std::size_t sizes[] = {0, 1, 8, 20, 24, 32, 40, 52};
     std::uint64_t refused = 0;
     for (Peer peer = 1; peer < 4000; ++peer) {
