@@ -80,7 +80,9 @@ class LedRounds final : private RoundHost {
   // After anything that the mode was told by others.
   void settle();
 
-  // Whether its gradient is to be in the sum of the round that is under way.
+  // Of the round that is under way.
+  std::uint64_t epoch() const { return leader_.epoch(); }
+  // Whether its gradient is to be in the sum of that.
   bool gives(Peer peer) const;
   // Whether it has pulled over that connection, and was not answered but by rounds.
   bool waits(Peer peer) const { return waiting_.contains(peer); }

@@ -218,8 +218,10 @@ void PolicyService::grant_again(modes::Node node) {
 }
 
 // A life that is over at the first server ends here too, and until then parts of it may come; one
-// that has begun since had no part when the first was at rest.
+// that has begun since had no part when the first was at rest. (What it has not heard yet, being
+// started again, may be long done at the first.)
 bool PartService::at_rest() const {
+  if (asks()) return false;
   if (alike_) return follower_ && !follower_->waits();
   if (over_) return ended_;
   return std::ranges::none_of(seats_, [this](const Seat& seat) {

@@ -39,12 +39,16 @@ void PolicyService::round(Peer peer, Link& link, const FrameHeader& header) {
     return one;
   };
   switch (header.kind) {
-    case kRoundVote:
-      if (rows_ && rounds_->gives(peer) && !link.rows.given) {
+    case kRoundVote: {
+      const auto vote = said(RoundVote{});
+      // (For a sum that was given up it has voted before it heard of a lease in the one behind it.)
+      const bool counts = rounds_->gives(peer) && vote.epoch == rounds_->epoch();
+      if (rows_ && counts && !link.rows.given) {
         strange_.fetch_add(1, kRelaxed);
         throw Error("a vote for a sum without the gradients of its rows");
       }
-      return rounds_->vote(peer, said(RoundVote{}));
+      return rounds_->vote(peer, vote);
+    }
     case kRoundAgain:
       return rounds_->again(peer, said(RoundEpoch{}));
     default:

@@ -75,7 +75,7 @@ std::span<std::byte> PolicyService::place(Peer peer, const FrameHeader& header) 
     case kModePushPull:
       return place_push(link, header);
     case kLookup:
-      check_lookup(link, header);
+      check_lookup(peer, link, header);
       return rows_->place(link.rows, header.length);
     case kRoundState:
       if (!rounds_) throw Error("a replica at a server that sums");
@@ -235,11 +235,14 @@ void PolicyService::tell_done(Peer peer) {
   if (told_end_) told_->append({modes::Event::Kind::data_end}, Time{elapsed()});
 }
 
-void PolicyService::check_lookup(const Link& link, const FrameHeader& header) {
+void PolicyService::check_lookup(Peer peer, const Link& link, const FrameHeader& header) {
   const bool leased = has_lease(link, header.correlation);
-  if (rows_ && leased && (!link.rows.there || rounds_)) return;
+  // What it has given is of the rows that it has: a sum may count at any moment.
+  const bool gave = rounds_ && link.rows.given && rounds_->gives(peer);
+  if (rows_ && leased && (!link.rows.there || rounds_) && !gave) return;
   strange_.fetch_add(1, kRelaxed);
   if (!rows_) throw Error("a lookup at a server without rows");
+  if (gave) throw Error("a lookup under a lease whose gradients of rows have come");
   throw Error(leased ? "a second lookup under one lease"
                      : "a lookup under another ticket than was granted to it");
 }
@@ -251,7 +254,7 @@ bool PolicyService::has_lease(const Link& link, std::uint64_t ticket) const {
 }
 
 void PolicyService::look_up(Peer peer, Link& link, const FrameHeader& header) {
-  check_lookup(link, header);
+  check_lookup(peer, link, header);
   const auto rows = rows_->look_up(link.rows, 0, header.length, true);
   link.rows.ticket = header.correlation;
   lookups_.fetch_add(1, kRelaxed);

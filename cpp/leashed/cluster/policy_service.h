@@ -192,7 +192,7 @@ class PolicyService final : public Service, private Sink, private RoundDesk {
   std::span<std::byte> place_values(Link& link, std::size_t floats);
   // Throw Error where such a frame is none of the lane's lease.
   void check_push(const Link& link, const FrameHeader& header);
-  void check_lookup(const Link& link, const FrameHeader& header);
+  void check_lookup(Peer peer, const Link& link, const FrameHeader& header);
   // Whether the connection has that lease: it was granted it, or is to compute it in a round.
   bool has_lease(const Link& link, std::uint64_t ticket) const;
   void looked_at(Peer peer);

@@ -360,3 +360,48 @@ TEST_CASE("gradients of rows come under their lease, before a vote, and whole") 
   CHECK(counts.applied == 2);
   CHECK(counts.folded == 2);
 }
+
+TEST_CASE("a vote for a sum that is over needs no rows of the lease that came behind it") {
+  const ReduceJob job({"sync"}, 2, 1, kMomentum, true);  // one batch, of one of the two
+  Told told(job);
+  const RoundHead one = told.round(1), other = told.round(2);
+  const bool first_gives = one.ticket != 0;
+  REQUIRE(first_gives != (other.ticket != 0));
+  const Peer gives = first_gives ? 1 : 2, sums = 3 - gives;
+  told.service.gone(gives);  // whoever has summed with it may not know that yet
+  const RoundHead again = told.round(sums);
+  CHECK(again.epoch > one.epoch);
+  CHECK(again.ticket != 0);
+  told.vote(sums, one.epoch, 5);
+  CHECK(told.service.counters().strange == 0);
+  CHECK(told.service.server().updates() == 0);
+  CHECK_THROWS_WITH_AS(told.vote(sums, again.epoch, 5), doctest::Contains("without the gradients"),
+                       Error);
+}
+
+TEST_CASE("who has given gradients of rows looks up no others under that lease") {
+  const ReduceJob job({"sync"}, 2, kExamples, kMomentum, true);
+  Told told(job);
+  const RoundHead one = told.round(1), other = told.round(2);
+  const auto look_up = [&](Peer peer, const RoundHead& round, std::vector<std::uint64_t> ids) {
+    told.say(peer, kLookup, lookup_of({std::move(ids)}, 1), round.ticket);
+    told.post.take(peer);
+  };
+  Bytes gradients;
+  put(gradients, std::vector<float>(2 * kRowFloats, 0.5f));
+  for (const auto& [peer, round] : {std::pair(Peer{1}, one), std::pair(Peer{2}, other)}) {
+    look_up(peer, round, {1, 2});
+    told.say(peer, kRoundRows, gradients, round.ticket);
+  }
+  told.vote(1, one.epoch, 5);
+  const std::vector<float> before = job.rows();
+  CHECK_THROWS_WITH_AS(look_up(1, one, {3, 4, 5, 6}), doctest::Contains("have come"), Error);
+  told.vote(2, other.epoch, 5);
+  CHECK(told.service.server().updates() == 1);
+  const std::vector<float> after = job.rows();
+  for (std::size_t i = 0; i < after.size(); ++i) {
+    CAPTURE(i);
+    const bool changes = i / kRowFloats == 1 || i / kRowFloats == 2;
+    CHECK((after[i] != before[i]) == changes);
+  }
+}

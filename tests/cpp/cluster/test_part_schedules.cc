@@ -845,3 +845,37 @@ TEST_CASE("frames that do not belong there end their connection, and nothing els
     CHECK(post.refused.empty());
   }
 }
+
+TEST_CASE("who was started again is not at rest before it has heard what it has to know") {
+  const auto rule = make_rule({"sgd", {{"lr", 0.1}}});
+  const std::vector<float> initial(5, 0.5f);
+  struct Outside final : Outbox {
+    void send(const FrameHeader&, Connection::Parts) override { FAIL("by the post alone"); }
+  } none;
+  for (const char* const name : {"sync", "asp"}) {
+    CAPTURE(name);
+    PartService service({name, {{"workers", 2}, {"batch", 4}, {"examples", 80}}},
+                        {initial.data(), 5, 2, 1, *rule}, {1, 2, 3, 1, {}, true});
+    HeldPost post;
+    service.open(post);
+    service.come(1);
+    post.boxes[1];
+    const auto say = [&](std::uint16_t kind, const Bytes& bytes) {
+      const FrameHeader header{.kind = kind, .length = bytes.size()};
+      std::memcpy(service.place(1, header).data(), bytes.data(), bytes.size());
+      service.frame(1, header, none);
+    };
+    CHECK(service.asks());
+    CHECK_FALSE(service.at_rest());
+    Bytes at, done;
+    put(at, ToldAt{0, 9});
+    say(kToldAt, at);
+    if (std::string(name) == "asp") {
+      CHECK_FALSE(service.at_rest());
+      put(done, std::uint64_t{8});  // examples, all of which are done
+      say(kToldDone, done);
+      CHECK(service.server().counts().missing == 8);
+    }
+    CHECK(service.at_rest());
+  }
+}
