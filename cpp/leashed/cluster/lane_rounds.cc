@@ -45,7 +45,7 @@ void LaneRounds::welcome(const ModeWelcome& said) {
 
 void LaneRounds::forget() {
   member_.leave();
-  summing_ = says_rows_ = false;
+  summing_ = summed_ = says_rows_ = false;
   words_.clear();
   since_ = 0;
 }
@@ -73,7 +73,7 @@ void LaneRounds::understand(const FrameHeader& header) {
     case kRound:
       return hear();
     case kRoundWant:
-      summing_ = false;
+      summing_ = summed_ = false;
       if (member_.send_home(small_.epoch)) apply();
       words_ = {Word::state};
       return;
@@ -96,7 +96,7 @@ void LaneRounds::hear() {
       round_bytes_.size() != sizeof head + seats * sizeof(RoundSeat)) {
     throw_strange();
   }
-  summing_ = false;
+  summing_ = summed_ = false;
   if (head.base != base_) member_.leave();
   base_ = head.base;
   ReducedRound round{.epoch = head.epoch, .version = head.version, .giving = head.giving};
@@ -187,7 +187,8 @@ bool LaneRounds::step() {
       }
       return false;
     }
-    if (summing_ && called_anew()) {
+    // (One who gives nothing may be owed what had gone over the connection before.)
+    if ((summing_ || summed_) && called_anew()) {
       fail();
       return true;
     }
@@ -197,6 +198,7 @@ bool LaneRounds::step() {
     return true;
   }
   summing_ = false;
+  summed_ = true;
   reduce_->count(traffic_);
   member_.summed(head_.epoch, reduce_->checksum());
   if (const auto& ticket = member_.round().ticket) member_.rows_are_there(*ticket);
@@ -217,7 +219,7 @@ void LaneRounds::wait() {
 
 // Nobody is gone, as far as the server has said: it begins the sum again.
 void LaneRounds::fail() {
-  summing_ = false;
+  summing_ = summed_ = false;
   words_ = {Word::again};
 }
 

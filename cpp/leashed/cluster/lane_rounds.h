@@ -103,7 +103,7 @@ class LaneRounds {
   RoundMember member_;
   std::uint32_t node_ = 0;
   std::uint64_t base_ = 0, at_server_ = 0;
-  bool summing_ = false;
+  bool summing_ = false, summed_ = false;  // the round's sum: is under way; is there, and may count
   Shown shown_{};
   const float* gradient_ = nullptr;
   std::span<const std::span<const std::byte>> row_gradients_;
