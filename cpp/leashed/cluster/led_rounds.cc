@@ -142,6 +142,10 @@ void LedRounds::within(const Do& act) {
 }
 
 void LedRounds::pull(Peer peer, Node node) {
+  const auto found = waiting_.find(peer);
+  if (found != waiting_.end() && found->second.member) {
+    throw Error("a pull of who is in a round");
+  }
   waiting_.insert_or_assign(peer, Waiting{.node = node});
   settle();
 }

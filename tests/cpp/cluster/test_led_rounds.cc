@@ -262,6 +262,11 @@ TEST_CASE("who says of a round what is none is refused") {
   CHECK_THROWS_AS(told.say(1, kRoundVote, Bytes(8)), Error);
   CHECK_THROWS_AS(told.say(1, kRoundState, Bytes(64)), Error);
   CHECK_THROWS_AS(told.say(1, kRoundWant, Bytes(8)), Error);
+  // Who is a member waits already: what it has been lent stays its own.
+  CHECK_THROWS_WITH_AS(told.say(1, kModePull, {}), doctest::Contains("is in a round"), Error);
+  const std::uint64_t epoch = told.round(1).epoch;
+  for (const Peer peer : {1, 2}) told.vote(peer, epoch, 5);
+  CHECK(told.service.server().updates() == 1);
   CHECK_THROWS_AS(ReduceJob({"asp"}, 2).serve(), Error);
   CHECK_THROWS_AS(ReduceJob({"local_sgd", {{"h", 2}}}, 2).serve(), Error);
   CHECK_THROWS_WITH_AS(ReduceJob({"sync"}, 257).serve(), doctest::Contains("at most 256"), Error);
