@@ -303,6 +303,43 @@ TEST_CASE("a lane asks for who is to be called, and is not patient for ever") {
   CHECK_FALSE(rounds.step());
 }
 
+TEST_CASE("a lane that has its sum begins it again for who calls it anew") {
+  const ReduceJob job({"sync"}, 2);
+  LaneRounds rounds(job.context(1), kLong);
+  const auto hear = [&](std::uint16_t kind, const Bytes& bytes) {
+    const FrameHeader header{.kind = kind, .length = bytes.size()};
+    std::memcpy(rounds.place(header).data(), bytes.data(), bytes.size());
+    rounds.understand(header);
+  };
+  std::vector<int> others;
+  const auto called = [&] {
+    const auto [one, other] = pair_over_loopback();
+    others.push_back(other);
+    rounds.adopt(7, connected(one, kRingLimits, true, Transport::tcp, Role::accepts));
+  };
+  rounds.welcome({kReduceBoot, kFeatures, kBatch, 1, 0, 2});
+  called();
+  Bytes round;
+  RoundHead began{};
+  began.epoch = began.base = began.ticket = began.giving = 1;
+  began.members = 2;
+  put(round, began);
+  for (const std::uint32_t node : {1, 0}) put(round, RoundSeat{100 * node + 7, 1, node});
+  hear(kRound, round);
+  const StateHead head{1, 0, {}};
+  Bytes state(sizeof head + Updater(job.context(1)).layout().length() * sizeof(float));
+  std::memcpy(state.data(), &head, sizeof head);
+  hear(kRoundState, state);
+  const std::vector<float> gradient(kFeatures, 1);
+  rounds.computed(gradient.data(), {});
+  REQUIRE(comes_true([&] { return rounds.step() && !rounds.sums(); }));
+  CHECK_FALSE(rounds.step());
+  called();  // since what had gone there is lost
+  CHECK(rounds.step());
+  CHECK_FALSE(rounds.step());
+  for (const int socket : others) close(socket);
+}
+
 TEST_CASE("a gradient that is not finite is given to nobody") {
   const ReduceJob job({"sync"}, 1);
   LaneRounds rounds(job.context(1), kLong);
