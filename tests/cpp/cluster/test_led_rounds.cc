@@ -63,6 +63,38 @@ struct Told {
   PolicyService service;
 };
 
+// A lane of two nodes that is told by hand what its server says.
+struct Hearing {
+  Hearing(const ReduceJob& job, double patience, std::uint32_t node)
+      : rounds(job.context(1), patience) {
+    rounds.welcome({kReduceBoot, kFeatures, kBatch, node, 0, 2});
+  }
+  void hear(std::uint16_t kind, const Bytes& bytes) {
+    const FrameHeader header{.kind = kind, .length = bytes.size()};
+    std::memcpy(rounds.place(header).data(), bytes.data(), bytes.size());
+    rounds.understand(header);
+  }
+  // Node 1 gives, and node 0 does not. ticket: this one's; 0: it has none.
+  void hear_round(std::uint64_t ticket = 0) {
+    Bytes round;
+    RoundHead began{};
+    began.epoch = began.base = began.giving = 1;
+    began.ticket = ticket;
+    began.members = 2;
+    put(round, began);
+    for (const std::uint32_t node : {1, 0}) put(round, RoundSeat{100 * node + 7, 1, node});
+    hear(kRound, round);
+  }
+  void hear_state(const ReduceJob& job) {
+    const StateHead head{1, 0, {}};
+    Bytes state(sizeof head + Updater(job.context(1)).layout().length() * sizeof(float));
+    std::memcpy(state.data(), &head, sizeof head);
+    hear(kRoundState, state);
+  }
+
+  LaneRounds rounds;
+};
+
 }  // namespace
 
 TEST_CASE("Sync by all-reduce has the bits of Sync by the server") {
@@ -274,69 +306,39 @@ TEST_CASE("who says of a round what is none is refused") {
 
 TEST_CASE("a lane asks for who is to be called, and is not patient for ever") {
   const ReduceJob job({"sync"}, 2);
-  LaneRounds rounds(job.context(1), 0);
-  const auto hear = [&](std::uint16_t kind, const Bytes& bytes) {
-    const FrameHeader header{.kind = kind, .length = bytes.size()};
-    std::memcpy(rounds.place(header).data(), bytes.data(), bytes.size());
-    rounds.understand(header);
-  };
-  rounds.welcome({kReduceBoot, kFeatures, kBatch, 0, 0, 2});
-  Bytes round;
-  RoundHead began{};
-  began.epoch = began.base = began.giving = 1;
-  began.members = 2;
-  put(round, began);
-  for (const std::uint32_t node : {1, 0}) put(round, RoundSeat{100 * node + 7, 1, node});
-  hear(kRound, round);
-  CHECK(rounds.wanted() == std::vector<std::uint64_t>{107});
-  CHECK_FALSE(rounds.step());  // it has nothing to give yet
-  const StateHead head{1, 0, {}};
-  CHECK_THROWS_AS(hear(kRoundState, Bytes(sizeof head)), Error);
-  Bytes state(sizeof head + Updater(job.context(1)).layout().length() * sizeof(float));
-  std::memcpy(state.data(), &head, sizeof head);
-  hear(kRoundState, state);
+  Hearing lane(job, 0, 0);
+  lane.hear_round();
+  CHECK(lane.rounds.wanted() == std::vector<std::uint64_t>{107});
+  CHECK_FALSE(lane.rounds.step());  // it has nothing to give yet
+  CHECK_THROWS_AS(lane.hear(kRoundState, Bytes(sizeof(StateHead))), Error);
+  lane.hear_state(job);
   const auto waits = [&] {
-    while (true) rounds.step();
+    while (true) lane.rounds.step();
   };
   CHECK_THROWS_WITH_AS(waits(), doctest::Contains("be more patient"), Error);
-  rounds.forget();
-  CHECK_FALSE(rounds.step());
+  lane.rounds.forget();
+  CHECK_FALSE(lane.rounds.step());
 }
 
 TEST_CASE("a lane that has its sum begins it again for who calls it anew") {
   const ReduceJob job({"sync"}, 2);
-  LaneRounds rounds(job.context(1), kLong);
-  const auto hear = [&](std::uint16_t kind, const Bytes& bytes) {
-    const FrameHeader header{.kind = kind, .length = bytes.size()};
-    std::memcpy(rounds.place(header).data(), bytes.data(), bytes.size());
-    rounds.understand(header);
-  };
+  Hearing lane(job, kLong, 1);
   std::vector<int> others;
   const auto called = [&] {
     const auto [one, other] = pair_over_loopback();
     others.push_back(other);
-    rounds.adopt(7, connected(one, kRingLimits, true, Transport::tcp, Role::accepts));
+    lane.rounds.adopt(7, connected(one, kRingLimits, true, Transport::tcp, Role::accepts));
   };
-  rounds.welcome({kReduceBoot, kFeatures, kBatch, 1, 0, 2});
   called();
-  Bytes round;
-  RoundHead began{};
-  began.epoch = began.base = began.ticket = began.giving = 1;
-  began.members = 2;
-  put(round, began);
-  for (const std::uint32_t node : {1, 0}) put(round, RoundSeat{100 * node + 7, 1, node});
-  hear(kRound, round);
-  const StateHead head{1, 0, {}};
-  Bytes state(sizeof head + Updater(job.context(1)).layout().length() * sizeof(float));
-  std::memcpy(state.data(), &head, sizeof head);
-  hear(kRoundState, state);
+  lane.hear_round(1);
+  lane.hear_state(job);
   const std::vector<float> gradient(kFeatures, 1);
-  rounds.computed(gradient.data(), {});
-  REQUIRE(comes_true([&] { return rounds.step() && !rounds.sums(); }));
-  CHECK_FALSE(rounds.step());
+  lane.rounds.computed(gradient.data(), {});
+  REQUIRE(comes_true([&] { return lane.rounds.step() && !lane.rounds.sums(); }));
+  CHECK_FALSE(lane.rounds.step());
   called();  // since what had gone there is lost
-  CHECK(rounds.step());
-  CHECK_FALSE(rounds.step());
+  CHECK(lane.rounds.step());
+  CHECK_FALSE(lane.rounds.step());
   for (const int socket : others) close(socket);
 }
 
