@@ -63,7 +63,8 @@ struct PyPolicyServer {
                  const PyChoice& rule_of, const PyChoice& staleness_of, std::size_t workers,
                  PolicyService::Run run, const std::optional<PyRecord>& recording,
                  const std::optional<PyBegun>& from, const PyTables& tables,
-                 const std::optional<PyWords>& served, std::optional<PyWords> ever_told)
+                 const std::optional<PyWords>& served, std::optional<PyWords> ever_told,
+                 const std::optional<std::string>& journal_path, std::uint64_t line)
       : ever(std::move(ever_told)),
         rule(make_rule(to_choice(rule_of), workers)),
         staleness(make_staleness(to_choice(staleness_of))),
@@ -75,6 +76,7 @@ struct PyPolicyServer {
     RowHolder* const held = rows ? &*rows : nullptr;
     if (ever) run.ever = {ever->mutable_data(), 2};
     run.holds_end = ever.has_value();
+    if (journal_path) run.journal = &journal.emplace(*journal_path, run.again > 0);
     const std::size_t nodes = from ? from->second : workers;
     DisciplineContext context{
         theta.data(),         static_cast<std::size_t>(theta.size()), nodes, 1, *rule, *staleness,
@@ -91,7 +93,8 @@ struct PyPolicyServer {
     const Resumed resumed(begins, layout, *staleness, context);
     Archived as_then;
     if (served) as_then.words.assign(served->data(), served->data() + served->size());
-    const PolicyService::Begun begun{begins.mode, workers, false, served ? &as_then : nullptr};
+    const PolicyService::Begun begun{begins.mode, workers, false, served ? &as_then : nullptr,
+                                     line};
     server.emplace(machine, context, run, heard(), noted(), &begun, held);
   }
 
@@ -109,6 +112,7 @@ struct PyPolicyServer {
   const std::unique_ptr<const StalenessPolicy> staleness;
   const std::unique_ptr<Record> record;  // null: there is none
   std::optional<RowHolder> rows;         // of tables; nothing: it has none
+  std::optional<Journal> journal;        // nothing: it has none
   std::optional<PolicyServer> server;    // always
 };
 
@@ -116,17 +120,18 @@ py::dict counters_of_server(const PyPolicyServer& of) {
   using namespace pybind11::literals;
   const PolicyServer::Counters c = of.server->counters();
   return py::dict("pulls"_a = c.pulls, "grants"_a = c.grants, "pushes"_a = c.pushes,
-                  "not_finite"_a = c.not_finite, "strange"_a = c.strange, "replaced"_a = c.replaced,
-                  "departures"_a = c.departures, "lost"_a = c.lost, "unused"_a = c.unused,
-                  "lanes"_a = c.lanes, "looks"_a = c.looks, "commands"_a = c.commands,
-                  "published"_a = c.published, "staleness"_a = c.staleness,
-                  "payload_bytes"_a = c.payload_bytes, "lookups"_a = c.lookups, "reads"_a = c.reads,
-                  "looked_up"_a = c.looked_up, "row_moved"_a = c.rows_moved.bytes,
-                  "row_least"_a = c.rows_moved.least, "bytes_in"_a = c.traffic.in,
-                  "bytes_out"_a = c.traffic.out, "serving_seconds"_a = c.seconds,
-                  "connections"_a = c.connections, "refused"_a = c.refused,
-                  "rounds"_a = c.rounds.rounds, "reduced"_a = c.rounds.updates,
-                  "homes"_a = c.rounds.homes, "lost_updates"_a = c.rounds.lost_updates,
+                  "pushed_examples"_a = c.pushed_examples, "not_finite"_a = c.not_finite,
+                  "strange"_a = c.strange, "replaced"_a = c.replaced, "departures"_a = c.departures,
+                  "lost"_a = c.lost, "unused"_a = c.unused, "lanes"_a = c.lanes,
+                  "looks"_a = c.looks, "commands"_a = c.commands, "published"_a = c.published,
+                  "staleness"_a = c.staleness, "payload_bytes"_a = c.payload_bytes,
+                  "lookups"_a = c.lookups, "reads"_a = c.reads, "looked_up"_a = c.looked_up,
+                  "row_moved"_a = c.rows_moved.bytes, "row_least"_a = c.rows_moved.least,
+                  "bytes_in"_a = c.traffic.in, "bytes_out"_a = c.traffic.out,
+                  "serving_seconds"_a = c.seconds, "connections"_a = c.connections,
+                  "refused"_a = c.refused, "rounds"_a = c.rounds.rounds,
+                  "reduced"_a = c.rounds.updates, "homes"_a = c.rounds.homes,
+                  "lost_updates"_a = c.rounds.lost_updates,
                   "lost_examples"_a = c.rounds.lost_examples, **kernel_counts(c.kernel));
 }
 
@@ -143,7 +148,9 @@ py::dict standing_of(PyPolicyServer& of) {
   using namespace pybind11::literals;
   ModeCounts counts;
   std::uint64_t updates = 0, reduced = 0, leased = 0, unfinished = 0;
-  std::string failure;
+  std::string failure, unwritten;
+  std::int64_t elapsed = 0;
+  std::uint32_t told = 0;
   {
     const py::gil_scoped_release release;
     of.server->quiet([&](PolicyService& service) {
@@ -157,10 +164,14 @@ py::dict standing_of(PyPolicyServer& of) {
       counts.lost = counted.lost;
       counts.departures = counted.departures;
       failure = service.failure();
+      if (service.journal()) unwritten = service.journal()->failure();
+      elapsed = service.elapsed();
+      told = service.last_command();
     });
   }
   py::dict all("updates"_a = updates, "reduced"_a = reduced, "done"_a = leased - unfinished,
-               "missing"_a = counts.missing, "failure"_a = failure);
+               "missing"_a = counts.missing, "failure"_a = failure, "unwritten"_a = unwritten,
+               "elapsed"_a = 1e-9 * static_cast<double>(elapsed), "told"_a = told);
   add_counts(all, std::move(counts));
   return all;
 }
@@ -194,15 +205,18 @@ void bind_mode_servers(py::module_& m) {
                       std::uint64_t boot, const std::optional<PyRecord>& record,
                       const std::optional<PyBegun>& begun, const PyTables& tables,
                       std::size_t followers, bool reduces, std::optional<std::uint64_t> updates,
-                      const std::optional<PyWords>& served, const std::optional<PyWords>& ever) {
+                      const std::optional<PyWords>& served, const std::optional<PyWords>& ever,
+                      const std::optional<std::string>& journal, std::uint64_t line,
+                      std::uint64_t again) {
             require_some(workers, "workers");
             if (ever && ever->size() != 2) throw Error("ever must have 2 numbers");
             const bool alike = followers > 0 && deciding(mode.first) == Deciding::alike;
-            return std::make_unique<PyPolicyServer>(
-                theta, std::move(block_ends), mode, rule, staleness, workers,
-                PolicyService::Run{run, terms, boot, followers, alike, reduces,
-                                   updates.value_or(StopRules::kNone)},
-                record, begun, tables, served, ever);
+            PolicyService::Run its{
+                run, terms, boot, followers, alike, reduces, updates.value_or(StopRules::kNone)};
+            its.again = again;
+            return std::make_unique<PyPolicyServer>(theta, std::move(block_ends), mode, rule,
+                                                    staleness, workers, its, record, begun, tables,
+                                                    served, ever, journal, line);
           }),
           py::kw_only(), py::arg("theta").noconvert(), py::arg("block_ends"), py::arg("mode"),
           py::arg("rule"), py::arg("staleness"), py::arg("workers"), py::arg("run"),
@@ -210,6 +224,7 @@ void bind_mode_servers(py::module_& m) {
           py::arg("begun") = py::none(), py::arg("tables") = PyTables(), py::arg("followers") = 0,
           py::arg("reduces") = false, py::arg("updates") = py::none(),
           py::arg("served") = py::none(), py::arg("ever").noconvert() = py::none(),
+          py::arg("journal") = py::none(), py::arg("line") = 0, py::arg("again") = 0,
           "theta: to begin with, float32 [d]; block_ends: where its variables end. workers: lanes "
           "that may come. run, terms: as trainers have them; boot: a number that no other server's "
           "process ever has. record: a file, and its header, that what it hears is written to. "
@@ -219,7 +234,11 @@ void bind_mode_servers(py::module_& m) {
           "workers sum among themselves. updates: so many end the run. served: of one that is "
           "started again in its own run, beside begun what keep() gave, uint64. ever: pushes that "
           "the mode was ever told of, and their examples, uint64 [2], which it counts on; with it "
-          "nobody is told the end before let_end().")
+          "nobody is told the end before let_end(). journal: of the first of several, what the "
+          "names "
+          "of the files begin with to which all is written that it hears; line: of one that is "
+          "started again, the first line that is not in begun, as keep() gave it; again: how many "
+          "processes of it there were in its run, of which the journal is then.")
       .def(
           "adopt",
           [](PyPolicyServer& of, int socket, bool checked, const std::string& transport) {
@@ -282,18 +301,40 @@ void bind_mode_servers(py::module_& m) {
             require_some(batch_size, "batch_size");
             PyTaken taken;
             std::vector<std::uint64_t> served;
+            std::uint64_t line = 0;
             {
               const py::gil_scoped_release release;
               of.server->quiet([&](PolicyService& service) {
                 served = service.served().words;
+                line = service.cut_journal();
                 taken = take_of(of, service, {}, batch_size);
               });
             }
-            return std::pair(std::move(taken), PyWords(py::ssize_t(served.size()), served.data()));
+            return std::tuple(std::move(taken), PyWords(py::ssize_t(served.size()), served.data()),
+                              line);
           },
           py::arg("batch_size"),
           "At any moment what take() gives, and for one that is started again in the same run what "
-          "it is to be given beside as served.")
+          "it is to be given beside as served, and as line.")
+      .def(
+          "kept",
+          [](PyPolicyServer& of, std::uint64_t line) {
+            const py::gil_scoped_release release;
+            of.server->quiet([&](PolicyService& service) { service.kept(line); });
+          },
+          py::arg("line"), "What goes before that line of the journal is kept.")
+      .def(
+          "sync_journal",
+          [](PyPolicyServer& of) {
+            const py::gil_scoped_release release;
+            int last = -1;
+            of.server->quiet([&](PolicyService& service) {
+              if (service.journal()) last = service.journal()->last();
+            });
+            const Descriptor file(last);
+            if (last >= 0) ::fdatasync(last);
+          },
+          "What was written to the journal's last file is to outlast a power cut.")
       .def(
           "let_end",
           [](PyPolicyServer& of) {

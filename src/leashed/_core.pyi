@@ -1678,9 +1678,12 @@ class PolicyServer:
         updates: typing.SupportsInt | typing.SupportsIndex | None = None,
         served: typing.Annotated[numpy.typing.ArrayLike, numpy.uint64] | None = None,
         ever: numpy.typing.NDArray[numpy.uint64] | None = None,
+        journal: str | None = None,
+        line: typing.SupportsInt | typing.SupportsIndex = 0,
+        again: typing.SupportsInt | typing.SupportsIndex = 0,
     ) -> None:
         """
-        theta: to begin with, float32 [d]; block_ends: where its variables end. workers: lanes that may come. run, terms: as trainers have them; boot: a number that no other server's process ever has. record: a file, and its header, that what it hears is written to. begun: to go on from, what take() of another one gave. tables: that gradients are of too, in the order of the model. followers: servers behind it, of several, of which each has a part of the parameters, as theta is one. reduces: while the mode is in Sync workers sum among themselves. updates: so many end the run. served: of one that is started again in its own run, beside begun what keep() gave, uint64. ever: pushes that the mode was ever told of, and their examples, uint64 [2], which it counts on; with it nobody is told the end before let_end().
+        theta: to begin with, float32 [d]; block_ends: where its variables end. workers: lanes that may come. run, terms: as trainers have them; boot: a number that no other server's process ever has. record: a file, and its header, that what it hears is written to. begun: to go on from, what take() of another one gave. tables: that gradients are of too, in the order of the model. followers: servers behind it, of several, of which each has a part of the parameters, as theta is one. reduces: while the mode is in Sync workers sum among themselves. updates: so many end the run. served: of one that is started again in its own run, beside begun what keep() gave, uint64. ever: pushes that the mode was ever told of, and their examples, uint64 [2], which it counts on; with it nobody is told the end before let_end(). journal: of the first of several, what the names of the files begin with to which all is written that it hears; line: of one that is started again, the first line that is not in begun, as keep() gave it; again: how many processes of it there were in its run, of which the journal is then.
         """
     def adopt(
         self,
@@ -1721,9 +1724,14 @@ class PolicyServer:
             list[tuple[int, int]],
         ],
         numpy.typing.NDArray[numpy.uint64],
+        int,
     ]:
         """
-        At any moment what take() gives, and for one that is started again in the same run what it is to be given beside as served.
+        At any moment what take() gives, and for one that is started again in the same run what it is to be given beside as served, and as line.
+        """
+    def kept(self, line: typing.SupportsInt | typing.SupportsIndex) -> None:
+        """
+        What goes before that line of the journal is kept.
         """
     def let_end(self) -> None:
         """
@@ -1748,6 +1756,10 @@ class PolicyServer:
     def standing(self) -> dict:
         """
         Updates, and how many of them workers alone have, examples of leases that are done, what the mode has decided, and why it serves nobody any more (empty: it does), all of one moment.
+        """
+    def sync_journal(self) -> None:
+        """
+        What was written to the journal's last file is to outlast a power cut.
         """
     def take(
         self,

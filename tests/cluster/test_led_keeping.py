@@ -276,8 +276,8 @@ class Served:
     """What is kept of a server of the core's, which has done so many of 10 batches."""
 
     def __init__(self) -> None:
-        self.told = {"done": 0, "failure": "", "updates": 0, "worker_examples": [0]}
-        self.counted = {"pushes": 0, "commands": 0}
+        self.told = {"done": 0, "failure": "", "updates": 0, "elapsed": 0.0}
+        self.counted = {"pushes": 0, "pushed_examples": 0, "commands": 0}
         self.ended = False
 
     def standing(self) -> dict[str, Any]:
@@ -291,7 +291,7 @@ class Served:
 
     def keep(self, _: int) -> Any:
         kept = snapshot(0)
-        return (kept.state, 1), kept.served
+        return (kept.state, 1), kept.served, 0
 
     def let_end(self) -> None:
         self.ended = True
@@ -442,11 +442,13 @@ def test_what_rows_have_cost_is_of_all_processes_of_a_server() -> None:
 
 
 def test_who_goes_on_is_told_also_what_had_come_due_and_was_not_told_yet() -> None:
-    commanded: Any = SimpleNamespace(tell=lambda *_, **__: None)
+    commanded: Any = SimpleNamespace(tell=lambda *_, **__: None, goes_on=lambda *_: None)
 
     def commands(passed: float, told: int) -> Commands:
-        led: Any = SimpleNamespace(passed=passed, commands=[(2.0, 1), (1.0, 0), (1e6, 1)])
-        return Commands(led, commanded, told)
+        led: Any = SimpleNamespace(passed=0.0, commands=[(2.0, 1), (1.0, 0), (1e6, 1)])
+        made = Commands(led, commanded)
+        made.goes_on(passed, told, 0, 0)
+        return made
 
     here = commands(0.0, 0)
     here.tell(SimpleNamespace(), began=True)  # type: ignore[arg-type]

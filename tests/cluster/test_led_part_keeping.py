@@ -4,14 +4,8 @@ with it is missing for its part alone, and the report tells how much that is.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
-import os
-import random
-import signal
-import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,103 +13,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cluster.processes import pids
+from cluster.led_kills import accounted, plan_of, played
 from cluster.test_led_keeping import LONG, clicks, snapshot
-from cluster.test_led_modes import started, whole
-from cluster.test_up import PATIENCE
 
 import leashed as lsh
-from leashed.cluster import mode_table
-from leashed.cluster import plan as plans
 from leashed.cluster.checkpoints import Checkpoint, newest
-from leashed.cluster.led_keeping import head_of, keeps
+from leashed.cluster.led_keeping import keeps
 from leashed.cluster.led_part_keeping import PartKeeping
-from leashed.cluster.measures import counted
-from leashed.cluster.plan import Cluster, Plan, Sync, Train
-from leashed.files import folders
 
-KILLED, KILLS, TRAINERS, SERVERS = "policy-ps-1", 3, 2, 2
-
-
-def plan_of(folder: Path, train: dict[str, Any], **cluster: Any) -> Path:
-    """The file of a run's plan, whose policy servers keep what they have ten times a second."""
-    place = {"trainers": TRAINERS, "sync_ps": 0, "policy_ps": SERVERS, "run": folder, **cluster}
-    path = folder.with_suffix(".toml")
-    asked = Cluster(snapshot_every=0.1, grace=PATIENCE / 2, **place)
-    plans.write(path, Plan(asked, Sync("none"), Train(**train)))
-    return path
-
-
-def kept(folder: Path) -> dict[str, Any] | None:
-    """What its newest snapshot tells, if it has trained by then."""
-    path: Path = folder / f"{KILLED}.snapshot"
-    with contextlib.suppress(OSError, ValueError):  # (With tables that one is named with the rows.)
-        path = path.with_name(folders.Rows(folder / KILLED, hashed=False).told["mode"])
-    told = head_of(path)
-    return told if told is not None and told["pushes"] > 0 else None
-
-
-def kill(folder: Path, process: subprocess.Popen[str], rng: random.Random, least: int) -> int:
-    """At some moment behind a snapshot with more pushes than that; with how many, or 0: the run ends before."""
-    deadline = time.monotonic() + PATIENCE
-    while (told := kept(folder)) is None or told["pushes"] <= least:
-        if process.poll() is not None:
-            return 0
-        assert time.monotonic() < deadline, (folder / f"{KILLED}.log").read_text()
-        time.sleep(0.01)
-    time.sleep(0.2 * rng.random())
-    try:
-        os.kill(pids(folder)[KILLED], signal.SIGKILL)
-    except (KeyError, ProcessLookupError):
-        return 0
-    return int(told["pushes"])
-
-
-def played(path: Path, folder: Path, times: int = KILLS) -> tuple[dict[str, Any], int]:
-    """The report of a run whose second policy server was killed so often, or less; and how often."""
-    process = started("--plan", str(path))
-    rng, killed, pushes = random.Random(0), 0, 0
-    try:
-        while killed < times and (pushes := kill(folder, process, rng, pushes)):
-            killed += 1
-        report = whole(folder, process)
-    finally:
-        process.kill()
-    assert killed
-    assert pids(folder) == {}
-    assert list(folder.glob("*.snapshot*")) == list(folder.glob("*.ever")) == []
-    return report, killed
-
-
-def accounted(report: dict[str, Any], killed: int, batch: int, *, alike: bool) -> None:
-    """Each example is done at the first once, and of the other it is told what became of its part."""
-    ledger, servers = report["ledger"], counted(report, "policy-ps")
-    first, second = (servers[index] for index in range(SERVERS))
-    examples = ledger["total"] * batch
-    assert ledger["complete"] == ledger["total"]
-    assert ledger["undone"] == ledger["again"] == 0
-    fates = ("mode_applied", "mode_stale", "mode_straggler", "mode_missing")
-    told = [sum(server[fate] for fate in fates) for server in (first, second)]
-    moved = [batch * server["mode_exchanges"] for server in (first, second)]
-    assert told[0] + moved[0] == examples
-    assert first["mode_missing"] == 0
-    # (What is on its way to who decides by itself when it is killed, and has got to the first, it may hear of
-    # before that one has.)
-    ways = 0 if alike else killed * TRAINERS * batch
-    assert examples - ways <= told[1] + moved[1] <= examples
-    assert second["restarts"] == killed == report["restarts"][KILLED]
-    assert second["undone_examples"] == batch * second["undone_pushes"]
-    # Beside what was lost with it those are missing that were on their way; what came too late, of that nothing is.
-    on_their_way = 2 * killed * TRAINERS * batch
-    lost, late = second["undone_examples"], first["mode_straggler"]
-    assert lost - late - on_their_way <= second["mode_missing"] <= lost + on_their_way
-    assert first["strange"] == second["strange"] == 0
-    said = dict(mode_table.facts(report))["policy server 1"]
-    assert (
-        f"parts of {second['undone_pushes']:,.0f} pushes, of {second['undone_examples']:,.0f}"
-        in said
-    )
-
+KILLED = "policy-ps-1"
 
 MODES = ["gba:m=3,iota=4", "easgd:alpha=0.5,gap=2", "ssp:s=3", "sync", "hop_bw:b3=1"]
 
@@ -124,9 +30,9 @@ MODES = ["gba:m=3,iota=4", "easgd:alpha=0.5,gap=2", "ssp:s=3", "sync", "hop_bw:b
 @pytest.mark.parametrize("mode", MODES)
 def test_a_run_goes_on_when_its_second_policy_server_is_killed(mode: str, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    report, killed = played(plan_of(folder, {"mode": mode, **LONG}), folder)
+    report, killed = played(plan_of(folder, {"mode": mode, **LONG}), folder, KILLED)
     alike = mode.startswith(("sync", "hop_bw"))
-    accounted(report, killed, 64, alike=alike)
+    accounted(report, KILLED, killed, 64, alike=alike)
     assert report["test_accuracy"] > 0.9
 
 
@@ -134,8 +40,8 @@ def test_a_run_goes_on_when_its_second_policy_server_is_killed(mode: str, tmp_pa
 @pytest.mark.parametrize("mode", ["gba:iota=4", "sync"])
 def test_so_does_one_with_tables(mode: str, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    report, killed = played(plan_of(folder, clicks(tmp_path, mode)), folder)
-    accounted(report, killed, 30, alike=mode == "sync")
+    report, killed = played(plan_of(folder, clicks(tmp_path, mode)), folder, KILLED)
+    accounted(report, KILLED, killed, 30, alike=mode == "sync")
     assert report["test_auc"] > 0.6
 
 
@@ -143,8 +49,10 @@ def test_so_does_one_with_tables(mode: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", ["gba:iota=4", "sync"])
 def test_cuts_are_taken_of_one_that_was_killed(mode: str, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    report, killed = played(plan_of(folder, {"mode": mode, **LONG}, checkpoint_every=1.0), folder)
-    accounted(report, killed, 64, alike=mode == "sync")
+    report, killed = played(
+        plan_of(folder, {"mode": mode, **LONG}, checkpoint_every=1.0), folder, KILLED
+    )
+    accounted(report, KILLED, killed, 64, alike=mode == "sync")
     assert report["checkpoints"]["made"] > 0
     last = Checkpoint(newest(folder))
     assert last.complete
@@ -244,12 +152,13 @@ def test_one_that_has_kept_nothing_begins_anew_and_all_is_lost(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("index", "servers", "restarts", "found"),
-    [(0, 2, True, False), (1, 2, True, True), (1, 2, False, False), (0, 1, True, True)],
-)
-def test_the_first_of_several_and_those_that_nobody_starts_again_keep_nothing(
-    index: int, servers: int, restarts: bool, found: bool
+    ("reduces", "record", "restarts", "found"),
+    [(False, None, True, True), (True, None, True, False), (False, ("a", "b"), True, False),
+     (False, None, False, False)],
+)  # fmt: skip
+def test_those_that_nobody_starts_again_keep_nothing(
+    reduces: bool, record: Any, restarts: bool, found: bool
 ) -> None:
-    led: Any = SimpleNamespace(servers=servers, reduces=False, record=None)
+    led: Any = SimpleNamespace(reduces=reduces, record=record)
     place: Any = SimpleNamespace(restarts=restarts)
-    assert keeps(led, place, index) == found
+    assert keeps(led, place) == found

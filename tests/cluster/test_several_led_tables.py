@@ -21,7 +21,6 @@ from cluster.led import led
 from cluster.processes import pids
 from cluster.test_led_modes import begun, together, up, whole
 from cluster.test_led_tables import GROWING, MODES, check_alike, clicks_of, given, rows_of
-from cluster.test_up import PATIENCE
 
 import leashed as lsh
 from leashed import cli
@@ -200,23 +199,6 @@ def test_the_pages_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert re.search(r"^rows +[\d,]+ in ", told, re.MULTILINE)
     assert re.search(r"^rows of policy server 1 +[\d,]+ in ", told, re.MULTILINE)
     assert not report["rows_behind"]
-
-
-@pytest.mark.process
-def test_a_run_without_the_first_of_its_policy_servers_says_so(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    data = clicks_of(tmp_path)
-    process = up(folder, *data, "--epochs", "100000", "--policy-servers", "2")
-    try:
-        begun(folder, 100, process)
-        os.kill(pids(folder)["policy-ps-0"], signal.SIGKILL)
-        told, _ = process.communicate(timeout=PATIENCE)
-    finally:
-        process.kill()
-    assert process.returncode == 1
-    assert "policy server 0 is lost" in told
-    assert pids(folder) == {}
-    assert not (folder / "output").exists()
 
 
 @pytest.mark.process(1)

@@ -219,22 +219,6 @@ def test_a_trainer_that_dies_or_hangs_costs_its_parts(blow, tmp_path):
 
 
 @pytest.mark.process
-@pytest.mark.long
-def test_a_run_without_the_first_of_its_policy_servers_says_so(tmp_path):
-    folder = tmp_path / "run"
-    process = up(folder, "--epochs", "1000", "--policy-servers", "2")
-    try:
-        begun(folder, 100, process)
-        os.kill(pids(folder)["policy-ps-0"], signal.SIGKILL)
-        told, _ = process.communicate(timeout=PATIENCE)
-    finally:
-        process.kill()
-    assert process.returncode == 1
-    assert "policy server 0 is lost" in told
-    assert pids(folder) == {}
-
-
-@pytest.mark.process
 def test_joined_trainers_start_several():
     cluster = lsh.cluster.join(policy_servers=2, shards="layerwise", rank=0, size=1)
     how = given(mode="gba")

@@ -196,7 +196,7 @@ void PolicyService::visit_served(Archive& archive) {
   server_.visit_counts(archive);
   for (std::atomic<std::uint64_t>* const count :
        {&pulls_, &grants_, &pushes_, &not_finite_, &strange_, &replaced_, &departures_, &lost_,
-        &unused_, &looks_, &commands_, &published_, &staleness_}) {
+        &unused_, &looks_, &commands_, &published_, &staleness_, &pushed_examples_}) {
     std::uint64_t value = count->load(kRelaxed);
     archive(value);
     if (archive.reads()) count->store(value, kRelaxed);

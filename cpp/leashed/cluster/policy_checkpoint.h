@@ -26,6 +26,8 @@ struct BegunMode {
   // Of one that is started again in its own run, the lanes and counts of then, as served() of it
   // has told; null: it is another run that goes on.
   const Archived* served = nullptr;
+  // Of one that has a journal, and is started again: the first line of it that is not in this.
+  std::uint64_t line = 0;
 };
 
 // What a server has.

@@ -39,7 +39,10 @@ PolicyService::PolicyService(const modes::ServerPolicy& machine, const Disciplin
       lost_tickets_(peers_.size()),
       lives_(peers_.size()),
       may_end_(!run.holds_end) {
-  if (run.followers > 0) told_.emplace(run.followers);
+  if (run.followers > 0) {
+    const bool tells_journal = run.alike && run.journal;
+    told_.emplace(run.followers, tells_journal ? run.journal->first() : first_told());
+  }
   if (!server_.holds()) {
     throw Error(
         "in this mode the workers' models meet each other, and no policy server has any; take a "
@@ -57,6 +60,7 @@ PolicyService::PolicyService(const modes::ServerPolicy& machine, const Disciplin
   if (rows) rows_.emplace(*rows, bytes_);
   if (RoundDesk& desk = *this; run.reduces) rounds_ = std::make_unique<LedRounds>(desk, server_);
   if (begun) begin(*begun);
+  if (run.journal) hear_again(begun && begun->served ? begun->line : 0);
 }
 
 void PolicyService::open(Post& post) noexcept {
@@ -210,6 +214,8 @@ void PolicyService::followed(Peer peer, const Link& link, const FrameHeader& hea
     if (said.run != run_.run || said.terms != run_.terms) {
       throw Error("a policy server of another run, model, rule or mode");
     }
+    // (What a process before this one had told him is over.)
+    if (!run_.alike) said.heard = std::max(said.heard, first_told());
     const bool asks = said.again != 0 && !run_.alike;
     if (asks) said.heard = told_->position();
     told_->hello(peer, header.correlation, said, run_.boot, *post_);
@@ -326,6 +332,7 @@ void PolicyService::push(Link& link, const FrameHeader& header) {
   check_push(link, header);  // who had pulled may have another lease than when place() found it
   const modes::Lease lease = *link.leased;
   pushes_.fetch_add(1, kRelaxed);
+  pushed_examples_.fetch_add(lease.count, kRelaxed);
   ++link.pushes;
   const std::size_t dimension = server_.holder().dimension();
   const std::size_t floats = dimension + link.rows.floats;
@@ -410,6 +417,7 @@ void PolicyService::command(std::uint32_t argument) {
         "change by itself; take switching or automatic, or one server");
   }
   tell({.kind = modes::Event::Kind::command, .argument = argument});
+  last_command_ = argument;
   commands_.fetch_add(1, kRelaxed);
 }
 
@@ -437,11 +445,12 @@ void PolicyService::finish() {
 void PolicyService::tell(const modes::Event& event, const Payload* payload) {
   const Time at{elapsed()};
   try {
+    if (run_.journal) run_.journal->append(event, at);
     if (heard_) heard_(event, at);
     if (told_ && run_.alike) told_->append(event, at);
     if (event.kind == modes::Event::Kind::leave) ++lives_[event.node];
     server_.handle(event, payload, at, *this);
-    if (told_) told_->send(*post_);
+    if (told_ && post_) told_->send(*post_);
     if (rounds_) rounds_->told(event);
     if (rounds_) rounds_->settle();
     if (run_.updates != StopRules::kNone && server_.updates() >= run_.updates) finish();
@@ -540,6 +549,7 @@ PolicyService::Counters PolicyService::counters() const {
   return {pulls_.load(kRelaxed),
           grants_.load(kRelaxed),
           pushes_.load(kRelaxed),
+          pushed_examples_.load(kRelaxed),
           not_finite_.load(kRelaxed),
           strange_.load(kRelaxed),
           replaced_.load(kRelaxed),

@@ -28,6 +28,11 @@
 // some moment, whatever was under way then: its lanes are the same nodes, who had a lease is
 // granted it again, and its counts are those of then. All that it heard since is undone, and
 // nothing of that can come any more: a push is of the connection over which its lease was granted.
+//
+// The first of several has a journal (server/journal.h), since the others go on meanwhile: started
+// again, it goes on from what it had kept, and then hears all once more that it had heard since. So
+// it decides as it had, and tells those who follow it one log. Parts of its own of pushes since
+// then are lost, and count as missing. Whoever may have been there has left, with his lease.
 #pragma once
 
 #include <array>
@@ -53,6 +58,7 @@
 #include "leashed/engine/stop.h"
 #include "leashed/modes/mode_state.h"
 #include "leashed/net/service.h"
+#include "leashed/server/journal.h"
 #include "leashed/server/parameter_server.h"
 
 namespace leashed {
@@ -75,6 +81,9 @@ class PolicyService final : public Service, private Sink, private RoundDesk {
     std::span<std::uint64_t> ever{};
     // Nobody is told the end before let_end(): who has been would train nothing once more.
     bool holds_end = false;
+    // Of the first of several, which must stay; null: it goes on from nothing.
+    Journal* journal = nullptr;
+    std::uint64_t again = 0;  // processes of it that there were before this one
   };
   // Is told what the machine hears, in that order, before it acts.
   // Of a push whose values are not finite the version is kNoValues (server/event_log.h).
@@ -121,6 +130,10 @@ class PolicyService final : public Service, private Sink, private RoundDesk {
   // Its lanes and counts, of the moment of take(), for one that is started again. That may be taken
   // at any moment, with leases that workers have.
   Archived served();
+  // The journal's next line, which begins a file of it. 0: there is none.
+  std::uint64_t cut_journal();
+  // What goes before that line of the journal is kept.
+  void kept(std::uint64_t line);
   // That all is trained is kept: who waits to hear of the end is told.
   void let_end();
   // Nodes of what it goes on from for which nobody has come are gone.
@@ -129,25 +142,30 @@ class PolicyService final : public Service, private Sink, private RoundDesk {
   ParameterServer& server() { return server_; }
   // Why it serves nobody any more; empty: it does.
   const std::string& failure() const { return failure_; }
+  // Null: it has none.
+  const Journal* journal() const { return run_.journal; }
+  // What the mode was told last, of its commands.
+  std::uint32_t last_command() const { return last_command_; }
 
   // For any thread.
   struct Counters {
     std::uint64_t pulls = 0, grants = 0, pushes = 0;
-    std::uint64_t not_finite = 0;     // pushes whose values are not
-    std::uint64_t strange = 0;        // refused, being under no lease of their connection
-    std::uint64_t replaced = 0;       // connections whose lane came with another
-    std::uint64_t departures = 0;     // of nodes that had said something, before their end
-    std::uint64_t lost = 0;           // examples of leases that they had then
-    std::uint64_t unused = 0;         // examples of pushes behind the run's end
-    std::uint64_t lanes = 0;          // that have come
-    std::uint64_t looks = 0;          // at the parameters
-    std::uint64_t commands = 0;       // that the mode was told
-    std::uint64_t published = 0;      // gradients in updates
-    std::uint64_t staleness = 0;      // of these, in all
-    std::uint64_t payload_bytes = 0;  // of memory for what is pushed, and looked up
-    std::uint64_t lookups = 0;        // of rows, of leases
-    std::uint64_t reads = 0;          // by who looks on
-    std::uint64_t looked_up = 0;      // rows of both
+    std::uint64_t pushed_examples = 0;  // of these
+    std::uint64_t not_finite = 0;       // pushes whose values are not
+    std::uint64_t strange = 0;          // refused, being under no lease of their connection
+    std::uint64_t replaced = 0;         // connections whose lane came with another
+    std::uint64_t departures = 0;       // of nodes that had said something, before their end
+    std::uint64_t lost = 0;             // examples of leases that they had then
+    std::uint64_t unused = 0;           // examples of pushes behind the run's end
+    std::uint64_t lanes = 0;            // that have come
+    std::uint64_t looks = 0;            // at the parameters
+    std::uint64_t commands = 0;         // that the mode was told
+    std::uint64_t published = 0;        // gradients in updates
+    std::uint64_t staleness = 0;        // of these, in all
+    std::uint64_t payload_bytes = 0;    // of memory for what is pushed, and looked up
+    std::uint64_t lookups = 0;          // of rows, of leases
+    std::uint64_t reads = 0;            // by who looks on
+    std::uint64_t looked_up = 0;        // rows of both
     LaneRows::Moved rows_moved{};
     LedRounds::Counters rounds{};
   };
@@ -207,7 +225,13 @@ class PolicyService final : public Service, private Sink, private RoundDesk {
   // Of a run that goes on: the lease that the node has.
   void grant_again(modes::Node node);
   void send(Peer peer, Grant grant);
+  // Where those behind it decide by themselves, the number of the first line that this process
+  // tells them: above all that one before it has told.
+  std::uint64_t first_told() const { return run_.again << 32; }
   void begin(const Begun& begun);
+  // Hears the journal once more, from that line on.
+  void hear_again(std::uint64_t from);
+  void hear_again(const LogLine& line);
   void visit_served(Archive& archive);
   // Where the machine throws what is no answer to a command, all is over.
   void tell(const modes::Event& event, const Payload* payload = nullptr);
@@ -260,10 +284,12 @@ class PolicyService final : public Service, private Sink, private RoundDesk {
   std::set<std::int64_t> due_;  // when the machine wants to be told the time
   bool finished_ = false;
   std::string failure_;
+  std::uint32_t last_command_ = 0;
   // Relaxed: counts for whoever looks on; they hand nothing over.
   std::atomic<std::uint64_t> pulls_{0}, grants_{0}, pushes_{0}, not_finite_{0}, strange_{0},
       replaced_{0}, departures_{0}, lost_{0}, unused_{0}, lanes_count_{0}, bytes_{0}, looks_{0},
-      commands_{0}, published_{0}, staleness_{0}, lookups_{0}, reads_{0}, looked_up_{0};
+      commands_{0}, published_{0}, staleness_{0}, lookups_{0}, reads_{0}, looked_up_{0},
+      pushed_examples_{0};
 };
 
 }  // namespace leashed

@@ -30,7 +30,7 @@ void ToldLog::hello(Peer peer, std::uint64_t server, const ToldHello& said, std:
     throw Error("policy server " + std::to_string(server) + " has heard another log");
   }
   if (of.peer != 0) post.refuse(of.peer);
-  if (again) log_.from(said.heard);  // throws where that is forgotten
+  log_.from(said.heard);  // throws where that is forgotten
   of = {peer, said.boot, said.heard, of.kept, false};
   const ToldAt at{log_.next(), boot};
   post.send(peer, {.kind = kToldAt}, std::as_bytes(std::span(&at, 1)), {}, nullptr);

@@ -15,11 +15,13 @@ namespace leashed {
 
 class ToldLog {
  public:
-  // Of so many servers behind the first.
-  explicit ToldLog(std::size_t followers) : followers_(followers) {}
+  // Of so many servers behind the first; `first`: the number of the first line that is appended.
+  ToldLog(std::size_t followers, std::uint64_t first) : log_(first), followers_(followers) {}
 
   void append(const modes::Event& event, Time at) { log_.append(event, at); }
   std::uint64_t position() const { return log_.next(); }
+  // Lines before this one nobody asks for any more.
+  std::uint64_t first() const { return log_.first(); }
   // One of them, by its number from 1, has this connection from now on; one that was started again
   // goes on from what it had kept. Throws Error where it is no such server, was started again, and
   // knows nothing of the run any more, or asks for lines that are forgotten.

@@ -126,6 +126,7 @@ class EventLog {
   // Nobody asks for lines before this one any more.
   void forget(std::uint64_t before);
 
+  std::uint64_t first() const { return first_; }    // line that is kept
   std::uint64_t next() const { return next_; }      // the next line's number
   std::uint64_t closed() const { return closed_; }  // of the first that is in no block yet
 

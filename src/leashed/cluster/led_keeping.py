@@ -3,8 +3,8 @@ rule and its tables have, whatever is under way meanwhile; and beside them how m
 a file that is written with each of them, so that a restart tells exactly what it has undone.
 
 Where it is the only one the run goes on from its newest snapshot: leases of then are granted again, and what
-was heard since is trained anew, as if it had never been. Of several those behind the first are
-``led_part_keeping``'s.
+was heard since is trained anew, as if it had never been. Of several the first is ``led_first_keeping``'s, and
+those behind it are ``led_part_keeping``'s.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,12 +33,25 @@ from leashed.cluster.lives import boot
 from leashed.cluster.messages import Kept
 from leashed.cluster.row_files import WRITTEN
 from leashed.cluster.serving import Place
-from leashed.training.led_mode import LedMode, numbered
+from leashed.training.led_mode import Journal, LedMode, numbered
 
-__all__ = ["Ever", "LedKeeping", "ServerKeeping", "Snapshot", "head_of", "keeps", "read", "write"]
+if TYPE_CHECKING:
+    from leashed.cluster.policy_server import Commands
+
+__all__ = [
+    "Ever",
+    "LedKeeping",
+    "ServerKeeping",
+    "Snapshot",
+    "head_of",
+    "keeps",
+    "read",
+    "tell_lost",
+    "write",
+]
 
 _WORDS = 8  # of the file beside snapshots
-_RUN, _BOOT, _LIVES, _COMMANDS, _PUSHES, _EXAMPLES = range(6)
+_RUN, _BOOT, _LIVES, _COMMANDS, _PUSHES, _EXAMPLES, _DONE, _SCHEDULED = range(_WORDS)
 _BAD = "damaged: remove it, and begin another run"
 
 _log = logging.getLogger(__name__)
@@ -50,8 +63,9 @@ class Snapshot(NamedTuple):
     Attributes:
         told: JSON's own types: ``run``; ``batches`` that were done (0, where another server leases them);
             ``pushes`` and ``examples`` that were heard; ``nodes``; and of who leads seconds that had ``passed``
-            since the first grant, how many ``commands`` the mode was told, without those of its schedule, and
-            how many of these (``scheduled``), and what ``last``.
+            since the first grant, and ``elapsed`` of the mode's time, how many ``commands`` the mode was told,
+            without those of its schedule, and how many of these (``scheduled``), what ``last``, and the first
+            ``line`` of its journal that is not in it.
         state: of the mode and its rule.
         served: lanes and counts.
     """
@@ -61,12 +75,10 @@ class Snapshot(NamedTuple):
     served: NDArray[np.uint64]
 
 
-def keeps(led: LedMode, place: Place, index: int = 0) -> bool:
+def keeps(led: LedMode, place: Place) -> bool:
     """Whether a server leaves anything to the next one: where that is started at all, and all that is trained is
-    at this one; or this is behind the first of several. A record goes on over no restart.
+    at servers. A record goes on over no restart.
     """
-    if led.servers > 1:
-        return place.restarts and index > 0
     return place.restarts and not led.reduces and led.record is None
 
 
@@ -234,6 +246,25 @@ class Ever:
     @commands.setter
     def commands(self, count: int) -> None:
         self._words[_COMMANDS] = count
+
+    @property
+    def done(self) -> int | None:
+        """Batches that are, as the master was told; None: it was told nothing."""
+        told = int(self._words[_DONE])
+        return told - 1 if told else None
+
+    @done.setter
+    def done(self, batches: int) -> None:
+        self._words[_DONE] = batches + 1
+
+    @property
+    def scheduled(self) -> int:
+        """Commands of its own schedule that the mode was told."""
+        return int(self._words[_SCHEDULED])
+
+    @scheduled.setter
+    def scheduled(self, count: int) -> None:
+        self._words[_SCHEDULED] = count
 
     def flush(self) -> None:
         """What was counted is to outlast a power cut. OSError where it cannot."""
@@ -486,7 +517,8 @@ class ServerKeeping:
 
     def _of_beginning(self, run: str) -> dict[str, Any]:
         """The head of a snapshot of no state: the run begins."""
-        return {"run": run, "batches": 0, "pushes": 0, "examples": 0, "commands": 0, "sums": []}
+        none = dict.fromkeys(("batches", "pushes", "examples", "commands", "line"), 0)
+        return {"run": run, **none, "passed": 0.0, "elapsed": 0.0, "sums": []}
 
     def _tidy(self, but: str) -> None:
         """Removes all snapshots but that of this name."""
@@ -494,6 +526,17 @@ class ServerKeeping:
             if path.name != but:
                 with contextlib.suppress(OSError):
                     path.unlink()
+
+
+def tell_lost(then: Mapping[str, Any], pushes: int, examples: int) -> None:
+    """Of several servers one goes on from that, and so many pushes were lost for its part."""
+    _log.warning(
+        "started again: goes on from %s pushes; with all restarts %s pushes, of %s examples, are lost for its part "
+        "of the parameters",
+        f"{then['pushes']:,}",
+        f"{pushes:,}",
+        f"{examples:,}",
+    )
 
 
 class LedKeeping(ServerKeeping):
@@ -518,6 +561,30 @@ class LedKeeping(ServerKeeping):
         self._ever.commands += more
         if not more and self._serving is not None:
             self._serving[1].hurry()
+
+    def journal(self, then: Snapshot | None) -> Journal | None:  # noqa: ARG002 (the first of several has one)
+        """Of a server that goes on from that; None: it has none."""
+        return None
+
+    def goes_on(
+        self, then: Snapshot | None, server: _core.PolicyServer, commands: Commands
+    ) -> None:  # noqa: ARG002
+        """The server goes on from that: what it was told, and is still to be told, is that of then."""
+        if then is None:
+            return
+        told = then.told
+        scheduled = told["scheduled"]
+        commands.goes_on(told["passed"], scheduled, told["commands"] + scheduled, told["last"])
+
+    def known(self, done: int) -> int:
+        """Batches that the master knows to be done, where so many are when the server begins, or goes on."""
+        return done
+
+    def done(self, batches: int) -> None:
+        """So many are, which the master is to be told."""
+
+    def scheduled(self, commands: int) -> None:
+        """So many of the mode's own it was told."""
 
     def serve(
         self, server: _core.PolicyServer, passed: Callable[[], tuple[float, int, int]]
@@ -562,17 +629,19 @@ class LedKeeping(ServerKeeping):
 
     def _moment(self, now: Mapping[str, Any]) -> Snapshot:
         assert self._server is not None, "serve() comes first"
-        (state, nodes, *_), served = self._server.keep(self._led.batch_size)
+        (state, nodes, *_), served, line = self._server.keep(self._led.batch_size)
         passed, scheduled, last = self._passed()
         done = now["done"]
         whole = self._led.batches is not None and done >= self._led.examples
         told = {
             "batches": self._led.batches if whole else done // self._led.batch_size,
-            "examples": int(sum(map(int, now["worker_examples"]))),
+            "examples": now["pushed_examples"],
             "nodes": nodes,
             "passed": passed,
             "commands": now["commands"] - scheduled,
             "scheduled": scheduled,
             "last": last,
+            "elapsed": now["elapsed"],
+            "line": line,
         }
         return Snapshot(told, state, served)

@@ -6,16 +6,13 @@ its rows, where it counts as missing.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
 from leashed import _core
-from leashed.cluster.led_keeping import ServerKeeping, Snapshot
+from leashed.cluster.led_keeping import ServerKeeping, Snapshot, tell_lost
 
 __all__ = ["PartKeeping"]
-
-_log = logging.getLogger(__name__)
 
 
 class PartKeeping(ServerKeeping):
@@ -40,13 +37,7 @@ class PartKeeping(ServerKeeping):
 
     def _began(self, then: Mapping[str, Any], *, again: bool) -> None:
         if again:
-            _log.warning(
-                "started again: goes on from %s pushes; with all restarts %s pushes, of %s examples, are lost for "
-                "its part of the parameters",
-                f"{then['pushes']:,}",
-                f"{self._undone_pushes:,}",
-                f"{self._undone:,}",
-            )
+            tell_lost(then, self._undone_pushes, self._undone)
 
     def _moment(self, now: Mapping[str, Any]) -> Snapshot:
         assert self._server is not None, "serve() comes first"

@@ -88,8 +88,9 @@ def facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
             if updates := here.get("lost_updates", 0.0):
                 told += f"; {updates:,.0f} of them are lost with all who had them"
             known.append(("all-reduce", told))
-        if again := here.get("restarts", 0.0):
-            known.append(("policy server", _again(again, here)))
+        if restarts := here.get("restarts", 0.0):
+            again = _again if len(all_servers) == 1 else _parts_lost
+            known.append(("policy server", again(restarts, here)))
         if commands := here.get("mode_commands", 0.0):
             last = COMMANDS[int(here["mode_told"])]
             known.append(("commands", f"{commands:,.0f}, the last to be {last}"))
@@ -123,12 +124,17 @@ def _part(here: Counters, first: Counters) -> str:
         told += f", {never:,.0f} whose part never came"
     if late := here.get("late_parts", 0.0):
         told += f"; {late:,.0f} parts came when it had gone on without them"
-    if again := here.get("restarts", 0.0):
-        told += (
-            f"; started again {_times(again)}, by which its parts of {here.get('undone_pushes', 0.0):,.0f} pushes, of "
-            f"{here.get('undone_examples', 0.0):,.0f} examples, are lost"
-        )
+    if restarts := here.get("restarts", 0.0):
+        told += f"; {_parts_lost(restarts, here)}"
     return told
+
+
+def _parts_lost(restarts: float, here: Counters) -> str:
+    """What it has cost that one of several was started again."""
+    return (
+        f"started again {_times(restarts)}, by which its parts of {here.get('undone_pushes', 0.0):,.0f} pushes, of "
+        f"{here.get('undone_examples', 0.0):,.0f} examples, are lost"
+    )
 
 
 def _times(restarts: float) -> str:

@@ -13,7 +13,6 @@ import math
 import socket
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -30,6 +29,7 @@ from leashed.cluster.embedding_server import rows_read
 from leashed.cluster.led_bringing import Sending
 from leashed.cluster.led_checkpoint import begun, going_on, save
 from leashed.cluster.led_cuts import LOOK, LedCuts
+from leashed.cluster.led_first_keeping import FirstKeeping
 from leashed.cluster.led_keeping import LedKeeping, keeps
 from leashed.cluster.led_leaving import leaving, telling
 from leashed.cluster.led_part_keeping import PartKeeping
@@ -158,14 +158,15 @@ def serve(
     with contextlib.ExitStack() as ending:
         if index > 0:
             part = None
-            if keeps(led, place, index):
+            if keeps(led, place):
                 kept = PartKeeping(led, place, rows, index)
                 part = ending.enter_context(contextlib.closing(kept))
             follow(led, index, place, words, rows, part)
             return
         keeping = None
         if keeps(led, place):
-            keeping = ending.enter_context(contextlib.closing(LedKeeping(led, place, rows)))
+            of = FirstKeeping if led.servers > 1 else LedKeeping
+            keeping = ending.enter_context(contextlib.closing(of(led, place, rows)))
         _lead(led, place, words, rows, keeping)
 
 
@@ -210,9 +211,6 @@ def _lead(
             state = None if begins is None else begins.state
             if then is not None:
                 state = then.state, then.told["nodes"]
-                led = replace(led, passed=then.told["passed"])
-                before = then.told["commands"] + then.told["scheduled"]
-                commanded.goes_on(before, then.told["last"])
             server = led.server(
                 numbered(name),
                 keeping.boot if keeping else boot(),
@@ -220,12 +218,15 @@ def _lead(
                 () if rows is None else rows.native,
                 None if then is None else then.served,
                 None if keeping is None else keeping.pushes,
+                None if keeping is None else keeping.journal(then),
             )
             pulls = server.counters()["pulls"]
             sending = Sending(place, index, name)
-            leases = Leased(member, led, server.standing()["done"])
-            commands = Commands(led, commanded, then.told["scheduled"] if then else 0)
+            done = led.done(server.standing()["done"])
+            leases = Leased(member, led, done if keeping is None else keeping.known(done))
+            commands = Commands(led, commanded)
             if keeping is not None:
+                keeping.goes_on(then, server, commands)
                 keeping.serve(server, lambda: (commands.reached, commands.told, commanded.last))
             made.set_result((name, server))
 
@@ -236,6 +237,9 @@ def _lead(
                 if keeping is not None:
                     keeping.keep(int(counted["pushes"]), done=led.is_done(standing))
                 commands.tell(server, began=counted["grants"] > 0)
+                if keeping is not None:
+                    keeping.scheduled(commands.told)
+                    keeping.done(led.done(standing["done"]))
                 metrics = {
                     **told_of(standing, counted),
                     **commanded.counters(),
@@ -302,14 +306,14 @@ class Leased:
     Args:
         member: asks for them.
         led: the mode.
-        done: examples that were when the run began, which goes on.
+        done: batches that were when the run began, which goes on.
     """
 
     def __init__(self, member: Member, led: LedMode, done: int) -> None:
         self._member = member
         self._led = led
         self._held: dict[int, int] = {}  # batches of leases that are not complete, by ticket
-        self._told = self._batches(done)  # of those that are
+        self._told = done  # of those that are
         self._wanted = _ENDLESS if led.batches is None else led.batches - self._told
         self._want()
 
@@ -323,7 +327,7 @@ class Leased:
         """Of each lease that was not complete when this was called last, its ticket, and how many of its
         batches the mode is done with, where so many examples are.
         """
-        done, found = self._batches(examples) - self._told, []
+        done, found = self._led.done(examples) - self._told, []
         for ticket, count in list(self._held.items()):
             used = min(count, done)
             found.append((ticket, used))
@@ -338,12 +342,6 @@ class Leased:
         if self._wanted > 0:
             self._member.want(min(self._wanted, _ENDLESS))
 
-    def _batches(self, examples: int) -> int:
-        """That so many examples are; the last one may have fewer than others."""
-        led = self._led
-        whole = led.batches is not None and examples >= led.examples
-        return cast(int, led.batches) if whole else examples // led.batch_size
-
 
 class Commands:
     """What the mode is told of itself, each once its time has come since the first grant.
@@ -351,19 +349,26 @@ class Commands:
     Args:
         led: the mode.
         commanded: tells it.
-        told: how many of them were, before the server was started again.
 
     Attributes:
         left: what is still to be told.
         told: how many were.
     """
 
-    def __init__(self, led: LedMode, commanded: Commanded, told: int = 0) -> None:
+    def __init__(self, led: LedMode, commanded: Commanded) -> None:
         self._commanded = commanded
         self._before = led.passed
-        self.told = told
+        self.told = 0
         self.left = [one for one in sorted(led.commands) if one[0] > led.passed or not led.passed]
         self._began = math.nan
+
+    def goes_on(self, passed: float, told: int, count: int, last: int) -> None:
+        """The server was started again: so many seconds have passed, so many of these were told, and with
+        others ``count``, the last of them ``last``.
+        """
+        self._before, self.told = passed, told
+        del self.left[:told]
+        self._commanded.goes_on(count, last)
 
     @property
     def passed(self) -> float:

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from leashed.base.choice import Choice, from_json, to_json
 from leashed.models.tables import SHARDS as OF_TABLES
 from leashed.modes import COMMANDS
 
-__all__ = ["COMMANDS", "SHARDINGS", "SHARDS", "LedMode", "numbered"]
+__all__ = ["COMMANDS", "SHARDINGS", "SHARDS", "Journal", "LedMode", "numbered"]
 
 SHARDINGS = ("layerwise", "memorywise", "packed")
 """How parameters are spread over several servers (``leashed.simulation.layerwise`` and the others)."""
@@ -24,6 +24,21 @@ SHARDS = "memorywise"
 """Which of these, where nobody says."""
 
 _BITS = 64
+
+
+class Journal(NamedTuple):
+    """To which the first of several policy servers writes what it hears.
+
+    Attributes:
+        path: what the names of its files begin with.
+        line: the first line that is not in what the server goes on from.
+        again: how many processes of the server there were before; where there were any it goes on from the
+            journal.
+    """
+
+    path: str
+    line: int
+    again: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,6 +145,11 @@ class LedMode:
             return True
         return self.batches is not None and standing["done"] >= self.examples
 
+    def done(self, examples: int) -> int:
+        """Batches that so many examples are; the last one may have fewer than others."""
+        whole = self.batches is not None and examples >= self.examples
+        return cast(int, self.batches) if whole else examples // self.batch_size
+
     def server(
         self,
         run: int,
@@ -138,6 +158,7 @@ class LedMode:
         tables: Sequence[_core.Table] = (),
         served: NDArray[np.uint64] | None = None,
         ever: NDArray[np.uint64] | None = None,
+        journal: Journal | None = None,
     ) -> _core.PolicyServer:
         """Its policy server; of several the first.
 
@@ -151,11 +172,13 @@ class LedMode:
                 as ``keep`` has told it. Default: another run goes on, or it begins.
             ever: how many pushes its mode was ever told of, and of how many examples, uint64 [2], which it
                 counts on. Default: nobody asks.
+            journal: of the first of several. Default: it has none.
 
         Raises:
             OSError: the record cannot be begun.
-            ValueError: no server takes what the mode's workers have, or the state is damaged.
+            ValueError: no server takes what the mode's workers have, or the state, or the journal, is damaged.
         """
+        path, line, again = journal or (None, 0, 0)
         return _core.PolicyServer(
             theta=self.part(0),
             block_ends=[] if self.shards else list(self.block_ends),
@@ -174,6 +197,9 @@ class LedMode:
             updates=self.updates,
             served=served,
             ever=ever,
+            journal=path,
+            line=line,
+            again=again,
         )
 
     def follower(

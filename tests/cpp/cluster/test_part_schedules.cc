@@ -2,13 +2,15 @@
 // come late, connections of workers and between servers end, workers die or are silent for longer
 // than a term. The first must decide as one server that hears the same; the others make its updates
 // of what came to them, and nobody waits for ever. All of them are brought to a cut, die, and go on
-// from there.
+// from there; or one alone is killed, the first among them, which has a journal.
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <deque>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <random>
@@ -40,6 +42,7 @@ struct PartsSetting {
   bool rows = false;  // of tables, too
   int restarts = 0;   // of all from a cut
   int kills = 0;      // of one behind the first, which goes on from what it had kept
+  int ends = 0;       // of the first, which goes on from that and its journal
 };
 
 class PartsWorld {
@@ -60,6 +63,7 @@ class PartsWorld {
         faults_left_(setting_.faults),
         restarts_left_(setting_.restarts),
         kills_left_(setting_.kills),
+        ends_left_(setting_.ends),
         before_(setting_.servers),
         kept_(setting_.servers),
         ever_(setting_.servers),
@@ -70,6 +74,7 @@ class PartsWorld {
       posts_.emplace_back();
     }
     others_.resize(servers() - 1);
+    if (setting_.ends > 0) journal_.emplace(journal_path(), false);
     for (std::size_t s = 0; s < servers(); ++s) {
       begin(s, context(parts_[s], shards_.size(s)), nullptr);
     }
@@ -90,12 +95,13 @@ class PartsWorld {
       idle = did ? 0 : idle + 1;
       cut();
       kill();
+      end_first();
       if (below(6) == 0 || idle > 60) pass(1 + std::int64_t(below(idle > 60 ? 500 : 60)));
     }
     compare();
   }
   std::uint64_t missing = 0, cuts = 0, row_updates = 0, restarts = 0, waiting = 0;
-  std::uint64_t kills = 0, lost = 0;
+  std::uint64_t kills = 0, lost = 0, ends = 0;
 
  private:
   struct At {  // a worker, at one server
@@ -160,9 +166,12 @@ class PartsWorld {
     RowHolder* const rows = rows_ ? rows_->of(s) : nullptr;
     const std::uint64_t boot = 30 + s + 100 * restarts;
     if (s == 0) {
+      PolicyService::Run its{1, 2, boot, servers() - 1, shards_.by == Deciding::alike};
+      its.ever = ever_[0];
+      its.journal = journal_ ? &*journal_ : nullptr;
+      its.again = ends;
       first_ = std::make_unique<PolicyService>(
-          modes::make_server_policy(choice()), of,
-          PolicyService::Run{1, 2, boot, servers() - 1, shards_.by == Deciding::alike},
+          modes::make_server_policy(choice()), of, its,
           [this](const modes::Event& event, Time at) { heard(event, at); }, nullptr, begun, rows);
       return first_->open(posts_[0]);
     }
@@ -249,6 +258,35 @@ class PartsWorld {
     const BegunMode begun{state.mode, setting_.workers, false, &kept_[s]->served};
     begin(s, of, &begun, true);
   }
+  // Now and then the first is kept, or dies, as the others do above.
+  void end_first() {
+    if (ends_left_ == 0 || below(40) != 0) return;
+    if (below(2) == 0) {
+      const std::uint64_t line = first_->cut_journal();
+      kept_[0] = Kept{first_->take({}), first_->served(), first_->server().nodes(),
+                      first_->counters().pushed_examples, line};
+      if (below(2) == 0) first_->kept(line);
+      return;
+    }
+    --ends_left_;
+    ++ends;
+    lost_[0] += first_->counters().pushed_examples - (kept_[0] ? kept_[0]->examples : 0);
+    posts_[0].boxes.clear();
+    posts_[0].refused.clear();
+    posts_[0].wake_at = HeldPost::kNever;
+    first_.reset();
+    journal_.emplace(journal_path(), true);
+    holds_ = false;
+    for (Cable& cable : cables_) cable.first = 0;
+    DisciplineContext of = context(parts_[0], shards_.size(0));
+    if (!kept_[0]) return begin(0, of, nullptr);
+    of.workers = kept_[0]->nodes;
+    const Checkpoint& state = kept_[0]->taken.state;
+    const Resumed resumed(state, Updater(of).layout(), no_staleness_policy(), of);
+    const BegunMode begun{state.mode, setting_.workers, false, &kept_[0]->served, kept_[0]->line};
+    begin(0, of, &begun);
+  }
+  std::string journal_path() const { return files_.path / "journal"; }
   // Who was started again has had, or counts as missing, all that is done, and nothing else.
   void check_had(std::size_t s) {
     const ParameterServer& first = first_->server();
@@ -595,16 +633,24 @@ class PartsWorld {
     const std::vector<float> whole = theta_of(plain_);
     std::vector<float> part(shards_.size(0));
     shards_.gather(0, whole.data(), part.data());
-    CHECK((theta_of(first_->server()) == part));
+    if (ends == 0) CHECK((theta_of(first_->server()) == part));
     ModeCounts first = first_->server().counts();
     add(first, before_[0]);
     const ModeCounts& alone = plain_.counts();
-    CHECK(first.applied == alone.applied);
+    const std::uint64_t moved = kPartBatch * (alone.exchanges - first.exchanges);
+    CHECK(first.applied + first.missing == alone.applied + moved);
+    if (ends == 0) CHECK(first.missing == 0);
     if (first.exchanges == 0) {
-      CHECK(first.applied + first.stale + first.straggler == kPartExamples);
+      const std::uint64_t told = first.applied + first.missing + first.stale + first.straggler;
+      CHECK(told == kPartExamples);
+    }
+    if (setting_.ends > 0) {
+      CHECK(ever_[0][1] == first_->counters().pushed_examples + lost_[0]);
+      CHECK(first_->counters().strange == 0);
+      lost += lost_[0];
     }
     CHECK(first_->failure() == "");
-    if (rows_) CHECK(rows_->alike(0));
+    if (rows_ && ends == 0) CHECK(rows_->alike(0));
     row_updates = first.rows.applied;
     for (std::size_t s = 1; s < servers(); ++s) {
       CAPTURE(s);
@@ -624,7 +670,7 @@ class PartsWorld {
       }
       row_updates += here.rows.applied;
       if (shards_.by == Deciding::alike) {
-        CHECK(here.applied + here.missing == first.applied);
+        CHECK(here.applied + here.missing == first.applied + first.missing);
       } else if (first.exchanges == 0) {
         CHECK(here.applied + here.stale + here.straggler <= kPartExamples);
         const bool whole_run = cuts == 0 && setting_.term_ns == 0;
@@ -656,10 +702,25 @@ class PartsWorld {
     TakenMode taken;
     Archived served;
     std::size_t nodes;
-    std::uint64_t examples;
+    std::uint64_t examples, line = 0;
+  };
+  // A folder of the world's own.
+  struct Files {
+    Files() {
+      static int made = 0;
+      path = std::filesystem::temp_directory_path() /
+             ("leashed-parts-" + std::to_string(::getpid()) + "-" + std::to_string(++made));
+      std::filesystem::create_directory(path);
+    }
+    Files(const Files&) = delete;
+    Files& operator=(const Files&) = delete;
+    ~Files() { std::filesystem::remove_all(path); }
+    std::filesystem::path path;
   };
 
-  int faults_left_, restarts_left_, kills_left_;
+  int faults_left_, restarts_left_, kills_left_, ends_left_;
+  const Files files_;
+  std::optional<Journal> journal_;
   bool holds_ = false;
   std::vector<ModeCounts> before_;  // by server, of those that have died
   std::vector<std::optional<Kept>> kept_;
@@ -791,6 +852,34 @@ TEST_CASE("who is killed behind the first goes on from what it kept, and the res
     }
   }
   CHECK(kills > schedules);
+  CHECK(lost > 0);
+  CHECK(missing > 0);
+}
+
+TEST_CASE("the first that is killed goes on from what it kept and its journal, as it had decided") {
+  const std::uint64_t schedules = asked_for("LEASHED_SCHEDULES", 12);
+  std::uint64_t ends = 0, kills = 0, lost = 0, missing = 0;
+  for (const Choice& mode : kSeveral) {
+    CAPTURE(mode.name);
+    for (std::uint32_t seed = 0; seed < schedules; ++seed) {
+      CAPTURE(seed);
+      for (const std::uint32_t workers : {1, 4}) {
+        const int faults = seed % 2 ? 10 : 0;
+        const double term_ns = seed % 4 == 3 ? 4000 : 0;
+        const int others = seed % 3 == 2 ? 4 : 0;
+        PartsWorld world(
+            {mode, workers, 2 + seed % 3, term_ns, faults, false, 0, others, 1 + int(seed % 5)},
+            seed);
+        world.run();
+        ends += world.ends;
+        kills += world.kills;
+        lost += world.lost;
+        missing += world.missing;
+      }
+    }
+  }
+  CHECK(ends > schedules);
+  CHECK(kills > 0);
   CHECK(lost > 0);
   CHECK(missing > 0);
 }
