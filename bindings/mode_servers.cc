@@ -406,33 +406,35 @@ void bind_mode_servers(py::module_& m) {
       m, "ModeTrainer", "A trainer of a mode that a policy server leads.");
   bind_connections(trainer);
   trainer
-      .def(
-          py::init([](std::size_t dimension, std::size_t lanes, std::uint64_t run,
-                      std::uint64_t terms, std::uint64_t client, std::uint64_t life,
-                      double patience, const std::vector<PyServedTable>& tables,
-                      const std::string& mode, const std::vector<PySpans>& shards, bool reduces,
-                      const std::optional<RowPlacement>& placement) {
-            require_some(lanes, "lanes");
-            std::vector<ServedTable> served;
-            for (const auto& [name, dim, rows] : tables) served.push_back({name, dim, rows});
-            ModeTrainer::Settings settings{run, terms, client, life, patience};
-            settings.reduces = reduces;
-            if (!shards.empty()) settings.shards = to_mode_shards(mode, shards, dimension);
-            return std::make_shared<ModeTrainer>(dimension, lanes, settings, std::move(served),
-                                                 placement);
-          }),
-          py::kw_only(), py::arg("dimension"), py::arg("lanes"), py::arg("run"), py::arg("terms"),
-          py::arg("client"), py::arg("life"), py::arg("patience"),
-          py::arg("tables") = std::vector<PyServedTable>(), py::arg("mode") = "",
-          py::arg("shards") = std::vector<PySpans>{}, py::arg("reduces") = false,
-          py::arg("placement") = py::none(),
-          "lanes: worker threads. client: the first one's number, behind which are as many others' "
-          "as there are slots; life: a number that no other process ever has, and none before it a "
-          "larger one. patience: seconds for which the server is waited for. tables: "
-          "(name, dim, rows, or 0 where it grows) of each whose rows the servers have; placement: "
-          "of several servers which one has which. shards: of "
-          "several servers what each has of the parameters, as [begin, end); mode: its name. "
-          "reduces: as the server has it.")
+      .def(py::init([](std::size_t dimension, std::size_t lanes, std::uint64_t run,
+                       std::uint64_t terms, std::uint64_t client, std::uint64_t life,
+                       double patience, const std::vector<PyServedTable>& tables,
+                       const std::string& mode, const std::vector<PySpans>& shards, bool reduces,
+                       const std::optional<RowPlacement>& placement, std::size_t at_once) {
+             require_some(lanes, "lanes");
+             std::vector<ServedTable> served;
+             for (const auto& [name, dim, rows] : tables) served.push_back({name, dim, rows});
+             ModeTrainer::Settings settings{run, terms, client, life, patience};
+             settings.reduces = reduces;
+             settings.at_once = at_once;
+             if (!shards.empty()) settings.shards = to_mode_shards(mode, shards, dimension);
+             return std::make_shared<ModeTrainer>(dimension, lanes, settings, std::move(served),
+                                                  placement);
+           }),
+           py::kw_only(), py::arg("dimension"), py::arg("lanes"), py::arg("run"), py::arg("terms"),
+           py::arg("client"), py::arg("life"), py::arg("patience"),
+           py::arg("tables") = std::vector<PyServedTable>(), py::arg("mode") = "",
+           py::arg("shards") = std::vector<PySpans>{}, py::arg("reduces") = false,
+           py::arg("placement") = py::none(), py::arg("at_once") = 0,
+           "lanes: worker threads, of which at_once compute at once; 0: all. client: the first "
+           "one's "
+           "number, behind which are as many others' as there are slots; life: a number that no "
+           "other process ever has, and none before it a "
+           "larger one. patience: seconds for which the server is waited for. tables: "
+           "(name, dim, rows, or 0 where it grows) of each whose rows the servers have; placement: "
+           "of several servers which one has which. shards: of "
+           "several servers what each has of the parameters, as [begin, end); mode: its name. "
+           "reduces: as the server has it.")
       .def_property_readonly("wanted", &ModeTrainer::wanted,
                              "Of an all-reduce, (lane, client) of each other lane, by its number, "
                              "that is to be called.")

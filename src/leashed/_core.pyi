@@ -1826,9 +1826,10 @@ class ModeTrainer:
         ] = [],
         reduces: bool = False,
         placement: RowPlacement | None = None,
+        at_once: typing.SupportsInt | typing.SupportsIndex = 0,
     ) -> None:
         """
-        lanes: worker threads. client: the first one's number, behind which are as many others' as there are slots; life: a number that no other process ever has, and none before it a larger one. patience: seconds for which the server is waited for. tables: (name, dim, rows, or 0 where it grows) of each whose rows the servers have; placement: of several servers which one has which. shards: of several servers what each has of the parameters, as [begin, end); mode: its name. reduces: as the server has it.
+        lanes: worker threads, of which at_once compute at once; 0: all. client: the first one's number, behind which are as many others' as there are slots; life: a number that no other process ever has, and none before it a larger one. patience: seconds for which the server is waited for. tables: (name, dim, rows, or 0 where it grows) of each whose rows the servers have; placement: of several servers which one has which. shards: of several servers what each has of the parameters, as [begin, end); mode: its name. reduces: as the server has it.
         """
     def adopt(
         self,

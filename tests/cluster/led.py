@@ -43,9 +43,10 @@ class LedRun:
         servers: int = 1,
         shards: str = SHARDS,
         readers: int = 0,
+        look_ahead: int | None = None,
     ) -> None:
         unsaid = {"discipline": None, "staleness": None, "seed": 0, "rule": None}
-        place = policy_server.Trainers(trainers, servers, shards, readers)
+        place = policy_server.Trainers(trainers, servers, shards, readers, look_ahead or 0)
         rows = sent(data, index_of(data, model, run.folder), readers) if readers else data
         asked = request.of(model, rows, cluster=place, **{**unsaid, **given})
         self._run = run
@@ -66,7 +67,11 @@ class LedRun:
         if resume is not None:
             self.led = going_on(self.led, Checkpoint(resume))
         self.error: OSError | ValueError | None = None
-        self._servers: dict[str, Any] = {"policy_servers": servers, "shards": shards}
+        self._servers: dict[str, Any] = {
+            "policy_servers": servers,
+            "shards": shards,
+            "look_ahead": look_ahead,
+        }
         self._threads = [threading.Thread(target=self._serve, args=(k,)) for k in range(servers)]
         if readers:
             self._servers |= {"readers": readers, "rows_in": run.folder}
@@ -91,7 +96,7 @@ class LedRun:
 
     def cluster(self, index: int = 0, **given: Any) -> Cluster:
         """The place of a trainer."""
-        return self._run.cluster(index, **self._servers, begins=self._resume, **given)
+        return self._run.cluster(index, **{**self._servers, "begins": self._resume, **given})
 
     def until_led(self) -> None:
         """Waits until who leads is a member: whoever comes later is compared with it."""
@@ -125,11 +130,12 @@ def led(
     servers: int = 1,
     shards: str = SHARDS,
     readers: int = 0,
+    look_ahead: int | None = None,
     **given: Any,
 ) -> Iterator[LedRun]:
     """Until its end, or this one's; ``given``: of ``lsh.train``, which trainers are to give as well; ``tables``:
     settings of those that the server has; ``servers``: policy servers, of several; ``readers``: of the data,
-    which are a stream of files then.
+    which are a stream of files then; ``look_ahead``: of all trainers.
     """
     size = given["batch_size"]
     examples = index_of(data, model, folder).rows if readers else len(data)
@@ -142,7 +148,19 @@ def led(
         begins = Checkpoint(resume)
         terms |= {"begun": begins.begun, "cut": begins.number}
     with inside.run(folder, model.dimension, **terms) as run:
-        made = LedRun(run, model, data, trainers, given, resume, tables, servers, shards, readers)
+        made = LedRun(
+            run,
+            model,
+            data,
+            trainers,
+            given,
+            resume,
+            tables,
+            servers,
+            shards,
+            readers,
+            look_ahead,
+        )
         try:
             yield made
         finally:

@@ -253,7 +253,7 @@ def under_way(plan: plans.Plan, died: int) -> int:
     """Parts that trainers may have had under way when they died: these are granted again, or are of their
     last batches.
     """
-    return (1 + plan.cluster.look_ahead) * died * SERVERS
+    return (1 + plan.cluster.ahead) * died * SERVERS
 
 
 def unknown(played: Played, found: Stamps) -> int:

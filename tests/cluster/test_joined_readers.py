@@ -63,7 +63,7 @@ def numbers(folder: Path, rows: int = 1000) -> Any:
 
 def join(folder: Path, **given: Any) -> lsh.cluster.Cluster:
     of = {"rank": 0, "size": 1, "servers": 0, "readers": 2, **given}
-    of.setdefault("look_ahead", 0 if of.get("embedding_servers") else 1)
+    of.setdefault("look_ahead", 0 if of.get("embedding_servers") else None)
     return lsh.cluster.join(rendezvous="127.0.0.1", folder=folder, **of)
 
 

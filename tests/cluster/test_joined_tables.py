@@ -37,7 +37,7 @@ GROWING = {"max_bytes": 1 << 22}
 def join(folder: Path, **given: Any) -> lsh.cluster.Cluster:
     """This process's place, which has it for itself."""
     of = {"rank": 0, "size": 1, "servers": 0, "embedding_servers": 2, **given}
-    of.setdefault("look_ahead", 0 if of["embedding_servers"] else 1)
+    of.setdefault("look_ahead", 0 if of["embedding_servers"] else None)
     return lsh.cluster.join(rendezvous="127.0.0.1", folder=folder, **of)
 
 

@@ -69,10 +69,17 @@ def check_alike(one: dict[str, Array], other: dict[str, Array]) -> None:
 
 
 def trained(
-    folder: Path, model: Any, data: Any, how: dict[str, Any], trainers: int = 1, **tables: Any
+    folder: Path,
+    model: Any,
+    data: Any,
+    how: dict[str, Any],
+    trainers: int = 1,
+    look_ahead: int | None = None,
+    **tables: Any,
 ) -> tuple[list[lsh.TrainResult], dict[str, Array], dict[str, Any]]:
     """What trainers have come to, the rows, and the report."""
-    with led(folder, model, data, trainers=trainers, tables=tables, **how) as run:
+    of = {"tables": tables, "look_ahead": look_ahead}
+    with led(folder, model, data, trainers=trainers, **of, **how) as run:
         with concurrent.futures.ThreadPoolExecutor(trainers) as pool:
             each = [
                 pool.submit(lsh.train, model, data, **how, cluster=run.cluster(k))

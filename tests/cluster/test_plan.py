@@ -144,7 +144,7 @@ def test_there_are_as_many_sync_servers_as_are_needed():
 
 def test_a_model_of_clicks_is_trained_for_a_pass_with_embedding_servers():
     plan = plans.parse(f"{_DLRM}data = 'clicks'\ndim = 8\nrows = 500", HERE)
-    assert (plan.cluster.embedding_ps, plan.cluster.look_ahead) == (2, 1)
+    assert (plan.cluster.embedding_ps, plan.cluster.ahead) == (2, 1)
     assert (plan.train.data, plan.train.epochs) == ("clicks", 1.0)
     assert plans.parse(plan.text(), HERE) == plan
     assert plans.parse(f"{_DLRM}epochs = 3", HERE).train.epochs == 3.0
@@ -323,7 +323,10 @@ def test_data_and_network(digits):
         ("[cluster]\nembedding_loops = 0", "cluster.embedding_loops must be at least 1"),
         ("[cluster]\nembedding_mib = 0", "cluster.embedding_mib must be greater than 0"),
         ("[cluster]\nlook_ahead = 6", "cluster.look_ahead must be at most 5"),
-        ("[cluster]\nlook_ahead = 2", "cluster.look_ahead is for embedding servers; give"),
+        (
+            "[cluster]\nlook_ahead = 2",
+            "cluster.look_ahead is for embedding servers and modes; give",
+        ),
         ("[cluster]\nembedding_loops = 1", "cluster.embedding_loops is for embedding servers"),
         ("[cluster]\nembedding_mib = 1", "cluster.embedding_mib is for embedding servers"),
         ('[cluster]\npooling = "rows"', "cluster.pooling is for embedding servers"),

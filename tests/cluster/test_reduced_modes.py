@@ -26,9 +26,11 @@ from leashed.cluster import mode_table, plan, policy_server
 from leashed.cluster.measures import counted
 
 
-def summed(how: dict[str, Any], folder: Path, trainers: int) -> tuple[Any, dict[str, float], Any]:
+def summed(
+    how: dict[str, Any], folder: Path, trainers: int, look_ahead: int | None = None
+) -> tuple[Any, dict[str, float], Any]:
     """What the first of so many trainers has come to, what its policy server has counted, and the report."""
-    with led(folder, MODEL, DATA, trainers=trainers, **how) as run:
+    with led(folder, MODEL, DATA, trainers=trainers, look_ahead=look_ahead, **how) as run:
         results = together(run, how, trainers)
         report = run.report()
     assert run.error is None

@@ -275,7 +275,12 @@ def test_rank_0_has_the_tables_where_they_are_wanted(
 def test_what_does_not_go_together_is_refused_by_name(tmp_path: Path) -> None:
     spec = TableSpec("t", DIM, 60)
     bad: list[tuple[dict[str, Any], Any, dict[str, Any], str]] = [
-        ({"embedding_servers": 0, "look_ahead": 1}, [spec], {}, "cluster has no embedding servers"),
+        (
+            {"embedding_servers": 0, "look_ahead": None},
+            [spec],
+            {},
+            "cluster has no embedding servers",
+        ),
         ({"sync": "easgd"}, [spec], {}, "sync is for leashed.train"),
         ({}, [], {}, r"tables must be a list of leashed\.models\.TableSpec, one at least"),
         ({}, spec, {}, "tables must be a list"),

@@ -54,16 +54,19 @@ struct ModeTrainer::Training {
                 trainer.settings_.life, trainer.settings_.patience, trainer.shards_,
                 trainer.settings_.reduces ? &context : nullptr, options.until.updates},
             source.tables().empty() ? nullptr : &trainer.tables_)),
+        turns(trainer.settings_.at_once > 0 ? trainer.settings_.at_once : options.workers,
+              run.stop),
         lanes(options.workers) {
     run.observe(options.metrics, options.observers);
-    if (options.stream) {
-      run.stop.on_stop([stream = options.stream->stream] { stream->stop(); });
-    }
+    run.stop.on_stop([this, stream = options.stream ? options.stream->stream : nullptr] {
+      if (stream) stream->stop();
+      turns.stop();
+    });
     const bool own = rule.model == WorkerRule::Model::own;
     for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
       lanes[lane].number = static_cast<std::uint32_t>(lane);
       lanes[lane].gradient = AlignedArray<float>(source.dimension());
-      workers.emplace_back(run, *remote, rule, own ? &models : nullptr, lanes[lane]);
+      workers.emplace_back(run, *remote, rule, own ? &models : nullptr, lanes[lane], &turns);
     }
   }
 
@@ -72,6 +75,7 @@ struct ModeTrainer::Training {
   Run run;
   OwnModels models;
   const std::shared_ptr<RemoteServer> remote;
+  Turns turns;
   std::vector<Lane> lanes;
   std::list<ModeWorker> workers;
 };

@@ -1,6 +1,9 @@
 // A trainer of a mode whose policy server lies elsewhere: its workers are threads, each a lane of a
 // RemoteServer, and whoever evaluates looks at the server's parameters over a connection more.
 //
+// One that looks ahead has more lanes than compute at once: while one computes another has its
+// lease granted, its rows sent, or its gradient on the way. To the server each is a worker.
+//
 // It is there before its training begins and after that has ended, so that whoever makes
 // connections need not know when that is.
 #pragma once
@@ -30,9 +33,10 @@ class ModeTrainer final : public RemoteMode, private Observed {
   struct Settings {
     // As RemoteServer has them; of the lane behind the last it is who looks on.
     std::uint64_t run, terms, client, life;
-    double patience = 300;  // seconds
-    ModeShards shards{};    // empty: one server has all
-    bool reduces = false;   // as of PolicyService::Run
+    double patience = 300;    // seconds
+    ModeShards shards{};      // empty: one server has all
+    bool reduces = false;     // as of PolicyService::Run
+    std::size_t at_once = 0;  // lanes that compute; 0: all
   };
   // tables: whose rows the servers have, those that the source will read, in its order; placement:
   // where they are, of several servers.

@@ -1,7 +1,8 @@
 // A mode's server as who trains for it sees it, whether it is a lock in this process
 // (modes/policy_threads.h) or lies on other machines. A lane asks for a lease, waits for it,
-// computes and pushes, and with its push asks for the next one. To the mode each lane is a node. A
-// worker's thread has one; one that looks ahead has two that take turns.
+// computes and pushes, and with its push asks for the next one. To the mode each lane is a node,
+// and has a thread. Where a trainer looks ahead it has more lanes than compute at once: they take
+// turns (modes/turns.h).
 //
 // A lane's calls come from one thread at a time, lanes' from several at once. What they throw ends
 // the run.

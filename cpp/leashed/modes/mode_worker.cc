@@ -11,12 +11,13 @@ namespace leashed {
 using modes::WorkerRule;
 
 ModeWorker::ModeWorker(Run& run, ModeServer& server, const WorkerRule& rule, OwnModels* models,
-                       Lane& lane)
+                       Lane& lane, Turns* turns)
     : run_(run),
       server_(server),
       rule_(rule),
       models_(models),
       lane_(lane),
+      turns_(turns),
       workspace_(run.source.make_workspace()) {}
 
 void ModeWorker::work() {
@@ -51,12 +52,14 @@ bool ModeWorker::await() {
 bool ModeWorker::compute() {
   const modes::Lease& lease = lane_.lease;
   const std::uint32_t steps = steps_of(rule_, lease);
+  Turns::Turn held;  // from the first gradient on
   for (std::uint32_t i = lane_.done; i < steps; ++i) {
     WorkerStep step{.worker = lane_.number,
                     .k = lease.number,
                     .gradient = {lane_.gradient.data(), lane_.gradient.size()}};
     double sampled = now();
     const auto rows = [&] {
+      if (run_.streams()) held.reset();  // they may have to be waited for
       const std::uint64_t begin = lease.count * i / steps, end = lease.count * (i + 1) / steps;
       server_.read(lane_, lease.first + begin, end - begin);
       step.set_batch(lane_.batch);
@@ -68,6 +71,11 @@ bool ModeWorker::compute() {
       run_.observers.read(step);
     };
     const auto gradient = [&] {
+      if (turns_ && !held) {
+        held = turn();
+        if (!held) return 0.0f;  // the run has been stopped
+        sampled = now();
+      }
       const float loss = run_.source.gradient(step.view.theta, *step.batch, lane_.gradient.data(),
                                               *workspace_, run_.stop.flag());
       step.seconds = now() - sampled;
@@ -82,6 +90,13 @@ bool ModeWorker::compute() {
     ++lane_.done;
   }
   return true;
+}
+
+Turns::Turn ModeWorker::turn() {
+  const double asked = now();
+  Turns::Turn found = turns_->take();
+  telemetry().waiting_seconds += now() - asked;
+  return found;
 }
 
 bool ModeWorker::step_own(bool last) {

@@ -6,15 +6,17 @@
 
 #include "leashed/engine/run.h"
 #include "leashed/modes/mode_server.h"
+#include "leashed/modes/turns.h"
 
 namespace leashed {
 
 class ModeWorker {
  public:
   // models: the workers' own, by lane, where nobody but their workers looks at them; null: the mode
-  // has none, or the server has them. All that is given must stay.
+  // has none, or the server has them. turns: to compute, of workers that look ahead; null: all may
+  // at once. All that is given must stay.
   ModeWorker(Run& run, ModeServer& server, const modes::WorkerRule& rule, OwnModels* models,
-             Lane& lane);
+             Lane& lane, Turns* turns = nullptr);
 
   // What its thread does. Throws nothing.
   void work();
@@ -24,6 +26,7 @@ class ModeWorker {
   bool await();
   bool compute();  // all gradients of the lease
   bool step_own(bool last);
+  Turns::Turn turn();
 
   WorkerTelemetry& telemetry() { return run_.counting.of(lane_.number); }
 
@@ -32,6 +35,7 @@ class ModeWorker {
   const modes::WorkerRule rule_;
   OwnModels* const models_;
   Lane& lane_;
+  Turns* const turns_;
   std::unique_ptr<Workspace> workspace_;
 };
 

@@ -269,10 +269,10 @@ def _add_up(actions: Commands) -> None:
     here.add_argument(
         "--look-ahead",
         type=int,
-        default=1,
         metavar="N",
-        help=f"batches whose rows are asked for while one before them is computed, 0 to {_core.MOST_AHEAD}; "
-        "default: %(default)s",
+        help="batches whose rows are asked for while one before them is computed, 0 to "
+        f"{_core.MOST_AHEAD} (default: 1); with --mode batches of a thread that are granted, sent or pushed while "
+        "it computes another, each of which is to the mode one worker more (default: 0)",
     )
     here.add_argument(
         "--pooling",

@@ -46,7 +46,8 @@ _MAY_DIFFER = {
     *fingerprint.of_job("any"),
     *fingerprint.of_tables({}),
     "batches",
-    "mode",  # (which says how many workers there are: ``led_checkpoint`` compares the rest)
+    "mode",  # (which says how many workers there were: ``led_checkpoint`` compares the rest)
+    "workers",
     "leashed",  # (files of other versions say what they are)
 }
 _NUMBER = re.compile(r"[1-9]\d{0,15}")

@@ -113,6 +113,7 @@ def of_mode(led: LedMode) -> Fingerprint:
         "mode": _short(json.dumps(to_json(led.mode))),
         "mode.at": _short(json.dumps([[seconds, COMMANDS[to]] for seconds, to in led.commands])),
         "rule": _short(json.dumps(by)),
+        "workers": f"{led.workers:,}",
         "until.updates": "any number" if led.updates is None else f"{led.updates:,}",
         **ordered,
     }

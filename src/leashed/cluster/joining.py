@@ -65,7 +65,7 @@ def join(
     servers: int | None = None,
     embedding_servers: int | Literal["nodes"] = 0,
     tables: Mapping[str, Any] | None = None,
-    look_ahead: int = 1,
+    look_ahead: int | None = None,
     pooling: str = "auto",
     collect: bool = False,
     readers: int | Literal["nodes"] = 0,
@@ -113,7 +113,10 @@ def join(
             machine's memory.
         look_ahead: 1: rows of the next batch are asked for while one is computed; up to 5: of so many
             batches, where a network takes longer. 0: when they are needed, so that, with pooling
-            ``"rows"``, one trainer with one thread has the bits of one process.
+            ``"rows"``, one trainer with one thread has the bits of one process. With ``policy_servers``:
+            so many batches beside the one that a thread computes are granted, sent or pushed meanwhile;
+            to the mode each is a worker more, by which rounds are larger and staleness is more.
+            Default: 1 with embedding servers, 0 with policy servers.
         pooling: where rows that the model reads pooled (sums, means, maxima) are: ``"servers"``:
             embedding servers do that, and send pools; ``"rows"``: trainers do; ``"auto"``: of each
             feature the one that takes fewer bytes, found from the first batches.
@@ -193,7 +196,8 @@ def join(
             f"servers must be 0 with policy_servers, got {servers}: the policy server has the parameters, and "
             "nobody would come to sync servers; leave it out"
         )
-    checks.whole("look_ahead", look_ahead, 0, _core.MOST_AHEAD)
+    if look_ahead is not None:
+        checks.whole("look_ahead", look_ahead, 0, _core.MOST_AHEAD)
     if pooling not in POOLINGS:
         raise ValueError(f"pooling must be one of {', '.join(POOLINGS)}, got {pooling!r}")
     checks.flag("collect", collect)
@@ -219,13 +223,15 @@ def join(
     given = {
         "tables": settings,
         "collect": collect,
-        "look_ahead": look_ahead != 1,
+        "look_ahead": look_ahead is not None,
         "pooling": pooling != "auto",
     }
     for name, one in given.items():
-        if one and not served and not (policy_servers and name in _OF_POLICY_SERVERS):
+        also = name in _OF_POLICY_SERVERS
+        if one and not served and not (policy_servers and also):
             raise ValueError(
-                f"{name} is for embedding servers; give embedding_servers, or leave it out"
+                f"{name} is for embedding servers{' and policy servers' * also}; give embedding_servers"
+                f"{' or policy_servers' * also}, or leave it out"
             )
     checks.whole("min_trainers", min_trainers, 1, place.size)
     checks.flag("require_sync", require_sync)
@@ -495,8 +501,8 @@ def join(
     )
 
 
-_OF_POLICY_SERVERS = ("tables", "collect")
-"""Of what is said of embedding servers what is for a policy server too, which has rows."""
+_OF_POLICY_SERVERS = ("tables", "collect", "look_ahead")
+"""Of what is said of embedding servers what is for policy servers too."""
 
 
 def _check_led_rows(folder: object, *, collect: bool) -> None:

@@ -10,7 +10,13 @@ __all__ = ["mode_trainer"]
 
 
 def mode_trainer(
-    led: LedMode, run: str, trainer: int, member: int, workers: int, patience: float
+    led: LedMode,
+    run: str,
+    trainer: int,
+    member: int,
+    workers: int,
+    at_once: int,
+    patience: float,
 ) -> _core.ModeTrainer:
     """That of a trainer, by its index, of so many worker threads; it has no connections yet.
 
@@ -19,11 +25,13 @@ def mode_trainer(
         run: the run's name.
         trainer, member: whose; each process is another member of its run, with a larger number.
         workers: how many.
+        at_once: how many of them compute at once.
         patience: seconds for which the policy server is waited for.
     """
     return _core.ModeTrainer(
         dimension=len(led.theta),
         lanes=workers,
+        at_once=at_once,
         run=numbered(run),
         terms=led.terms,
         client=trainer * SLOTS,

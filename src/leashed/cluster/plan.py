@@ -37,10 +37,11 @@ from leashed.base.options import option
 from leashed.base.warning import warn
 from leashed.cluster import collectives, handed_data, opening, roles
 from leashed.cluster.addressing import everywhere, is_local
+from leashed.cluster.trainer_place import ahead_of
 from leashed.stopping import Until
 from leashed.training import abilities, defaults, spelled
 from leashed.training.job import RESEARCH, UNTIL, Job, threads_of
-from leashed.training.led_mode import SHARDINGS, SHARDS
+from leashed.training.led_mode import SHARDINGS, SHARDS, lanes_of
 from leashed.training.problems import clicks, sparse
 from leashed.training.problems.problem import Problem, problem_of
 from leashed.training.request import MAX_SEED, MAX_THREADS
@@ -83,7 +84,7 @@ WORDS = (DIGITS, clicks.WORD)
 _TRANSPORTS = ("auto", "tcp", "shm")
 _BACKGROUND = "background"
 _PATHS = ("run", "key", "checkpoints", "resume")  # of [cluster]
-_OF_ROWS = ("look_ahead", "pooling", "embedding_loops", "embedding_mib")
+_OF_ROWS = ("pooling", "embedding_loops", "embedding_mib")
 _MOST_PROCESSES = 4096
 _MOST_LOOPS = 256
 _EPOCHS = 10.0
@@ -114,7 +115,9 @@ class Cluster:
         readers: how many processes read the files of ``train.data`` and send trainers their rows, in the
             order of the files. 0: each trainer has all of the data in memory.
         look_ahead: how many batches ahead rows are asked for while one is computed, without that one's
-            updates and those of the batches between: 1, 0, or up to 5, for networks that take longer.
+            updates and those of the batches between: 1, 0, or up to 5, for networks that take longer. With
+            ``train.mode`` how many batches each thread has granted, sent or pushed while it computes another,
+            of which each is to the mode a worker more. None: 1 with embedding servers, 0 with a mode.
         pooling: where rows are pooled that the model reads so (sums, means, maxima): ``"servers"``:
             embedding servers do, and send pools; ``"rows"``: trainers do; ``"auto"``: of each feature
             the one that takes fewer bytes, found from the first batches.
@@ -167,7 +170,7 @@ class Cluster:
     embedding_loops: int | None = None
     embedding_mib: float | None = None
     readers: int = 0
-    look_ahead: int = 1
+    look_ahead: int | None = None
     pooling: str = "auto"
     run: Path = Path("run")
     key: Path | None = None
@@ -207,7 +210,13 @@ class Cluster:
             checks.whole("cluster.embedding_loops", self.embedding_loops, 1, _MOST_LOOPS)
         if self.embedding_mib is not None:
             checks.real("cluster.embedding_mib", self.embedding_mib, 0.0)
-        checks.whole("cluster.look_ahead", self.look_ahead, 0, _core.MOST_AHEAD)
+        if self.look_ahead is not None:
+            checks.whole("cluster.look_ahead", self.look_ahead, 0, _core.MOST_AHEAD)
+            if not self.embedding_ps and not self.policy_ps:
+                raise ValueError(
+                    "cluster.look_ahead is for embedding servers and modes; give cluster.embedding_ps or "
+                    "train.mode, or leave it out"
+                )
         _choice("cluster.pooling", self.pooling, POOLINGS)
         if not self.embedding_ps:
             for name in _OF_ROWS:
@@ -245,6 +254,11 @@ class Cluster:
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, _path(f"cluster.{name}", value))
+
+    @property
+    def ahead(self) -> int:
+        """``look_ahead``, a number where it is None too."""
+        return ahead_of(self.look_ahead, self.embedding_ps)
 
     @property
     def address(self) -> tuple[str, int]:
@@ -635,6 +649,8 @@ class Plan:
             _core.check_parts(mode[0], rule, staleness)
         if self.cluster.policy_ps and self.train.of_clicks:
             self._check_led_tables()
+        if self.cluster.policy_ps and isinstance(self.train.threads, int):
+            lanes_of(self.train.threads, self.cluster.ahead, "train.threads", "cluster.look_ahead")
         if servers_of(self.sync) > self.cluster.sync_ps:
             raise ValueError(
                 f"cluster.sync_ps must be at least 1 with {self.sync.name}, which needs sync servers; "

@@ -100,7 +100,13 @@ def led_by(plan: Plan, problem: Any) -> LedMode:
         observe=Observe(record=train.record),
         cluster=cast(
             "Cluster",
-            Trainers(cluster.trainers, cluster.policy_ps, cluster.shards, cluster.readers),
+            Trainers(
+                cluster.trainers,
+                cluster.policy_ps,
+                cluster.shards,
+                cluster.readers,
+                cluster.ahead,
+            ),
         ),
     )
     return asked.led(asked.source(1))
@@ -112,10 +118,16 @@ class Trainers:
     sync = None
 
     def __init__(
-        self, trainers: int, servers: int = 1, shards: str = SHARDS, readers: int = 0
+        self,
+        trainers: int,
+        servers: int = 1,
+        shards: str = SHARDS,
+        readers: int = 0,
+        ahead: int = 0,
     ) -> None:
         self.trainers = trainers
         self.readers = readers
+        self.ahead = ahead
         self.policy_servers = servers
         self.shards = shards
 

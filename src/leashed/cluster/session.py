@@ -220,7 +220,7 @@ class Cluster(TrainerPlace):
             rows=read,
             model=model,
         )
-        return ServedTables(session, read, model, threads, self.look_ahead)
+        return ServedTables(session, read, model, threads, self.ahead)
 
     def _servers_for(self, synchroniser: Synchroniser | None) -> int:
         """How many sync servers a training has that is kept in sync by that; ValueError where they would

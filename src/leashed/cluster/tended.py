@@ -44,7 +44,7 @@ class Training:
         synchroniser: how they are kept in sync with those of others; None: not at all.
         total: batches of the whole run; None: that is not known.
         batch_size: their examples.
-        workers: the trainer's threads.
+        workers: the trainer's threads; by a mode as many for each more as it looks ahead.
         lockstep: as of ``LeaseTending``.
         resumed: where the run goes on from a checkpoint; None: it does not.
         left: where a process before this one has left what this one begins with; None: there was none.
@@ -138,12 +138,18 @@ class Tended:
                     place.embedding_servers,
                     place.timeout,
                     place.patience,
-                    place.look_ahead,
+                    place.ahead,
                     place.pooling,
                 )
             if led is not None:
                 self.mode = mode_trainer(
-                    led, welcome.run, place.index, welcome.id, workers, place.patience
+                    led,
+                    welcome.run,
+                    place.index,
+                    welcome.id,
+                    workers,
+                    workers // (1 + place.ahead),
+                    place.patience,
                 )
             self.goes_on = left is not None and left.run == welcome.run
             connecting = Connecting(name, welcome.run, place.key, place.timeout, closing)

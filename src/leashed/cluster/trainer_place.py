@@ -11,7 +11,7 @@ from leashed.cluster import collectives
 from leashed.cluster.opening import Key
 from leashed.training.led_mode import SHARDS
 
-__all__ = ["TRANSPORTS", "Address", "TrainerPlace"]
+__all__ = ["TRANSPORTS", "Address", "TrainerPlace", "ahead_of"]
 
 TRANSPORTS = ("auto", "tcp", "shm")
 
@@ -40,7 +40,8 @@ class TrainerPlace:
         advertise: the host at which the others reach this trainer. Default: ``host``, or where that
             is 0.0.0.0 or ::, the one that this machine has towards the master.
         embedding_servers: how many hold the rows of the model's tables.
-        look_ahead: of how many batches rows are asked for while one before them is computed.
+        look_ahead: of how many batches rows are asked for while one before them is computed, or with policy
+            servers how many leases a thread has beside the one that it computes. None: as ``ahead_of``.
         pooling: where rows that the model reads pooled are: ``"auto"``, ``"servers"`` or ``"rows"``.
         readers: how many send the rows that are trained on.
         policy_servers: how many lead the mode by which is trained.
@@ -66,7 +67,7 @@ class TrainerPlace:
     results: bool = True
     advertise: str | None = None
     embedding_servers: int = 0
-    look_ahead: int = 1
+    look_ahead: int | None = None
     pooling: str = "auto"
     readers: int = 0
     policy_servers: int = 0
@@ -76,3 +77,15 @@ class TrainerPlace:
     cuts: Path | None = None
     begins: Path | None = None
     words: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def ahead(self) -> int:
+        """``look_ahead``, a number where nobody says one too."""
+        return ahead_of(self.look_ahead, self.embedding_servers)
+
+
+def ahead_of(given: int | None, embedding_servers: int) -> int:
+    """How far a thread looks ahead; where nobody says so 1 with embedding servers, and else 0, by which a mode
+    has as many workers as there are threads.
+    """
+    return int(embedding_servers > 0) if given is None else given

@@ -15,8 +15,17 @@ from leashed import _core
 from leashed.base.choice import Choice, from_json, to_json
 from leashed.models.tables import SHARDS as OF_TABLES
 from leashed.modes import COMMANDS
+from leashed.training.defaults import MAX_THREADS
 
-__all__ = ["COMMANDS", "SHARDINGS", "SHARDS", "Journal", "LedMode", "numbered"]
+__all__ = [
+    "COMMANDS",
+    "SHARDINGS",
+    "SHARDS",
+    "Journal",
+    "LedMode",
+    "lanes_of",
+    "numbered",
+]
 
 SHARDINGS = ("layerwise", "memorywise", "packed")
 """How parameters are spread over several servers (``leashed.simulation.layerwise`` and the others)."""
@@ -51,7 +60,7 @@ class LedMode:
         staleness: by which it damps gradients.
         theta: what the parameters begin with, float32 [d], as they are trained.
         block_ends: where their variables end.
-        workers: of all trainers together.
+        workers: of all trainers together, those by which threads look ahead among them.
         trainers: how many there are.
         batch_size: examples of a batch.
         batches: of the whole run; None: without end.
@@ -297,6 +306,22 @@ class LedMode:
 
 def _spans(told: Sequence[Sequence[Sequence[int]]]) -> list[list[tuple[int, int]]]:
     return [[(int(begin), int(end)) for begin, end in shard] for shard in told]
+
+
+def lanes_of(threads: int, ahead: int, name: str = "threads", of: str = "look_ahead") -> int:
+    """Workers of a trainer with so many threads, each of which has so many batches under way beside the one that
+    it computes: one for each.
+
+    Raises:
+        ValueError: more than a process is let have; ``name`` and ``of`` are what the two are called.
+    """
+    lanes = threads * (1 + ahead)
+    if lanes > MAX_THREADS:
+        raise ValueError(
+            f"{name} must be at most {MAX_THREADS // (1 + ahead)} with {of} {ahead}, of which each is to a mode "
+            f"as many workers more, got {threads}"
+        )
+    return lanes
 
 
 def numbered(run: str) -> int:

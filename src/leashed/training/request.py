@@ -38,7 +38,7 @@ from leashed.stream import SparseStream, Stream
 from leashed.training import abilities, best, defaults
 from leashed.training.defaults import MAX_SEED, MAX_THREADS
 from leashed.training.doubts import warn_of_more
-from leashed.training.led_mode import LedMode
+from leashed.training.led_mode import LedMode, lanes_of
 from leashed.training.options import Checkpoint, Init, Observe, options
 from leashed.training.outcome import progress_of
 from leashed.training.progress import watched
@@ -84,7 +84,7 @@ class Request:
 
     Attributes:
         theta: what the parameters begin with, float32 [d]; ``init``: what that was made by.
-        workers: how many.
+        workers: how many; by a mode over several processes those by which threads look ahead among them.
         full_size: the batch size that data of enough examples would have.
         tables: those that the model reads, by name.
         columns: of the data that the model was made for, as far as is known.
@@ -521,7 +521,8 @@ class ThreadRequest(Request):
     def _led_config(self) -> dict[str, Any]:
         """What was asked for, as of one run of all workers."""
         mode = {**self.told["mode"], "workers": self.all_workers}
-        return {**self.told, "threads": self.all_workers, "mode": mode}
+        told = {name: value for name, value in self.told.items() if name != "look_ahead"}
+        return {**told, "threads": self.all_workers, "mode": mode}
 
     def _record(self) -> tuple[str, str] | None:
         """The file that a mode's server in another process writes, and its header; None: this one starts
@@ -578,12 +579,16 @@ def of(
         abilities.check({"record": True, "mode": True, "resume": True})
     sync = getattr(cluster, "sync", None)
     auto = isinstance(threads, str) and threads == "auto"
+    # (Rows of embedding servers are asked for by their store.)
+    ahead = getattr(cluster, "ahead", 0) if getattr(cluster, "policy_servers", 0) else 0
     request = asked(
         model,
         data,
         validation,
         mode=given.mode,
-        workers=lambda discipline: threads_of(None if auto else threads, discipline),
+        workers=lambda discipline: lanes_of(
+            threads_of(None if auto else threads, discipline), ahead
+        ),
         batch_size=batch_size,
         init=given.init,
         observe=observe,
@@ -617,6 +622,8 @@ def of(
     if request.tables:
         _check_kept(checkpoint=checkpoint and checkpoint.path, resume=resume)
     told = request.config()
+    if ahead:
+        told |= {"threads": request.workers // (1 + ahead), "look_ahead": ahead}
     if request.full_size != request.batch_size:
         told[resuming.FULL_SIZE] = request.full_size
     if sync is not None:

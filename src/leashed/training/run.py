@@ -70,7 +70,8 @@ def run(asked: ThreadRequest) -> TrainResult:
             interrupted, validating = True, None  # what it would be standardised by is not known
             if streamed is not None and (lost := streamed.lost()):
                 warn(f"{lost} rows of {streamed.name} were read, and none was trained on")
-        told["threads"] = workers
+        if asked.auto:
+            told["threads"] = workers
         source = asked.source(workers, None if asked.left else asked.begun.statistics)
         checkpointer = _checkpointer(asked, stack)
         rules = asked.rules

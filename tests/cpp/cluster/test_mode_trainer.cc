@@ -28,6 +28,13 @@ namespace {
 
 constexpr ModeTrainer::Settings kAlike{1, 2, 100, 1, kLong};
 
+// Of a trainer with more lanes than that compute at once.
+ModeTrainer::Settings ahead(std::size_t at_once) {
+  ModeTrainer::Settings settings = kAlike;
+  settings.at_once = at_once;
+  return settings;
+}
+
 // What a server and its trainers are made from.
 struct LedJob {
   explicit LedJob(const Choice& mode, double workers)
@@ -152,6 +159,105 @@ TEST_CASE("whoever is let go has no lease, and comes back") {
   CHECK(found.training.reason == StopReason::epochs);
   CHECK(found.counts.applied == kExamples);
   CHECK(server.counters().lanes == 2);
+}
+
+TEST_CASE("a trainer that looks ahead is as many workers as it has lanes") {
+  for (const auto& [lanes, at_once] : {std::pair<std::size_t, std::size_t>{2, 1}, {6, 2}}) {
+    CAPTURE(lanes);
+    const LedJob job({"sync"}, static_cast<double>(lanes));
+    Squares source;
+    const ModeTrainResult threads = train_mode(source, job.data.view(), nullptr, job.machine,
+                                               job.context(lanes), options_of(lanes), {});
+    std::atomic<std::size_t> within{0}, most{0};
+    source.before = [&](const std::atomic<bool>&) {
+      const std::size_t now = ++within;
+      for (std::size_t seen = most; seen < now && !most.compare_exchange_weak(seen, now);) {
+      }
+      std::this_thread::yield();
+      --within;
+    };
+    PolicyServer server(job.machine, job.context(lanes), {kAlike.run, kAlike.terms, 3});
+    ModeTrainer trainer(kFeatures, lanes, ahead(at_once));
+    const Tending tending(server, trainer);
+    const ModeTrainResult found =
+        trainer.train(source, job.data.view(), nullptr, job.machine.rule(), job.context(lanes),
+                      options_of(lanes), {});
+    CHECK(found.training.reason == StopReason::epochs);
+    CHECK(most <= at_once);
+    CHECK(server.counters().lanes == lanes);
+    CHECK(found.counts.worker_examples.size() == lanes);
+    CHECK(found.training.parameters == threads.training.parameters);
+  }
+}
+
+TEST_CASE("while a lane computes another is granted its lease, and pushes its gradient") {
+  const LedJob job({"asp"}, 2);
+  Squares source;
+  PolicyServer server(job.machine, job.context(2), {kAlike.run, kAlike.terms, 3});
+  std::uint64_t gradients = 0;  // one at a time
+  source.before = [&](const std::atomic<bool>&) {
+    ++gradients;
+    if (gradients == 1) CHECK(comes_true([&] { return server.counters().grants == 2; }));
+    if (gradients == 2) CHECK(comes_true([&] { return server.counters().pushes == 1; }));
+  };
+  ModeTrainer trainer(kFeatures, 2, ahead(1));
+  const Tending tending(server, trainer);
+  const ModeTrainResult found = trainer.train(source, job.data.view(), nullptr, job.machine.rule(),
+                                              job.context(2), options_of(2), {});
+  CHECK(gradients == kExamples / kBatch);
+  CHECK(found.counts.applied == kExamples);
+}
+
+TEST_CASE("local steps of a lease are one turn") {
+  constexpr std::size_t kSteps = 2;
+  const LedJob job({"local_sgd", {{"h", kSteps}}}, 3);
+  Squares source;
+  std::vector<std::thread::id> who;  // one at a time
+  source.before = [&](const std::atomic<bool>&) { who.push_back(std::this_thread::get_id()); };
+  PolicyServer server(job.machine, job.context(3), {kAlike.run, kAlike.terms, 3});
+  ModeTrainer trainer(kFeatures, 3, ahead(1));
+  const Tending tending(server, trainer);
+  trainer.train(source, job.data.view(), nullptr, job.machine.rule(), job.context(3), options_of(3),
+                {});
+  REQUIRE(who.size() == kSteps * (kExamples / kBatch));
+  for (std::size_t i = 0; i < who.size(); i += kSteps) CHECK(who[i] == who[i + 1]);
+}
+
+TEST_CASE("whatever ends a run wakes those who wait for their turn") {
+  for (const char* const by : {"an exception", "Ctrl-C", "the master"}) {
+    CAPTURE(by);
+    const std::string why = by;
+    const LedJob job({"asp"}, 4);
+    Squares source;
+    PolicyServer server(job.machine, job.context(4), {kAlike.run, kAlike.terms, 3});
+    std::atomic<bool> all_granted{false};
+    source.before = [&](const std::atomic<bool>& cancel) {
+      CHECK(comes_true([&] { return server.counters().grants == 4; }));
+      all_granted = true;
+      if (why == "an exception") throw Error("no gradient");
+      while (!cancel) std::this_thread::yield();
+    };
+    ModeTrainer trainer(kFeatures, 4, ahead(1));
+    const Tending tending(server, trainer);
+    TrainCallbacks callbacks;
+    callbacks.interrupted = [&] { return why == "Ctrl-C" && all_granted.exchange(false); };
+    const std::jthread master([&] {
+      while (why == "the master" && !all_granted) std::this_thread::yield();
+      if (why == "the master") trainer.end();
+    });
+    ModeTrainOptions options = options_of(4);
+    options.evaluate_every = 0;
+    const auto train = [&] {
+      return trainer.train(source, job.data.view(), nullptr, job.machine.rule(), job.context(4),
+                           options, callbacks);
+    };
+    if (why == "an exception") {
+      CHECK_THROWS_WITH_AS(train(), "no gradient", Error);
+    } else {
+      CHECK(train().training.reason == StopReason::interrupted);
+    }
+    CHECK(server.counters().pushes == 0);
+  }
 }
 
 TEST_CASE("nobody looks at a server of another run") {
