@@ -567,8 +567,11 @@ class LedKeeping(ServerKeeping):
         return None
 
     def goes_on(
-        self, then: Snapshot | None, server: _core.PolicyServer, commands: Commands
-    ) -> None:  # noqa: ARG002
+        self,
+        then: Snapshot | None,
+        server: _core.PolicyServer,  # noqa: ARG002 (the first of several asks it)
+        commands: Commands,
+    ) -> None:
         """The server goes on from that: what it was told, and is still to be told, is that of then."""
         if then is None:
             return
