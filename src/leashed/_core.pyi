@@ -1701,7 +1701,7 @@ class PolicyServer:
         """
     def end_record(self) -> str:
         """
-        The record ends here, with the parameters of now. Returns why it ended before; empty: it did not, or there is none.
+        The record ends here, with the parameters and rows of now. Returns why it ended before; empty: it did not, or there is none.
         """
     def hold(self, holds: bool) -> None:
         """
