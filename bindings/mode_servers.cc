@@ -20,6 +20,7 @@
 #include "mode_taken.h"
 #include "parts.h"
 #include "shards.h"
+#include "signals.h"
 #include "transports.h"
 
 namespace leashed {
@@ -39,14 +40,21 @@ class Record {
   void heard(const modes::Event& event, Time at) {
     if (!ended_) recorder_.heard(event, at);
   }
-  void noted(modes::Node node, bool anew) {
-    if (!ended_) anew ? recorder_.renewed(node) : recorder_.stepped(node);
+  void noted(modes::Node node, LogLine::Note note) {
+    if (!ended_) recorder_.noted(node, note);
   }
-  // While nobody is served. Returns why the record ended before; empty: it did not.
-  std::string end(ParameterServer& server) {
+  // While nobody is served. rows: of tables; null: there are none. Returns why the record ended
+  // before; empty: it did not.
+  std::string end(ParameterServer& server, const RowHolder* rows) {
     const ParameterVector::Pin latest = server.holder().pull();
     if (!std::exchange(ended_, true)) {
-      writer_.finish(latest.t(), {latest.data(), latest.data() + server.holder().dimension()});
+      std::vector<std::uint64_t> digests;
+      for (const auto& table : rows ? rows->tables() : std::vector<std::shared_ptr<Table>>()) {
+        const Table::Digest one = table->digest([watch = SignalWatch()]() mutable { watch(); });
+        digests.insert(digests.end(), one.begin(), one.end());
+      }
+      writer_.finish(latest.t(), {latest.data(), latest.data() + server.holder().dimension()},
+                     digests);
     }
     return writer_.failure();
   }
@@ -104,7 +112,7 @@ struct PyPolicyServer {
   }
   PolicyService::Noted noted() {
     if (!record) return nullptr;
-    return [to = record.get()](modes::Node node, bool anew) { to->noted(node, anew); };
+    return [to = record.get()](modes::Node node, LogLine::Note note) { to->noted(node, note); };
   }
 
   std::optional<PyWords> ever;  // which the server writes to
@@ -365,12 +373,12 @@ void bind_mode_servers(py::module_& m) {
             const py::gil_scoped_release release;
             std::string why;
             of.server->quiet([&](PolicyService& service) {
-              if (of.record) why = of.record->end(service.server());
+              if (of.record) why = of.record->end(service.server(), of.rows ? &*of.rows : nullptr);
             });
             return why;
           },
-          "The record ends here, with the parameters of now. Returns why it ended before; empty: "
-          "it did not, or there is none.")
+          "The record ends here, with the parameters and rows of now. Returns why it ended before; "
+          "empty: it did not, or there is none.")
       .def(
           "command",
           [](PyPolicyServer& of, std::uint32_t argument) {

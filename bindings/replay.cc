@@ -30,9 +30,9 @@ py::dict to_dict(Replayed result) {
 }
 
 py::dict replay_trace(const Trace& trace, const PyTraining& training, bool mode,
-                      std::uint64_t until, const std::optional<Checkpoint>& resume) {
-  const ReplayOptions options{training.workers, training.batch_size, training.seed, until,
-                              interrupted};
+                      std::uint64_t until, const std::optional<Checkpoint>& resume, bool looks_up) {
+  ReplayOptions options{training.workers, training.batch_size, training.seed, until, interrupted};
+  options.looks_up = looks_up;
   Replayed result = without_gil([&] {
     return mode ? replay_mode(training.parts, trace, options)
                 : replay(training.parts, trace, options, resume ? &*resume : nullptr);
@@ -62,9 +62,10 @@ void bind_replay(py::module_& m) {
           "What the training began with, as its caller gave it.");
   m.def(
       "replay", replay_trace, py::arg("trace"), py::arg("training"), py::arg("mode"),
-      py::arg("until"), py::arg("resume"),
+      py::arg("until"), py::arg("resume"), py::arg("looks_up") = false,
       "Makes a recorded training again, by a mode where its `discipline` is one, and returns what "
-      "trace/replayed.h calls Replayed, as a dict.");
+      "trace/replayed.h calls Replayed, as a dict. looks_up: whether the record has when rows of "
+      "tables were looked up.");
 }
 
 }  // namespace leashed

@@ -186,7 +186,7 @@ struct PyVirtualTime {
 };
 
 py::dict simulate_model(const PyTraining& training, const PyWatch& watch, const PyVirtualTime& time,
-                        bool mode, const py::object& recording) {
+                        bool mode, const py::object& recording, bool looks_up) {
   const Trace* const record = recording.is_none() ? nullptr : &py::cast<const Trace&>(recording);
   const Assembly& given = training.parts;
   const GradientSource& source = given.source;
@@ -250,7 +250,7 @@ py::dict simulate_model(const PyTraining& training, const PyWatch& watch, const 
     for (auto& spans : ordered.shards) spans = shifted(spans, shift, d);
     ModeResult played =
         record ? simulate_record(parts.source, parts.data, validation, parts.discipline, *record,
-                                 context, options, callbacks)
+                                 looks_up, context, options, callbacks)
                : simulate_mode(parts.source, parts.data, validation, parts.discipline, ordered,
                                context, options, callbacks);
     for (ShardResult& shard : played.shards) shard.spans = shifted(shard.spans, d - shift, d);
@@ -329,10 +329,12 @@ void bind_simulation(py::module_& m) {
            py::arg("trainers") = py::none(), py::arg("shards") = std::vector<PySpans>(),
            py::arg("servers_of_tables") = std::vector<std::uint32_t>());
   m.def("simulate", simulate_model, py::arg("training"), py::arg("watch"), py::arg("time"),
-        py::arg("mode"), py::arg("record") = py::none(),
+        py::arg("mode"), py::arg("record") = py::none(), py::arg("looks_up") = false,
         "Trains in virtual time, by a mode where the training's `discipline` is one, and returns "
         "what train does, and how many workers were in their updates: for how many seconds each "
-        "number, and when it changed. record: of a training by that mode, by which it goes.");
+        "number, and when it changed. record: of a training by that mode, by which it goes; "
+        "looks_up: "
+        "as of replay.");
 }
 
 }  // namespace leashed

@@ -1704,7 +1704,7 @@ class PolicyServer:
         """
     def end_record(self) -> str:
         """
-        The record ends here, with the parameters of now. Returns why it ended before; empty: it did not, or there is none.
+        The record ends here, with the parameters and rows of now. Returns why it ended before; empty: it did not, or there is none.
         """
     def hold(self, holds: bool) -> None:
         """
@@ -2328,9 +2328,10 @@ def replay(
     mode: bool,
     until: typing.SupportsInt | typing.SupportsIndex,
     resume: Resumption | None,
+    looks_up: bool = False,
 ) -> dict:
     """
-    Makes a recorded training again, by a mode where its `discipline` is one, and returns what trace/replayed.h calls Replayed, as a dict.
+    Makes a recorded training again, by a mode where its `discipline` is one, and returns what trace/replayed.h calls Replayed, as a dict. looks_up: whether the record has when rows of tables were looked up.
     """
 
 def schedule_values(
@@ -2353,10 +2354,15 @@ def sharding(
     """
 
 def simulate(
-    training: Training, watch: Watch, time: VirtualTime, mode: bool, record: typing.Any = None
+    training: Training,
+    watch: Watch,
+    time: VirtualTime,
+    mode: bool,
+    record: typing.Any = None,
+    looks_up: bool = False,
 ) -> dict:
     """
-    Trains in virtual time, by a mode where the training's `discipline` is one, and returns what train does, and how many workers were in their updates: for how many seconds each number, and when it changed. record: of a training by that mode, by which it goes.
+    Trains in virtual time, by a mode where the training's `discipline` is one, and returns what train does, and how many workers were in their updates: for how many seconds each number, and when it changed. record: of a training by that mode, by which it goes; looks_up: as of replay.
     """
 
 def staleness_factors(

@@ -219,9 +219,8 @@ def test_one_that_joins_has_the_output_of_one_process(tmp_path: Path) -> None:
         ({}, {}, "folder must be given with policy_servers for a model that reads tables"),
         ({"collect": True}, {"init": "tables"}, "leave init.tables out"),
         ({"collect": True}, {"mode": "easgd:alpha=0.5,gap=2"}, "modes whose workers send models"),
-        ({"collect": True}, {"observe": "record"}, "what a policy server hears has no rows"),
     ],
-    ids=["no folder", "given tables", "models", "record"],
+    ids=["no folder", "given tables", "models"],
 )
 def test_what_is_not_there_yet_is_refused_by_name(
     more: dict[str, Any], settings: dict[str, Any], why: str, tmp_path: Path
@@ -231,8 +230,6 @@ def test_what_is_not_there_yet_is_refused_by_name(
         more = {**more, "folder": tmp_path / "run"}
     if "init" in settings:
         settings = {"init": lsh.Init("glorot", lsh.tables.of(model.tables))}
-    if "observe" in settings:
-        settings = {"observe": lsh.Observe(record=tmp_path / "record")}
     how = {**given(mode="asp"), **settings}
     cluster = lsh.cluster.join(policy_servers=1, rank=0, size=1, **more)
     with pytest.raises(ValueError, match=why):

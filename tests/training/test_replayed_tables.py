@@ -149,6 +149,15 @@ def test_tables_that_are_full(way: dict[str, Any], trace: Path) -> None:
     assert any(table.statistics()["refused"] > 0 for table in new.values())
 
 
+def test_weight_decay_of_rows(trace: Path) -> None:
+    model = small()
+    data = clicks(model)
+    for rule in (lsh.rules.SGD(0.05, decoupled=True), rules.SWAP(rules.Adam(0.01), period=20)):
+        new = tables.of(model.tables, rule=rule, weight_decay=0.1)
+        result = run(model, data, trace, mode=modes.ASP(), threads=2, init=lsh.Init(tables=new))
+        require_same(lsh.replay(trace, model, data), result)
+
+
 def test_tables_without_versions(trace: Path) -> None:
     model = small()
     data = clicks(model)

@@ -35,7 +35,7 @@ std::span<std::byte> LaneRows::place(Of& of, std::size_t length) {
 }
 
 std::span<const std::byte> LaneRows::look_up(Of& of, std::size_t begin, std::size_t length,
-                                             bool trains) {
+                                             bool trains, bool admits) {
   const std::size_t tables = dims_.size();
   const std::size_t counts = begin + sizeof(LookupHead);
   const std::size_t first = counts + (tables + tables % 2) * sizeof(std::uint32_t);
@@ -73,13 +73,12 @@ std::span<const std::byte> LaneRows::look_up(Of& of, std::size_t begin, std::siz
     values_[t] = value;
     value += ids_[t].size() * dims_[t];
   }
+  if (trains) let_go(of);
+  const bool holds = trains && admits;
+  holds ? holder_.pull(ids_, of.keys, values_) : holder_.look(ids_, values_);
   if (trains) {
-    let_go(of);
-    holder_.pull(ids_, of.keys, values_);
     of.there = true;
     of.floats = floats;
-  } else {
-    holder_.look(ids_, values_);
   }
   looked_up_ = all;
   moved_.fetch_add(2 * kFrameHeader + length + floats * sizeof(float), kRelaxed);

@@ -40,9 +40,11 @@ class LaneRows {
   // Where a frame that looks up goes.
   std::span<std::byte> place(Of& of, std::size_t length);
   // The rows that the bytes from `begin` on of such a frame ask for, which `of.reply` keeps.
-  // trains: ids without a row may get one, and the rows are held. Throws Error where they ask for
-  // none, and holds nothing then.
-  std::span<const std::byte> look_up(Of& of, std::size_t begin, std::size_t length, bool trains);
+  // trains: ids without a row may get one, and the rows are held; unless it admits none, since
+  // what is made of them is not taken. Throws Error where they ask for none, and holds nothing
+  // then.
+  std::span<const std::byte> look_up(Of& of, std::size_t begin, std::size_t length, bool trains,
+                                     bool admits = true);
   std::size_t looked_up() const { return looked_up_; }  // ids, by that
   // For any thread: bytes of look-ups, rows and gradients with their frames' headers, but for those
   // of pushes, and the least of them: of each id itself, and its floats there, and back where it is

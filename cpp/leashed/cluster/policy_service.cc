@@ -8,7 +8,6 @@
 #include "leashed/base/error.h"
 #include "leashed/base/relaxed.h"
 #include "leashed/cluster/ever_told.h"
-#include "leashed/server/event_log.h"
 #include "leashed/server/shared_moment.h"
 #include "leashed/update/kernels.h"
 
@@ -261,7 +260,10 @@ bool PolicyService::has_lease(const Link& link, std::uint64_t ticket) const {
 
 void PolicyService::look_up(Peer peer, Link& link, const FrameHeader& header) {
   check_lookup(peer, link, header);
-  const auto rows = rows_->look_up(link.rows, 0, header.length, true);
+  // Behind the end nothing comes of them, and none is recorded: no id gets a row.
+  const bool admits = !finished_ || rounds_;
+  const auto rows = rows_->look_up(link.rows, 0, header.length, true, admits);
+  if (noted_ && admits) noted_(*link.node, LogLine::Note::looked_up);
   link.rows.ticket = header.correlation;
   lookups_.fetch_add(1, kRelaxed);
   send_rows(peer, link, header.correlation, rows);
@@ -303,7 +305,9 @@ void PolicyService::hello(Peer peer, Link& link, std::size_t length, std::uint64
   const bool anew = said.life != lane.life;
   const std::uint64_t lost = std::exchange(lost_tickets_[lane.node], 0);
   const bool own = server_.rule().model == modes::WorkerRule::Model::own;
-  if (noted_ && own && (anew || (lost != 0 && lost == computed))) noted_(lane.node, anew);
+  if (noted_ && own && !finished_ && (anew || (lost != 0 && lost == computed))) {
+    noted_(lane.node, anew ? LogLine::Note::renewed : LogLine::Note::stepped);
+  }
   lane.life = said.life;
   if (lane.node < awaited_.size()) awaited_[lane.node] = false;
   peers_[lane.node] = peer;

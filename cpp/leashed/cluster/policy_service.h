@@ -58,6 +58,7 @@
 #include "leashed/engine/stop.h"
 #include "leashed/modes/mode_state.h"
 #include "leashed/net/service.h"
+#include "leashed/server/event_log.h"
 #include "leashed/server/journal.h"
 #include "leashed/server/parameter_server.h"
 
@@ -88,10 +89,10 @@ class PolicyService final : public Service, private Sink, private RoundDesk {
   // Is told what the machine hears, in that order, before it acts.
   // Of a push whose values are not finite the version is kNoValues (server/event_log.h).
   using Heard = std::function<void(const modes::Event& event, Time at)>;
-  // Is told what no event tells of workers' own models, before the next event of the node: it has
-  // stepped on the lease that it has lost; or, `anew`, it is another process, whose model begins
-  // anew.
-  using Noted = std::function<void(modes::Node node, bool anew)>;
+  // Is told what no event tells. Of workers' own models, before the next event of the node: it has
+  // stepped on the lease that it has lost, or is another process, whose model begins anew. And that
+  // a node has looked up the rows of its lease, before anything else happens.
+  using Noted = std::function<void(modes::Node node, LogLine::Note note)>;
   using Begun = BegunMode;
   // `context.workers` lanes may ever come. Throws Error where no server takes what the mode's
   // workers have: they meet among themselves, or sum over a ring; or what it goes on from is

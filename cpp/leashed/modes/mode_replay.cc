@@ -28,6 +28,7 @@ using modes::Action;
 using modes::Event;
 using modes::Node;
 using modes::WorkerRule;
+using Note = LogLine::Note;
 
 // A command that the mode does not know has changed nothing then, and does not now.
 template <class Tell>
@@ -43,11 +44,13 @@ void told(const Event& event, const Tell& tell) {
 // function: every push must be under what was granted, and every step a part of it.
 class Audit {
  public:
-  Audit(const modes::ServerPolicy& machine, const ParameterServer& server, std::size_t workers)
+  Audit(const modes::ServerPolicy& machine, const ParameterServer& server,
+        const ReplayOptions& options)
       : machine_(machine),
         peers_(!server.holds()),
         steps_recorded_(!server.has_global_model()),
-        seats_(workers) {}
+        looks_up_(options.looks_up),
+        seats_(options.workers) {}
 
   // The updates that there were; none: it was interrupted.
   std::optional<std::uint64_t> count(const Trace& trace, const std::function<bool()>& interrupted) {
@@ -57,7 +60,8 @@ class Audit {
     while (records.next(record)) {
       if (interruption()) return std::nullopt;
       ++records_;
-      record.step ? step(record.event.node) : hear(record.event, record.at);
+      record.note == Note::none ? hear(record.event, record.at)
+                                : note(record.event.node, record.note);
     }
     return updates_;
   }
@@ -68,6 +72,7 @@ class Audit {
     modes::Lease lease = {};
     std::uint64_t version = 0;
     std::uint32_t steps = 0;
+    bool looked_up = false, left = false;  // since it was granted
   };
 
   void require(bool possible) const {
@@ -80,18 +85,22 @@ class Audit {
     return seats_[node];
   }
 
-  void step(Node node) {
-    if (!steps_recorded_) return lost(node);
+  void note(Node node, Note note) {
     Seat& one = seat(node);
-    require(one.granted);
+    if (note == Note::looked_up) {
+      require(looks_up_ && one.granted && one.lease.count > 0 && !one.left);
+      return require(!std::exchange(one.looked_up, true));
+    }
+    if (!steps_recorded_) return of_own(one, note);
+    require(note == Note::stepped && one.granted);
     require(one.steps++ < steps_of(machine_.rule(), one.lease));
     updates_ += peers_;
   }
   // Of a worker elsewhere: the steps on a lease that it has lost, or that it is another.
-  void lost(Node node) {
+  void of_own(Seat& one, Note note) {
     require(machine_.rule().model == WorkerRule::Model::own);
-    if (node >= modes::kMostNodes) return void(seat(node - modes::kMostNodes));
-    require(std::exchange(seat(node).granted, false));
+    if (note == Note::renewed) return;
+    require(std::exchange(one.granted, false) && (!looks_up_ || one.looked_up));
   }
   void hear(const Event& event, Time at) {
     require(static_cast<std::size_t>(event.node) < seats_.size() && at.ns >= at_.ns);
@@ -101,7 +110,9 @@ class Audit {
       require(std::exchange(one.granted, false) && event.ticket == one.lease.ticket &&
               (event.version == one.version || event.version == kNoValues));
       require(!steps_recorded_ || one.steps == steps_of(machine_.rule(), one.lease));
+      require(!looks_up_ || (one.looked_up && !one.left));
     }
+    if (event.kind == Event::Kind::leave) seat(event.node).left = true;
     out_.clear();
     told(event, [&] { machine_.on(event, at, out_); });
     for (const Action& action : out_.actions()) {
@@ -114,7 +125,7 @@ class Audit {
   }
 
   modes::ServerPolicy machine_;
-  const bool peers_, steps_recorded_;
+  const bool peers_, steps_recorded_, looks_up_;
   std::vector<Seat> seats_;
   modes::Out out_;
   Time at_{0};
@@ -128,7 +139,7 @@ class ModeReplayer final : Sink {
                const std::vector<std::shared_ptr<Table>>& tables, const ReplayOptions& options)
       : source_(source),
         context_(context),
-        until_(options.until),
+        looks_up_(options.looks_up),
         batches_(make_batches(data, options.batch_size, options.seed, options.stream, false, true)),
         reading_(options.stream, 0),
         workspace_(source.make_workspace()),
@@ -147,12 +158,13 @@ class ModeReplayer final : Sink {
 
   const ParameterServer& server() const { return server_; }
 
-  Replayed run(const Trace& trace) {
+  Replayed run(const Trace& trace, std::uint64_t until) {
     const auto attached = source_.attach();
     ModeCursor records(trace);
     LogLine record{};
-    while (t() < until_ && !interrupted() && records.next(record)) {
-      record.step ? step(record.event.node) : hear(record.event, record.at);
+    while (t() < until && !interrupted() && records.next(record)) {
+      record.note == Note::none ? hear(record.event, record.at)
+                                : note(record.event.node, record.note);
     }
     result_.t = t();
     result_.parameters = parameters();
@@ -186,6 +198,7 @@ class ModeReplayer final : Sink {
   }
 
   void hear(const Event& event, Time at) {
+    if (event.kind == Event::Kind::leave && looks_up_) let_go(seats_[event.node]);
     if (event.kind != Event::Kind::push) {
       return told(event, [&] { server_.handle(event, nullptr, at, *this); });
     }
@@ -197,15 +210,19 @@ class ModeReplayer final : Sink {
       std::copy_n(models_[event.node], source_.dimension(), seat.sent.data());
     }
     if (!steps_recorded_) pushed_[event.ticket] = part(event.node);
-    Payload payload{event.version == kNoValues ? nullptr : &seat.sent, lease.count};
+    const bool lost = event.version == kNoValues;
+    Payload payload{lost ? nullptr : &seat.sent, lease.count};
+    RowKeys rows;  // (The node may be granted another lease by its push.)
     if (rows_.holder()) {
-      payload.rows = &seat.pulled.keys;
+      std::swap(rows, seat.pulled.keys);
+      payload.rows = lost ? nullptr : &rows;
       payload.row_gradients = &seat.row_gradients;
     }
     seat.granted.pulled.release();
     updated_ = false;
     const std::uint64_t first = lease.first, count = lease.count, late = server_.counts().late;
     server_.handle(event, &payload, at, *this);
+    if (RowHolder* const held = rows_.holder()) held->release(rows);
     batches_->let_go(first, count, server_.counts().late == late);
     if (updated_) pushed_.clear();  // what was held is part of it, or dropped
   }
@@ -221,15 +238,16 @@ class ModeReplayer final : Sink {
     return true;
   }
 
-  // Of a worker elsewhere, which nobody was told of by a push.
-  void lost(Node node) {
-    if (node < modes::kMostNodes) return void(make_steps(node));
-    models_.renew(node - modes::kMostNodes, context_, context_.initial, false);
+  void note(Node node, Note note) {
+    if (note == Note::looked_up) return pull_rows(seats_[node]);
+    if (steps_recorded_) return step(node);
+    // Of a worker elsewhere, which nobody was told of by a push.
+    if (note == Note::stepped) return void(make_steps(node));
+    models_.renew(node, context_, context_.initial, false);
   }
 
   // One that the record of the training has, since others look at the model.
   void step(Node node) {
-    if (!steps_recorded_) return lost(node);
     result_.before = parameters();
     compute(node);
     result_.last = {part(node)};
@@ -292,16 +310,19 @@ class ModeReplayer final : Sink {
     if (grant.lease.count > 0) batches_->hold(grant.lease.first, grant.lease.count);
     seat.granted = std::move(grant);
     seat.steps = 0;
-    const modes::Lease& lease = seat.granted.lease;
-    if (rows_.holder() && lease.count > 0) {
-      batches_->fill_span(lease.first, lease.count, seat.batch);
-      rows_.holder()->pull(seat.batch.view, seat.pulled);
-    }
+    const bool has_rows = rows_.holder() && seat.granted.lease.count > 0;
+    if (has_rows) looks_up_ ? let_go(seat) : pull_rows(seat);
     seat.taken = false;
     if (!steps_recorded_) return;
     take(seat);
     copy_own(seat.granted.node);
   }
+  void pull_rows(Seat& seat) {
+    const modes::Lease& lease = seat.granted.lease;
+    batches_->fill_span(lease.first, lease.count, seat.batch);
+    rows_.holder()->pull(seat.batch.view, seat.pulled);
+  }
+  void let_go(Seat& seat) { rows_.holder()->release(seat.pulled.keys); }
   // By its worker's model, which is as it was where the grant has never reached that.
   void take(Seat& seat) {
     if (rule_.model != WorkerRule::Model::own || std::exchange(seat.taken, true)) return;
@@ -339,7 +360,7 @@ class ModeReplayer final : Sink {
 
   const GradientSource& source_;
   const DisciplineContext& context_;
-  const std::uint64_t until_;
+  const bool looks_up_;
   const std::unique_ptr<const BatchSource> batches_;
   const Reading reading_;
   const std::unique_ptr<Workspace> workspace_;
@@ -370,10 +391,12 @@ Replayed replay(const GradientSource& source, const DatasetView& data,
                 const ReplayOptions& options) {
   ModeReplayer replayer(source, data, machine, context, tables, options);
   const auto recorded =
-      Audit(machine, replayer.server(), options.workers).count(trace, options.interrupted);
+      Audit(machine, replayer.server(), options).count(trace, options.interrupted);
   if (!recorded) return {.interrupted = true};
   require_recorded(options, *recorded);
-  Replayed result = replayer.run(trace);
+  // Rows that are looked up behind the last update may take the place of others.
+  const bool whole = options.looks_up && options.until >= *recorded;
+  Replayed result = replayer.run(trace, whole ? ReplayOptions::kAll : options.until);
   compare_with_end(result, trace, options);
   return result;
 }

@@ -4,12 +4,14 @@
 //
 // A gradient is computed when its push comes, on the version that its worker was granted, which is
 // pinned until then; a step on a model that others look at when the record of the step comes, on a
-// copy of what the model was when it began. Rows of tables are found and copied with the grant, and
-// updated with the push, as then.
+// copy of what the model was when it began. Rows of tables are found and copied with the grant, or
+// where the records say so (ReplayOptions::looks_up), and updated with the push, as then.
 //
 // It is the same for the record of a policy server (cluster/policy_service.h), whose workers were
 // other processes: what one of them had made of a lease that it lost is made here too, and who came
-// anew begins anew. Values that were not finite are not used here either.
+// anew begins anew. Values that were not finite are not used here either. Rows are held from their
+// look-up until the push, another grant or the node's leaving, as there: what a table evicts
+// depends on it.
 #pragma once
 
 #include <memory>

@@ -4,8 +4,9 @@
 //
 // Of a training whose workers are elsewhere (cluster/policy_service.h) nobody looks at their own
 // models, and no step is recorded but those that no push tells of: all that a node made of a lease
-// that it has lost. A node from kMostNodes on is one less that: its process is another, whose model
-// begins anew.
+// that it has lost. Its process may be another by then, whose model begins anew. Where there are
+// tables its workers look up the rows of a lease some time after that was granted to them, and each
+// look-up is recorded; on threads rows are those of the grant.
 #pragma once
 
 #include "leashed/modes/policy_threads.h"
@@ -21,10 +22,10 @@ class ModeRecorder final : public ModeListener {
   explicit ModeRecorder(TraceWriter& writer) : writer_(writer) {}
 
   void heard(const modes::Event& event, Time at) override { record({event, at}); }
-  void stepped(modes::Node node) override {
-    record({{.kind = modes::Event::Kind::push, .node = node}, {}, true});
+  void stepped(modes::Node node) override { noted(node, LogLine::Note::stepped); }
+  void noted(modes::Node node, LogLine::Note note) {
+    record({{.kind = modes::Event::Kind::push, .node = node}, {}, note});
   }
-  void renewed(modes::Node node) { stepped(node + modes::kMostNodes); }
 
  private:
   void record(const LogLine& line) {

@@ -51,10 +51,13 @@ class BlockBytes {
 
 std::byte* LineWriter::put(std::byte* to, const LogLine& line) {
   const Event& event = line.event;
-  const unsigned kind = line.step ? LineReader::kStep : static_cast<unsigned>(event.kind);
-  *to++ = static_cast<std::byte>(kind | std::min(event.node, Node{LineReader::kFar}) << 3);
-  if (event.node >= LineReader::kFar) to = put_varint(to, event.node - LineReader::kFar);
-  if (line.step) return to;
+  const bool note = line.note != LogLine::Note::none;
+  const unsigned kind = note ? LineReader::kNote : static_cast<unsigned>(event.kind);
+  const Node more = note ? modes::kMostNodes * (static_cast<Node>(line.note) - 1) : 0;
+  const Node node = event.node + more;
+  *to++ = static_cast<std::byte>(kind | std::min(node, Node{LineReader::kFar}) << 3);
+  if (node >= LineReader::kFar) to = put_varint(to, node - LineReader::kFar);
+  if (note) return to;
   const auto ns = static_cast<std::uint64_t>(line.at.ns);
   to = put_varint(to, ns - std::exchange(last_.ns, ns));
   if (event.kind == Event::Kind::push) {
@@ -132,7 +135,8 @@ std::size_t ReadBlock::read(std::span<const std::byte> bytes) {
   std::int64_t ns = 0;
   for (std::uint32_t i = 0; i < head.lines; ++i) {
     const LogLine line = reader.take(left);
-    if (line.step || line.event.node >= modes::kMostNodes || line.at.ns < ns) damaged();
+    const bool note = line.note != LogLine::Note::none;
+    if (note || line.event.node >= modes::kMostNodes || line.at.ns < ns) damaged();
     ns = line.at.ns;
     lines.push_back(line);
   }

@@ -2,8 +2,9 @@
 // follows from that, so whoever is told the same decides the same. There is one encoding, for a
 // training's record (modes/mode_trace.h), for a journal, and for servers that follow (follower.h).
 //
-// A line is a byte, the kind in its lower 3 bits (of modes::Event, or 7 for a step) and the node
-// above them, or 31 there and what the node is more as a varint. Of an event the nanoseconds since
+// A line is a byte, the kind in its lower 3 bits (of modes::Event, or 7 for a note) and the node
+// above them, or 31 there and what the node is more as a varint; of a note which one it is, above
+// the 24 bits of the node, counted from the step on. Of an event the nanoseconds since
 // the one before follow, of a push also ticket and version less those of the push before (these as
 // zigzag numbers, since they go back too), of a command its argument, of the data's end the
 // examples that there are.
@@ -14,6 +15,7 @@
 // the block that has it.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -27,9 +29,17 @@
 namespace leashed {
 
 struct LogLine {
-  modes::Event event;  // of a step its node
+  // In a record, what no event says: no server hears it.
+  enum class Note : std::uint8_t {
+    none,
+    stepped,    // the node has, on a model of its own
+    renewed,    // its process is another, whose model begins anew
+    looked_up,  // it has the rows of its lease, as they are now
+  };
+
+  modes::Event event;  // of a note its node
   Time at;
-  bool step = false;  // of a model of the node's own, in a record: no server hears it
+  Note note = Note::none;
 };
 
 // In place of the version of a push whose values are of no use, since they are not finite: it is
@@ -62,12 +72,12 @@ class LineReader {
   LogLine take(Bytes&& bytes) {
     const unsigned head = bytes.byte();
     const unsigned kind = head & 7;
-    LogLine line{{static_cast<modes::Event::Kind>(kind), head >> 3}, {}, kind == kStep};
+    LogLine line{{static_cast<modes::Event::Kind>(kind), head >> 3}, {}};
     modes::Event& event = line.event;
     if (event.node == kFar) event.node += static_cast<modes::Node>(bytes.number());
-    if (!line.step) last_.ns += bytes.number();
+    if (kind != kNote) last_.ns += bytes.number();
     line.at.ns = static_cast<std::int64_t>(last_.ns);
-    if (line.step) return line;
+    if (kind == kNote) return note(line);
     if (event.kind == modes::Event::Kind::push) {
       event.ticket = last_.ticket += unzigzag(bytes.number());
       event.version = last_.version += unzigzag(bytes.number());
@@ -81,7 +91,16 @@ class LineReader {
 
  private:
   friend class LineWriter;
-  static constexpr unsigned kStep = 7, kFar = 31;
+  static constexpr unsigned kNote = 7, kFar = 31;
+  static constexpr modes::Node kNotes = 3;
+
+  // Of a node that cannot be, where it is none.
+  static LogLine note(LogLine line) {
+    const modes::Node which = std::min(line.event.node / modes::kMostNodes, kNotes - 1);
+    line.event.node -= which * modes::kMostNodes;
+    line.note = static_cast<LogLine::Note>(1 + which);
+    return line;
+  }
 
   // Unsigned, so that a difference of any two numbers has one: 0, −1, 1, −2, …
   static constexpr std::uint64_t zigzag(std::uint64_t difference) {
@@ -116,7 +135,7 @@ class EventLog {
   // first: the number of the first line that is appended, where others have been before.
   explicit EventLog(std::uint64_t first = 0) : first_(first), next_(first) {}
 
-  // Of no step. Returns the line's number.
+  // Of no note. Returns the line's number.
   std::uint64_t append(const modes::Event& event, Time at);
   // What has been appended since is a block from now on.
   void close();
@@ -150,7 +169,7 @@ struct ReadBlock {
 
   // Reads the block that `bytes` begins with, in place of what was read before, and returns its
   // size; 0: its end is not there. Throws Error where a byte has changed, where its lines are not
-  // as many as it says, and where they are none that a server has heard: steps, nodes that cannot
+  // as many as it says, and where they are none that a server has heard: notes, nodes that cannot
   // be, times that go back.
   std::size_t read(std::span<const std::byte> bytes);
 };

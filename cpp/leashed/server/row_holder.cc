@@ -71,6 +71,8 @@ void RowHolder::release(std::size_t table, std::uint32_t row) {
 
 void RowHolder::pull(const BatchView& batch, PulledRows& pulled) {
   release(pulled.keys);
+  pulled.counts.clear();
+  pulled.counts.reserve(tables_.size());  // so that nothing fails once rows are held
   combine_batch(features_of_tables_, batch, combiner_, found_);
   std::size_t floats = 0, entries = 0;
   for (std::size_t t = 0; t < tables_.size(); ++t) {
@@ -87,6 +89,7 @@ void RowHolder::pull(const BatchView& batch, PulledRows& pulled) {
   std::uint32_t* places = pulled.places.data();
   for (const auto& of : found_.entries) places = std::ranges::copy(of, places).out;
   find_and_copy(pulled.keys, copies_);
+  for (const RowKeys::Part& part : pulled.keys.parts) pulled.counts.push_back(part.count);
 }
 
 void RowHolder::pull(std::span<const std::span<const std::uint64_t>> ids, RowKeys& keys,
@@ -174,18 +177,17 @@ void RowHolder::visit(Archive& archive, RowKeys& keys) {
 
 void RowHolder::show(const PulledRows& pulled, BatchView& batch, ShownRows& shown,
                      AlignedArray<float>& gradients) const {
-  const std::vector<RowKeys::Part>& parts = pulled.keys.parts;
   shown.tables.resize(tables_.size());
   shown.values.resize(tables_.size());
   shown.places.resize(features_of_tables_.size());
   std::size_t floats = 0;
-  for (std::size_t t = 0; t < tables_.size(); ++t) floats += gradients_of(t, parts[t].count);
+  for (std::size_t t = 0; t < tables_.size(); ++t) floats += gradients_of(t, pulled.counts[t]);
   reach_size(gradients, floats);
   std::fill_n(gradients.data(), floats, 0.0f);
   const float* copies = pulled.copies.data();
   float* gradient = gradients.data();
   for (std::size_t t = 0; t < tables_.size(); ++t) {
-    const std::size_t n = parts[t].count, dim = tables_[t]->dim();
+    const std::size_t n = pulled.counts[t], dim = tables_[t]->dim();
     std::vector<const float*>& values = shown.values[t];
     values.resize(n);
     for (std::size_t i = 0; i < n; ++i) values[i] = copies + i * dim;

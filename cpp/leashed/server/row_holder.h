@@ -34,9 +34,10 @@ struct RowPush {
   AlignedArray<float> gradients;
 };
 
-// What a worker has pulled.
+// What a worker has pulled; the copies are there also where the rows have been let go.
 struct PulledRows {
   RowKeys keys;
+  std::vector<std::size_t> counts;    // of copies, by table; empty: there are none
   AlignedArray<float> copies;         // of the rows
   std::vector<std::uint32_t> places;  // of the entries, one feature after the other
 };

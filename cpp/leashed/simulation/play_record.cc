@@ -16,13 +16,15 @@ namespace leashed {
 namespace {
 
 using modes::WorkerRule;
+using Note = LogLine::Note;
 
 class RecordPlay final : Sink {
  public:
   RecordPlay(const GradientSource& source, const DatasetView& data, const DatasetView* validation,
-             const Choice& mode, const DisciplineContext& context, const SimulationOptions& options,
-             const TrainCallbacks& callbacks)
-      : played_(source, data, validation, mode, memorywise(source.dimension(), 1), context, options,
+             const Choice& mode, bool looks_up, const DisciplineContext& context,
+             const SimulationOptions& options, const TrainCallbacks& callbacks)
+      : looks_up_(looks_up),
+        played_(source, data, validation, mode, memorywise(source.dimension(), 1), context, options,
                 callbacks),
         server_(played_.shards[0]),
         gradients_(played_),
@@ -43,7 +45,7 @@ class RecordPlay final : Sink {
     StopFlag& stop = played_.watch.stop;
     while (!stop.stopped() && records.next(line)) {
       ++lines_;
-      line.step ? step(line.event.node) : hear(line.event, line.at.ns);
+      line.note == Note::none ? hear(line.event, line.at.ns) : note(line.event.node, line.note);
       if (played_.updates() >= played_.options.until.updates) stop.stop(StopReason::updates);
       played_.watch.looked();
     }
@@ -63,17 +65,22 @@ class RecordPlay final : Sink {
     return played_.players[node];
   }
 
-  // Of a worker's own model that no event tells of (mode_trace.h).
-  void step(modes::Node node) {
-    require(played_.rule.model == WorkerRule::Model::own);
-    if (node >= modes::kMostNodes) {
-      const modes::Node its = node - modes::kMostNodes;
-      player(its).parts[0].to_take.reset();
-      return played_.models.renew(its, played_.context, played_.context.initial, false);
+  // What no event tells (mode_trace.h).
+  void note(modes::Node node, Note note) {
+    ModePlayer& its = player(node);
+    if (note == Note::looked_up) {
+      require(looks_up_ && its.working && its.rows.counts.empty());
+      return gradients_.pull_rows(node);
     }
-    require(player(node).lease.count > 0);
+    require(played_.rule.model == WorkerRule::Model::own);
+    if (note == Note::renewed) {
+      its.parts[0].to_take.reset();
+      return played_.models.renew(node, played_.context, played_.context.initial, false);
+    }
+    require(its.lease.count > 0 && !(looks_up_ && its.rows.counts.empty()));
     compute(node);
   }
+  void let_go(ModePlayer& its) { played_.rows.holder()->release(its.rows.keys); }
 
   // Until then it is evaluated.
   void pass(std::int64_t ns) {
@@ -96,6 +103,7 @@ class RecordPlay final : Sink {
       played_.departures += !its.ended;
       if (its.working) played_.lost += its.lease.count;
       its.working = false;
+      if (looks_up_) let_go(its);
     }
     try {
       server_.handle(event, nullptr, {ns}, *this);
@@ -106,14 +114,22 @@ class RecordPlay final : Sink {
 
   void push(const modes::Event& event, ModePlayer& its) {
     require(event.ticket == its.lease.ticket && its.lease.count > 0);
+    require(!looks_up_ || !its.rows.keys.parts.empty());
     if (!compute(event.node)) return;
     its.sent = std::exchange(its.lease, {});
     its.working = false;
     its.since = played_.now;
     Payload payload = gradients_.payload(event.node, 0);
-    if (event.version == kNoValues) payload.values = nullptr;
+    const bool lost = event.version == kNoValues;
+    if (lost) payload.values = nullptr;
+    RowKeys rows;  // (The worker may be granted another lease by its push.)
+    if (payload.rows) {
+      std::swap(rows, *payload.rows);
+      payload.rows = lost ? nullptr : &rows;
+    }
     const std::uint64_t late = server_.counts().late;
     server_.handle(event, &payload, {played_.now}, *this);
+    if (RowHolder* const held = played_.rows.holder()) held->release(rows);
     const bool in_time = server_.counts().late == late;
     played_.data.batches().let_go(its.sent.first, its.sent.count, in_time);
   }
@@ -145,7 +161,9 @@ class RecordPlay final : Sink {
     } else {
       part.pulled = std::move(grant.pulled);
     }
-    gradients_.pull_rows(node);
+    if (!looks_up_) return gradients_.pull_rows(node);
+    let_go(its);
+    its.rows.counts.clear();
   }
   void wake(Time) override {}  // is in the record, where it was told
   void meet(std::span<const modes::Node>, modes::Node) override {}  // of peers alone
@@ -157,6 +175,7 @@ class RecordPlay final : Sink {
     outcome_.settled(node, 0, publication);
   }
 
+  const bool looks_up_;
   PlayedMode played_;
   ParameterServer& server_;
   ModeGradients gradients_;
@@ -168,9 +187,10 @@ class RecordPlay final : Sink {
 
 ModeResult simulate_record(const GradientSource& source, const DatasetView& data,
                            const DatasetView* validation, const Choice& mode, const Trace& trace,
-                           const DisciplineContext& context, const SimulationOptions& options,
-                           const TrainCallbacks& callbacks) {
-  return RecordPlay(source, data, validation, mode, context, options, callbacks).run(trace);
+                           bool looks_up, const DisciplineContext& context,
+                           const SimulationOptions& options, const TrainCallbacks& callbacks) {
+  return RecordPlay(source, data, validation, mode, looks_up, context, options, callbacks)
+      .run(trace);
 }
 
 }  // namespace leashed

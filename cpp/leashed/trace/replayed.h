@@ -29,6 +29,9 @@ struct ReplayOptions {
   // Who has the parameters, where updates were made in place; null: they are made of gradients.
   Discipline* in_place = nullptr;
   RowStore* rows = nullptr;  // as of TrainOptions, as they were at the beginning
+  // By a mode, whether rows of a lease are those of when the records say that they were looked up,
+  // rather than of its grant.
+  bool looks_up = false;
   // Told what they were told then, but times; of gradients that were not published, which are not
   // computed again, what became of them alone.
   std::vector<StepObserver*> observers = {};

@@ -20,6 +20,7 @@ from leashed.cluster.messages import Saved
 from leashed.cluster.table_terms import TableTerms, settings_json
 from leashed.files import folders
 from leashed.models.tables import Refusals
+from leashed.training import recordings
 
 __all__ = ["TOLD", "Beside", "LedRows", "Served", "folder_of", "last"]
 
@@ -138,6 +139,11 @@ class LedRows:
     def native(self) -> list[_core.Table]:
         """The core's, in the order of the model."""
         return [table.native for table in self._tables.values()]
+
+    def recorded(self, record: tuple[str, str]) -> tuple[str, str]:
+        """The file of a record, and its header, that has what the tables are made from too."""
+        path, header = record
+        return path, recordings.looking_up(header, self._tables)
 
     @property
     def words(self) -> dict[str, str]:

@@ -13,6 +13,7 @@ import math
 import socket
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -220,6 +221,8 @@ def _lead(
                     rows.load(cut)
             if begins is not None and begins.let_go is not None:
                 _log.warning("%s", begins.let_go)
+            if rows is not None and led.record is not None:
+                led = replace(led, record=rows.recorded(led.record))
             state = None if begins is None else begins.state
             if then is not None:
                 state = then.state, then.told["nodes"]
@@ -260,7 +263,7 @@ def _lead(
                 if keeping is not None:
                     metrics |= keeping.counters()
                 if rows is not None:
-                    metrics |= rows.report()
+                    metrics |= _told_of(rows, server, led)
                 member.report(metrics, leases.used(standing["done"]))
                 return counted
 
@@ -295,8 +298,20 @@ def _lead(
                     if absent <= 0.0:
                         server.let_go_absent()
                         absent = math.inf
-            if (why := server.end_record()) and led.record is not None:
-                _log.warning("the record in %s ends before the run: %s", led.record[0], why)
+                # Before rows are written: who reads them meanwhile keeps others from being evicted.
+                if (why := server.end_record()) and led.record is not None:
+                    _log.warning("the record in %s ends before the run: %s", led.record[0], why)
+
+
+def _told_of(rows: LedRows, server: _core.PolicyServer, led: LedMode) -> dict[str, float]:
+    """What is told of rows; of a recorded run while nobody is served, since no id gets a row in a part of a
+    table that is being counted.
+    """
+    if led.record is None:
+        return rows.report()
+    found: list[dict[str, float]] = []
+    server.quiet(lambda: found.append(rows.report()))
+    return found[0]
 
 
 class InModel:

@@ -274,7 +274,7 @@ class Table(RowTable):
             rows=self.rows or 0,
             max_bytes=self.max_bytes or 0,
             initial=self.init.choice(),
-            rule=_decaying(self.rule, self.weight_decay).choice(),
+            rule=self.decaying_rule.choice(),
             staleness=self.staleness.choice(),
             admit_after=self.admit_after,
             evict=self.evict or "none",
@@ -296,6 +296,11 @@ class Table(RowTable):
             )
         self.max_bytes = checks.whole("max_bytes", max_bytes, maximum=_MOST_BYTES)
         self.native = self._made(self.seed, self.number)
+
+    @property
+    def decaying_rule(self) -> Rule:
+        """The rule, with the weight decay of rows."""
+        return _decaying(self.rule, self.weight_decay)
 
     # Of the native table, so that a load that a signal cuts short cannot leave others here.
     @property

@@ -64,6 +64,7 @@ def recorded(
             _core.VirtualTime(compute=instant, update=instant, copy=instant),
             True,
             again.native,
+            found.looks_up,
         )
     except _core.Error as error:
         raise ValueError(f"cannot play {os.fspath(trace)}: {error}") from error

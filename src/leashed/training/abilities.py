@@ -159,12 +159,6 @@ REFUSED = (
     ),
     Refused(
         "record",
-        ("tables", "policy servers"),
-        "what a policy server hears has no rows' gradients",
-        "leave it out, or train on one machine",
-    ),
-    Refused(
-        "record",
         ("several policy servers",),
         "each hears what the others do not",
         "take one policy server, or leave it out",

@@ -25,12 +25,14 @@ from leashed.rules import Rule
 from leashed.staleness import of_choice
 from leashed.training import defaults
 
-__all__ = ["Header", "fingerprint", "header", "new_tables", "opened", "recording"]
+__all__ = ["Header", "fingerprint", "header", "looking_up", "new_tables", "opened", "recording"]
 
 AnyModel: TypeAlias = "Model | FactorisationMachine | Graph | External"
 Choices: TypeAlias = "tuple[choice.Choice, choice.Choice, choice.Choice]"
 _FORMAT = "leashed.trace"
-_VERSION = 2  # of models with tables; else 1
+# Of models with tables whose rows workers look up some time after their grant; of others with tables 2,
+# without 1.
+_VERSION = 3
 
 
 def fingerprint(data: Any) -> str:
@@ -88,7 +90,7 @@ def recording(
         start = np.concatenate([resumed.vectors.reshape(-1), resumed.last_updates, resumed.behind])
     text = {
         "format": _FORMAT,
-        "version": _VERSION if tables else 1,
+        "version": 2 if tables else 1,
         "model": model_file.description(model),
         "data": {
             "name": data.name,
@@ -111,12 +113,25 @@ def recording(
     return os.path.realpath(path), json.dumps(text), start
 
 
+def looking_up(text: str, tables: Mapping[str, Table]) -> str:
+    """The header that ``recording`` made without tables, of a run whose server has these, which nobody has
+    trained: its workers look up the rows of a lease some time after it was granted.
+    """
+    told = {name: _told(table) for name, table in tables.items()}
+    return json.dumps({**json.loads(text), "version": _VERSION, "tables": told, "looks_up": True})
+
+
 def _told(table: Table) -> dict[str, Any]:
     """What another is made from, as JSON's own types."""
     return {
         **{name: getattr(table, name) for name in _SETTINGS},
+        **({} if table.evict is None else {"evict": table.evict}),
         "init": choice.to_json(table.init.choice()),
-        "rule": [choice.to_json(table.rule.choice()), table.rule.config(), table.rule.state_names],
+        "rule": [
+            choice.to_json(table.decaying_rule.choice()),
+            table.rule.config(),
+            table.rule.state_names,
+        ],
         "staleness": [choice.to_json(table.staleness.choice()), table.staleness.label],
     }
 
@@ -158,6 +173,7 @@ def _new_table(name: str, one: Mapping[str, Any]) -> Table:
     policy, label = one["staleness"]
     return Table(
         **{key: one[key] for key in _SETTINGS},
+        evict=one.get("evict"),
         init=Initial(native, tuple(settings.items())),  # type: ignore[arg-type]
         rule=_Rule(one["rule"]),
         staleness=of_choice(label, choice.from_json(policy)),
@@ -179,6 +195,7 @@ class Header(NamedTuple):
             the trace, parameters and states; how far weight decay had come that waits.
         config: what ``leashed.train`` was asked for, and on which machine.
         tables: what those that the model reads are made from, by name.
+        looks_up: whether the record has when their rows were looked up, which were not those of the grant.
     """
 
     model: Model | FactorisationMachine | Graph | Description
@@ -190,6 +207,7 @@ class Header(NamedTuple):
     start: dict[str, Any]
     config: dict[str, Any]
     tables: dict[str, Any]
+    looks_up: bool
 
 
 def opened(trace: str | os.PathLike[str]) -> tuple[_core.Trace, Header]:
@@ -240,7 +258,8 @@ def header(text: bytes) -> Header:
             choice.from_json(found["staleness"]),
             found["start"],
             found["config"],
-            {name: {**one} for name, one in found.get("tables", {}).items()},
+            tables := {name: {**one} for name, one in found.get("tables", {}).items()},
+            bool(tables) and found.get("looks_up") is True,
         )
         for part, keys in _READ.items():
             for key in keys:

@@ -270,7 +270,10 @@ def replay_of(
         )
     try:
         training = again.training()
-        made = _core.replay(again.native, training, again.found.mode, until, again.resumed)
+        found = again.found
+        made = _core.replay(
+            again.native, training, found.mode, until, again.resumed, found.looks_up
+        )
     except _core.Error as error:
         raise ValueError(f"cannot replay {os.fspath(trace)}: {error}") from error
     if until not in (_MOST, made["updates"]):

@@ -21,6 +21,7 @@
 
 #include "asked.h"
 #include "cluster/policy_world.h"
+#include "cluster/row_served.h"
 #include "cluster/tending.h"
 #include "leashed/cluster/asked_rows.h"
 #include "leashed/cluster/lane_rows.h"
@@ -31,70 +32,6 @@
 using namespace leashed;
 
 namespace {
-
-constexpr ModeTrainer::Settings kAlike{1, 2, 100, 1, kLong};
-
-bool pushes_gradients(const Choice& mode) {
-  for (const char* name : {"all_reduce", "swarm", "go_sgd", "ad_psgd", "d_psgd", "prague",
-                           "ensemble", "easgd", "local_sgd"}) {
-    if (mode.name == name) return false;
-  }
-  return true;
-}
-
-// A server of two tables, and what trains there is made from.
-struct Served {
-  Served(Choice mode, std::size_t workers, row_job::Kind kind,
-         std::uint64_t examples = 3 * row_job::kExamples)
-      : data(kind == row_job::Kind::evicts ? 100'000 : 30),
-        tables(row_job::tables_of(kind, row_job::kAdam)),
-        rule(make_rule(row_job::kSgd)) {
-    mode.settings.insert({{"workers", static_cast<double>(workers)},
-                          {"batch", static_cast<double>(row_job::kBatch)},
-                          {"examples", static_cast<double>(examples)}});
-    machine = std::make_unique<modes::ServerPolicy>(modes::make_server_policy(mode));
-    holder = std::make_unique<RowHolder>(tables, std::vector<std::size_t>());
-    server = std::make_unique<PolicyServer>(*machine, context(workers),
-                                            PolicyService::Run{kAlike.run, kAlike.terms, 3},
-                                            nullptr, nullptr, nullptr, holder.get());
-    for (const auto& table : tables) {
-      shapes.push_back(
-          {table->settings().name, row_job::kDim, kind == row_job::Kind::fixed ? 30u : 0u});
-    }
-  }
-  DisciplineContext context(std::size_t workers) const {
-    return {initial.data(), row_job::kFeatures, workers, 1, *rule};
-  }
-  ModeTrainOptions options(std::size_t workers) const {
-    ModeTrainOptions all{workers, row_job::kBatch, row_job::kSeed, {}};
-    all.evaluate_every = 1e9;  // before, and behind the end
-    return all;
-  }
-  ModeTrainResult train(ModeTrainer& trainer, std::size_t workers) {
-    return trainer.train(source, data.view(), nullptr, machine->rule(), context(workers),
-                         options(workers), {});
-  }
-  // The same on threads.
-  std::pair<ModeTrainResult, std::vector<float>> on_threads(std::size_t workers,
-                                                            row_job::Kind kind) const {
-    const row_job::Tables others = row_job::tables_of(kind, row_job::kAdam);
-    ModeTrainOptions all = options(workers);
-    all.tables = others;
-    ModeTrainResult result =
-        train_mode(source, data.view(), nullptr, *machine, context(workers), all, {});
-    return {std::move(result), row_job::rows_of(others, data)};
-  }
-
-  const row_job::Source source;
-  const row_job::Data data;
-  const row_job::Tables tables;
-  const std::unique_ptr<const Rule> rule;
-  const std::vector<float> initial = std::vector<float>(row_job::kFeatures, 0.25f);
-  std::unique_ptr<modes::ServerPolicy> machine;
-  std::unique_ptr<RowHolder> holder;
-  std::unique_ptr<PolicyServer> server;
-  std::vector<ServedTable> shapes;
-};
 
 Bytes floats(std::size_t n, float value = 0.5f) {
   Bytes bytes;
@@ -228,30 +165,8 @@ TEST_CASE("connections that are cut while rows are looked up cost gradients and 
     CAPTURE(name);
     Served served({name}, 3, row_job::Kind::evicts, 10 * row_job::kExamples);
     ModeTrainer trainer(row_job::kFeatures, 3, kAlike, served.shapes);
-    std::mutex mutex;
-    std::vector<int> cables;
-    std::jthread tends([&](const std::stop_token& ends) {
-      std::mt19937 random(5);
-      while (!ends.stop_requested()) {
-        for (std::size_t slot = 0; slot < trainer.slots(); ++slot) {
-          if (!trainer.missing(slot, 0)) continue;
-          const auto [one, other] = pair_of_sockets();
-          {
-            const std::lock_guard lock(mutex);
-            cables.push_back(dup(one));
-          }
-          served.server->adopt(one, true);
-          trainer.adopt(slot, 0, other, true, Transport::tcp, kLong);
-        }
-        const std::lock_guard lock(mutex);
-        if (cables.size() < 60) shutdown(cables[random() % cables.size()], SHUT_RDWR);
-        std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
-      }
-    });
+    const Tending tending(*served.server, trainer, 60);
     const ModeTrainResult found = served.train(trainer, 3);
-    tends.request_stop();
-    tends.join();
-    for (const int cable : cables) close(cable);
     CHECK(found.training.reason == StopReason::epochs);
     CHECK(found.counts.applied + found.counts.stale + found.counts.straggler ==
           10 * row_job::kExamples);
@@ -332,6 +247,24 @@ TEST_CASE("what comes of a lease that is over when it is there is refused") {
     CHECK(small.service->failure().empty());
     frames.close(peer);
   }
+}
+
+TEST_CASE("behind the end rows are looked up, and no id gets one by that") {
+  TableSettings grows = fixed_table();
+  grows.rows = 0;
+  grows.max_bytes = 1 << 16;
+  Small small(grows);
+  const auto [peer, ticket] = small.granted(9);
+  const auto [other, its] = small.granted(8);
+  small.looked_up(peer, ticket, {{3, 7}});
+  const std::size_t rows = small.table().growth().statistics().rows;
+  small.service->finish();
+  CHECK(small.looked_up(other, its, {{3, 11, 12}}).size() == 9);
+  small.frames->say(other, kModePush, its, floats(Small::kDimension + 9));
+  small.frames->say(peer, kModePush, ticket, floats(Small::kDimension + 6));
+  CHECK(small.service->counters().unused == 8);
+  CHECK(small.table().growth().statistics().rows == rows);
+  CHECK(small.service->server().counts().rows.applied == 0);
 }
 
 TEST_CASE("rows of a push for which there is no memory are let go") {

@@ -306,9 +306,9 @@ struct Recorded {
             job.context(workers()),
             {kRun, kTerms, kBoot},
             [this](const modes::Event& event, Time at) { recorder.heard(event, at); },
-            [this](modes::Node node, bool anew) {
-              ++(anew ? renewed : stepped);
-              anew ? recorder.renewed(node) : recorder.stepped(node);
+            [this](modes::Node node, LogLine::Note note) {
+              ++(note == LogLine::Note::renewed ? renewed : stepped);
+              recorder.noted(node, note);
             }};
   }
   std::size_t workers() const { return static_cast<std::size_t>(job.choice.value("workers", 0)); }
@@ -336,7 +336,7 @@ struct Recorded {
     const SimulationOptions options{workers(), kBatch,  kSeed,   {},
                                     HUGE_VAL,  instant, instant, instant};
     const ModeResult played = simulate_record(source, job.data.view(), nullptr, job.choice, trace,
-                                              job.context(workers()), options, {});
+                                              false, job.context(workers()), options, {});
     CHECK(played.simulation.training.parameters == theta);
     CHECK(played.simulation.training.updates == t);
     const ModeCounts then = counts_of(server);

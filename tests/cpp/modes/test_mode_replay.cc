@@ -25,6 +25,7 @@
 
 using namespace leashed;
 using namespace leashed::modes;
+using Note = LogLine::Note;
 namespace fs = std::filesystem;
 
 namespace {
@@ -168,7 +169,8 @@ void write(const std::string& path, const std::vector<LogLine>& records) {
   TraceWriter writer(path, "{}", made.initial, 1, 0);
   ModeRecorder recorder(writer);
   for (const LogLine& one : records) {
-    one.step ? recorder.stepped(one.event.node) : recorder.heard(one.event, one.at);
+    one.note == Note::none ? recorder.heard(one.event, one.at)
+                           : recorder.noted(one.event.node, one.note);
   }
 }
 
@@ -185,16 +187,16 @@ TEST_CASE("events come back as they were written, over many pages") {
     const Time at{static_cast<std::int64_t>(i * i)};
     switch (i % 8) {
       case 0:
-        all.push_back({{Kind::push, node, i * 3, i % 100}, at, false});
+        all.push_back({{Kind::push, node, i * 3, i % 100}, at});
         break;
       case 1:
-        all.push_back({{Kind::command, 0, 0, 0, ~std::uint32_t{0}}, at, false});
+        all.push_back({{Kind::command, 0, 0, 0, ~std::uint32_t{0}}, at});
         break;
       case 2:
-        all.push_back({{Kind::push, node}, at, true});
+        all.push_back({{Kind::push, node}, at, static_cast<Note>(1 + i / 8 % 3)});
         break;
       case 3:
-        all.push_back({{Kind::push, node, i % 16 < 8 ? kMost : 0, kMost - i}, at, false});
+        all.push_back({{Kind::push, node, i % 16 < 8 ? kMost : 0, kMost - i}, at});
         break;
       default:
         all.push_back({{static_cast<Kind>(i % 8 == 4   ? Kind::pull
@@ -202,21 +204,20 @@ TEST_CASE("events come back as they were written, over many pages") {
                                           : i % 8 == 6 ? Kind::leave
                                                        : Kind::join),
                         node},
-                       at,
-                       false});
+                       at});
     }
   }
-  all.push_back({{Kind::data_end}, {far}, false});
-  all.push_back({{Kind::wake}, {far}, false});
+  all.push_back({{Kind::data_end}, {far}});
+  all.push_back({{Kind::wake}, {far}});
   write(path.name, all);
   const std::vector<LogLine> found = records_of(path.name);
   REQUIRE(found.size() == all.size());
   for (std::size_t i = 0; i < all.size(); ++i) {
     CAPTURE(i);
     const Event &a = all[i].event, &b = found[i].event;
-    REQUIRE(found[i].step == all[i].step);
+    REQUIRE(found[i].note == all[i].note);
     REQUIRE(a.node == b.node);
-    if (all[i].step) continue;
+    if (all[i].note != Note::none) continue;
     REQUIRE(a.kind == b.kind);
     REQUIRE(all[i].at.ns == found[i].at.ns);
     REQUIRE(a.ticket == b.ticket);
@@ -391,15 +392,17 @@ TEST_CASE("what such a server cannot have heard is refused before anything is co
   refused({{"ssp", {{"s", 2}}}, 2});
   refused({{"swarm", {{"h", 2}}}, 4});
   std::size_t push = 0;
-  while (good[push].step || good[push].event.kind != Event::Kind::push) ++push;
-  for (int wrong = 0; wrong < 5; ++wrong) {
+  while (good[push].event.kind != Event::Kind::push) ++push;
+  for (int wrong = 0; wrong < 7; ++wrong) {
     CAPTURE(wrong);
     std::vector<LogLine> bad = good;
     LogLine& one = bad[push];
     if (wrong == 0) ++one.event.ticket;
     if (wrong == 1) ++one.event.version;
     if (wrong == 2) one.event.node = 4;
-    if (wrong == 3) one.step = true;
+    if (wrong == 3) one.note = Note::stepped;
+    if (wrong == 5) one.note = Note::renewed;
+    if (wrong == 6) one.note = Note::looked_up;
     if (wrong == 4) bad.insert(bad.begin() + static_cast<long>(push), one);
     write(path.name, bad);
     refused(setting);

@@ -37,7 +37,7 @@ LogLine drawn(std::mt19937& random, std::int64_t& ns) {
 bool same(const LogLine& a, const LogLine& b) {
   return a.event.kind == b.event.kind && a.event.node == b.event.node && a.at.ns == b.at.ns &&
          a.event.ticket == b.event.ticket && a.event.version == b.event.version &&
-         a.event.argument == b.event.argument && a.step == b.step;
+         a.event.argument == b.event.argument && a.note == b.note;
 }
 
 // Of so many lines in one block.
@@ -166,7 +166,7 @@ TEST_CASE("steps, nodes that cannot be and times that go back are no lines of a 
   };
   ReadBlock read;
   CHECK(read.read(written({{{Kind::pull, 3}, {5}}, {{Kind::push, 3}, {5}}})) > 0);
-  CHECK_THROWS_AS(read.read(written({{{Kind::pull, 3}, {5}, true}})), Error);
+  CHECK_THROWS_AS(read.read(written({{{Kind::pull, 3}, {5}, LogLine::Note::stepped}})), Error);
   CHECK_THROWS_AS(read.read(written({{{Kind::pull, kMostNodes}, {5}}})), Error);
   CHECK_THROWS_AS(read.read(written({{{Kind::pull}, {5}}, {{Kind::pull}, {4}}})), Error);
   CHECK_THROWS_AS(read.read(written({{{Kind::pull}, {-1}}})), Error);
