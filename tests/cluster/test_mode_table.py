@@ -77,6 +77,11 @@ def test_a_server_behind_the_first_has_its_own_examples() -> None:
         "not finite, 128 whose part never came; 2 parts"
         in dict(mode_table.facts(told))["policy server 1"]
     )
+    told["members"][-2]["counters"]["mode_missing"] = 64.0
+    assert (
+        "64 whose part was lost on the way, or not finite"
+        in dict(mode_table.facts(told))["examples"]
+    )
     again = {"restarts": 2.0, "undone_pushes": 3.0, "undone_examples": 192.0}
     told["members"][-1]["counters"] |= again
     assert dict(mode_table.facts(told))["policy server 1"].endswith(

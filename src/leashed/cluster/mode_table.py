@@ -42,6 +42,8 @@ _LOST = {
     "lost_examples": "whose updates are lost with all who had them",
 }
 """Examples that are in no update, by the counter of a policy server."""
+_LOST_OF_PART = {**_LOST, "mode_missing": "whose part was lost on the way, or not finite"}
+"""Likewise, of one of several."""
 FATES = ("applied", "stale", "straggler", "late", "missing")
 """What becomes of examples that are pushed, as a policy server counts them."""
 
@@ -73,7 +75,8 @@ def facts(report: Mapping[str, Any]) -> list[tuple[str, str]]:
         told = f"{here.get('mode_applied', 0.0):,.0f} in updates"
         if moved := here.get("mode_exchanges", 0.0):
             told = f"{moved:,.0f} exchanges of models"
-        for name, what in _LOST.items():
+        fates = _LOST if len(all_servers) == 1 else _LOST_OF_PART
+        for name, what in fates.items():
             if count := here.get(name, 0.0):
                 told += f", {count:,.0f} {what}"
         others = 0.0 if moved else _others(here)
@@ -115,8 +118,7 @@ def _part(here: Counters, first: Counters) -> str:
     told = f"{here.get('mode_applied', 0.0):,.0f} in updates of its part"
     if moved := here.get("mode_exchanges", 0.0):
         told = f"{moved:,.0f} exchanges of its part of models"
-    lost = {**_LOST, "mode_missing": "whose part was lost on the way, or not finite"}
-    for name, what in lost.items():
+    for name, what in _LOST_OF_PART.items():
         if count := here.get(name, 0.0):
             told += f", {count:,.0f} {what}"
     # (Where servers decide alike these are missing.)
