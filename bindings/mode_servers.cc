@@ -84,14 +84,21 @@ struct PyPolicyServer {
     RowHolder* const held = rows ? &*rows : nullptr;
     if (ever) run.ever = {ever->mutable_data(), 2};
     run.holds_end = ever.has_value();
-    if (journal_path) run.journal = &journal.emplace(*journal_path, run.again > 0);
+    if (journal_path) {
+      const py::gil_scoped_release release;  // it may be long, and others are to be told of it
+      run.journal = &journal.emplace(*journal_path, run.again > 0);
+    }
     const std::size_t nodes = from ? from->second : workers;
     DisciplineContext context{
         theta.data(),         static_cast<std::size_t>(theta.size()), nodes, 1, *rule, *staleness,
         std::move(block_ends)};
     const modes::ServerPolicy machine = modes::make_server_policy(to_choice(mode));
+    const auto make = [&](const PolicyService::Begun* begun) {
+      const py::gil_scoped_release release;  // likewise
+      server.emplace(machine, context, run, heard(), noted(), begun, held);
+    };
     if (!from) {
-      server.emplace(machine, context, run, heard(), noted(), nullptr, held);
+      make(nullptr);
       return;
     }
     require_some(nodes, "nodes");
@@ -103,7 +110,7 @@ struct PyPolicyServer {
     if (served) as_then.words.assign(served->data(), served->data() + served->size());
     const PolicyService::Begun begun{begins.mode, workers, false, served ? &as_then : nullptr,
                                      line};
-    server.emplace(machine, context, run, heard(), noted(), &begun, held);
+    make(&begun);
   }
 
   PolicyService::Heard heard() {
@@ -157,7 +164,7 @@ py::dict standing_of(PyPolicyServer& of) {
   ModeCounts counts;
   std::uint64_t updates = 0, reduced = 0, leased = 0, unfinished = 0;
   std::string failure, unwritten;
-  std::int64_t elapsed = 0;
+  std::int64_t elapsed = 0, since = 0;
   std::uint32_t told = 0;
   {
     const py::gil_scoped_release release;
@@ -174,12 +181,14 @@ py::dict standing_of(PyPolicyServer& of) {
       failure = service.failure();
       if (service.journal()) unwritten = service.journal()->failure();
       elapsed = service.elapsed();
+      since = service.heard_since();
       told = service.last_command();
     });
   }
   py::dict all("updates"_a = updates, "reduced"_a = reduced, "done"_a = leased - unfinished,
                "missing"_a = counts.missing, "failure"_a = failure, "unwritten"_a = unwritten,
-               "elapsed"_a = 1e-9 * static_cast<double>(elapsed), "told"_a = told);
+               "elapsed"_a = 1e-9 * static_cast<double>(elapsed),
+               "since"_a = 1e-9 * static_cast<double>(since), "told"_a = told);
   add_counts(all, std::move(counts));
   return all;
 }

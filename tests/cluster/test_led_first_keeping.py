@@ -122,6 +122,7 @@ def test_a_command_stays_told(tmp_path: Path) -> None:
     first = counted(report, "policy-ps")[0]
     assert told > 0
     assert first["mode_commands"] == told
+    assert first["mode_told"] == told % 2  # to be gba the first time, which is 1
     assert first["undone_commands"] == 0
 
 
@@ -166,7 +167,7 @@ class Served:
     def standing(self) -> dict[str, Any]:
         return {
             "failure": "", "unwritten": self.unwritten, "done": 4 * self.pushes,
-            "elapsed": 0.5 * self.pushes, "told": 1,
+            "elapsed": 0.5 * self.pushes, "since": 0.5, "told": 1,
         }  # fmt: skip
 
     def counters(self) -> dict[str, Any]:
@@ -192,7 +193,7 @@ class Served:
 
 
 def keeping(folder: Path) -> FirstKeeping:
-    led: Any = SimpleNamespace(batch_size=4, batches=100, examples=400)
+    led: Any = SimpleNamespace(batch_size=4, batches=100, examples=400, passed=7.0)
     place: Any = SimpleNamespace(folder=folder, snapshot_every=0.0)
     MADE.append(FirstKeeping(led, place, None))
     return MADE[-1]
@@ -254,8 +255,24 @@ def test_one_that_died_before_it_knew_anything_begins_as_it_would_have(tmp_path:
     assert offered is not None
     assert offered.next == 0
     assert second.begin("it") is None
+    files = str(tmp_path / f"{KILLED}.journal")
+    assert second.journal(None) == (files, 0, 0)  # it may have died before there was a file
+    (tmp_path / f"{KILLED}.journal.0").touch()
+    assert second.journal(None) == (files, 0, 0)
+    assert not list(tmp_path.glob("*.journal.*"))
+    (tmp_path / f"{KILLED}.journal.0").write_text("what it has heard")  # behind a power cut
+    assert second.journal(None) == (files, 0, 1)
     assert second.known(7) == 7
-    assert second.journal(None) == (str(tmp_path / f"{KILLED}.journal"), 0, 1)
+
+
+def test_before_its_first_snapshot_the_time_goes_on_from_where_the_run_began(
+    tmp_path: Path,
+) -> None:
+    first, server, commands = keeping(tmp_path), Served(), Told()
+    first.begin("it")
+    server.pushes = 3
+    first.goes_on(None, server, commands)  # type: ignore[arg-type]
+    assert commands.told == (7.0 + 1.5 - 0.5, 0, 3, 1)
 
 
 def test_a_journal_that_cannot_be_written_is_told_once(

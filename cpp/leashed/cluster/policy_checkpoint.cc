@@ -201,7 +201,10 @@ void PolicyService::visit_served(Archive& archive) {
     archive(value);
     if (archive.reads()) count->store(value, kRelaxed);
   }
+  std::uint64_t last = last_command_;
+  archive(last);
   if (!archive.reads()) return;
+  last_command_ = static_cast<std::uint32_t>(last);
   for (modes::Node node = 0; node < known.size(); ++node) {
     lanes_.emplace(known[node].client, Lane{node, known[node].life, 0});
   }

@@ -14,16 +14,15 @@ void PolicyService::hear_again(std::uint64_t from) {
                 std::to_string(run_.journal->next()) + ", and what was kept goes on at line " +
                 std::to_string(from) + "; start the run again");
   }
+  since_ns_ = begun_ns_;
   run_.journal->read([&](std::uint64_t number, const LogLine& line) {
+    if (number == from) since_ns_ = line.at.ns;
     if (run_.alike) told_->append(line.event, line.at);
     if (number >= from) hear_again(line);
   });
   // (A hello is in no journal, and each connection with another server is a life of its own.)
   for (modes::Node node = 0; run_.again > 0 && node < peers_.size() && !finished_; ++node) {
-    if (const auto its = server_.lease(node)) {
-      departures_.fetch_add(1, kRelaxed);
-      lost_.fetch_add(its->lease.count, kRelaxed);
-    }
+    count_gone(node);
     tell({modes::Event::Kind::leave, node});
   }
   if (run_.again == 0) return;
@@ -38,7 +37,10 @@ void PolicyService::hear_again(const LogLine& line) {
   if (event.node >= peers_.size()) throw Error("the journal is of more workers than may come");
   begun_ns_ = line.at.ns;
   if (event.kind == Kind::wake) due_.erase(due_.begin(), due_.upper_bound(begun_ns_));
-  if (event.kind == Kind::leave) ++lives_[event.node];
+  if (event.kind == Kind::leave) {
+    ++lives_[event.node];
+    count_gone(event.node);
+  }
   if (event.kind == Kind::command) {
     try {
       server_.handle(event, nullptr, line.at, *this);
@@ -54,6 +56,13 @@ void PolicyService::hear_again(const LogLine& line) {
   }
   server_.handle(event, event.kind == Kind::push ? &lost : nullptr, line.at, *this);
   if (run_.updates != StopRules::kNone && server_.updates() >= run_.updates) finish();
+}
+
+void PolicyService::count_gone(modes::Node node) {
+  const auto its = server_.lease(node);
+  if (!its) return;
+  departures_.fetch_add(1, kRelaxed);
+  lost_.fetch_add(its->lease.count, kRelaxed);
 }
 
 std::uint64_t PolicyService::cut_journal() {

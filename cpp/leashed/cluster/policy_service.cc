@@ -335,8 +335,6 @@ void PolicyService::pull(Peer peer, Link& link) {
 void PolicyService::push(Link& link, const FrameHeader& header) {
   check_push(link, header);  // who had pulled may have another lease than when place() found it
   const modes::Lease lease = *link.leased;
-  pushes_.fetch_add(1, kRelaxed);
-  pushed_examples_.fetch_add(lease.count, kRelaxed);
   ++link.pushes;
   const std::size_t dimension = server_.holder().dimension();
   const std::size_t floats = dimension + link.rows.floats;
@@ -358,6 +356,8 @@ void PolicyService::push(Link& link, const FrameHeader& header) {
   }
   link.leased.reset();  // (Where there was no memory it is lost with the connection.)
   const std::uint64_t version = finite ? link.version : kNoValues;
+  pushes_.fetch_add(1, kRelaxed);
+  pushed_examples_.fetch_add(lease.count, kRelaxed);
   count_ever(run_.ever, lease.count);
   tell({modes::Event::Kind::push, *link.node, lease.ticket, version}, &payload);
   if (rows_) rows_->let_go(link.rows, rows);
@@ -439,7 +439,7 @@ void PolicyService::finish() {
   }
   if (std::exchange(finished_, true)) return;
   due_.clear();
-  tell_end();
+  if (may_end_) tell_end();  // (Else who goes on from before makes updates more.)
   for (const Peer peer : peers_) {
     if (peer == 0) continue;
     if (links_.at(peer).waits) end_of(peer);  // others are told when they pull
@@ -544,6 +544,7 @@ void PolicyService::end_of(Peer peer) {
 
 void PolicyService::let_end() {
   may_end_ = true;
+  if (finished_) tell_end();
   for (auto& [peer, link] : links_) {
     if (std::exchange(link.ends, false) && link.node) end_of(peer);
   }

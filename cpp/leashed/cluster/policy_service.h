@@ -119,6 +119,8 @@ class PolicyService final : public Service, private Sink, private RoundDesk {
   void finish();
   // Nanoseconds, of the mode's time, which stands still until it is open.
   std::int64_t elapsed() const { return post_ ? post_->now() - start_ : begun_ns_; }
+  // The mode's time when it began, or of the first line of what it has heard once more.
+  std::int64_t heard_since() const { return since_ns_; }
   // Whether what is granted goes to nobody.
   void hold(bool holds);
   // That no worker has a lease, as far as it was told, and those behind it have heard all.
@@ -150,7 +152,8 @@ class PolicyService final : public Service, private Sink, private RoundDesk {
 
   // For any thread.
   struct Counters {
-    std::uint64_t pulls = 0, grants = 0, pushes = 0;
+    std::uint64_t pulls = 0, grants = 0;
+    std::uint64_t pushes = 0;           // that the mode was told of, as `ever`
     std::uint64_t pushed_examples = 0;  // of these
     std::uint64_t not_finite = 0;       // pushes whose values are not
     std::uint64_t strange = 0;          // refused, being under no lease of their connection
@@ -233,6 +236,8 @@ class PolicyService final : public Service, private Sink, private RoundDesk {
   // Hears the journal once more, from that line on.
   void hear_again(std::uint64_t from);
   void hear_again(const LogLine& line);
+  // The node leaves, and with it its lease, if it has one.
+  void count_gone(modes::Node node);
   void visit_served(Archive& archive);
   // Where the machine throws what is no answer to a command, all is over.
   void tell(const modes::Event& event, const Payload* payload = nullptr);
@@ -270,6 +275,7 @@ class PolicyService final : public Service, private Sink, private RoundDesk {
   std::optional<LaneRows> rows_;
   Post* post_ = nullptr;
   std::int64_t start_ = 0, begun_ns_ = 0;  // the time at the beginning
+  std::int64_t since_ns_ = 0;
   bool holds_ = false;
   bool told_rest_ = false;                         // since it holds
   std::unordered_map<std::uint64_t, Lane> lanes_;  // by client

@@ -11,6 +11,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leashed import _core
@@ -59,6 +60,10 @@ class FirstKeeping(LedKeeping):
 
     def journal(self, then: Snapshot | None) -> Journal | None:
         """Where it is, for a server that goes on from that snapshot."""
+        if self._ever.done is None and not any(path.stat().st_size for path in self._journals()):
+            # (Who died before it was a server may have left none, and nobody has been told anything.)
+            self._remove()
+            return Journal(str(self._files), 0, 0)
         line = 0 if then is None else then.told["line"]
         return Journal(str(self._files), line, self._ever.lives - 1)
 
@@ -66,10 +71,12 @@ class FirstKeeping(LedKeeping):
         self, then: Snapshot | None, server: _core.PolicyServer, commands: Commands
     ) -> None:
         """As of ``LedKeeping``; commands are in the journal."""
-        told = self._of_beginning(self._run) if then is None else then.told
         standing = server.standing()
+        passed, elapsed = self._led.passed, standing["since"]
+        if then is not None:
+            passed, elapsed = then.told["passed"], then.told["elapsed"]
         commands.goes_on(
-            told["passed"] + standing["elapsed"] - told["elapsed"],
+            passed + standing["elapsed"] - elapsed,
             self._ever.scheduled,
             int(server.counters()["commands"]),
             standing["told"],
@@ -117,7 +124,10 @@ class FirstKeeping(LedKeeping):
         super()._was_written(taken)
         self._server.kept(taken.told["line"])
 
+    def _journals(self) -> list[Path]:
+        return list(self._folder.glob(f"{self._files.name}.*"))
+
     def _remove(self) -> None:
-        for path in self._folder.glob(f"{self._files.name}.*"):
+        for path in self._journals():
             with contextlib.suppress(OSError):
                 path.unlink()

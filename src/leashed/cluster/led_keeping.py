@@ -518,7 +518,7 @@ class ServerKeeping:
     def _of_beginning(self, run: str) -> dict[str, Any]:
         """The head of a snapshot of no state: the run begins."""
         none = dict.fromkeys(("batches", "pushes", "examples", "commands", "line"), 0)
-        return {"run": run, **none, "passed": 0.0, "elapsed": 0.0, "sums": []}
+        return {"run": run, **none, "sums": []}
 
     def _tidy(self, but: str) -> None:
         """Removes all snapshots but that of this name."""

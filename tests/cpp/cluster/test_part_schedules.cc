@@ -43,6 +43,7 @@ struct PartsSetting {
   int restarts = 0;   // of all from a cut
   int kills = 0;      // of one behind the first, which goes on from what it had kept
   int ends = 0;       // of the first, which goes on from that and its journal
+  std::uint64_t updates = StopRules::kNone;  // so many end it
 };
 
 class PartsWorld {
@@ -75,6 +76,7 @@ class PartsWorld {
     }
     others_.resize(servers() - 1);
     if (setting_.ends > 0) journal_.emplace(journal_path(), false);
+    begun_.resize(servers());
     for (std::size_t s = 0; s < servers(); ++s) {
       begin(s, context(parts_[s], shards_.size(s)), nullptr);
     }
@@ -96,6 +98,7 @@ class PartsWorld {
       cut();
       kill();
       end_first();
+      if (below(20) == 0 && all_done()) let_end();
       if (below(6) == 0 || idle > 60) pass(1 + std::int64_t(below(idle > 60 ? 500 : 60)));
     }
     compare();
@@ -124,6 +127,12 @@ class PartsWorld {
     ModeWelcome welcome{};
     bool ended = false;
     std::int64_t silent_until = 0;
+  };
+  struct Kept {
+    TakenMode taken;
+    Archived served;
+    std::size_t nodes;
+    std::uint64_t examples, line = 0;
   };
   struct Cable {
     Peer first = 0, other = 0;
@@ -169,7 +178,9 @@ class PartsWorld {
       PolicyService::Run its{1, 2, boot, servers() - 1, shards_.by == Deciding::alike};
       its.ever = ever_[0];
       its.journal = journal_ ? &*journal_ : nullptr;
-      its.again = ends;
+      its.again = ends_here_;
+      its.updates = setting_.updates;
+      its.holds_end = setting_.ends > 0;
       first_ = std::make_unique<PolicyService>(
           modes::make_server_policy(choice()), of, its,
           [this](const modes::Event& event, Time at) { heard(event, at); }, nullptr, begun, rows);
@@ -209,7 +220,11 @@ class PartsWorld {
     restart(taken);
   }
   void restart(const std::vector<TakenMode>& taken) {
+    if (journal_) journal_.emplace(journal_path(), false);
+    ends_here_ = 0;
     for (std::size_t s = 0; s < servers(); ++s) {
+      lost += std::exchange(lost_[s], 0);
+      ever_[s] = {};
       ParameterServer& server = s == 0 ? first_->server() : others_[s - 1]->server();
       add(before_[s], server.counts());
       const std::size_t nodes = server.nodes();
@@ -217,11 +232,9 @@ class PartsWorld {
       posts_[s].refused.clear();
       posts_[s].wake_at = HeldPost::kNever;
       s == 0 ? first_.reset() : others_[s - 1].reset();
-      DisciplineContext of = context(parts_[s], shards_.size(s));
-      of.workers = nodes;
-      const Resumed resumed(taken[s].state, Updater(of).layout(), no_staleness_policy(), of);
-      const BegunMode begun{taken[s].state.mode, setting_.workers};
-      begin(s, of, &begun);
+      kept_[s].reset();
+      begun_[s] = Kept{taken[s], {}, nodes, 0};
+      begin_from(s, *begun_[s], false);
     }
     cables_.assign(servers(), {});
     for (Worker& worker : workers_) {
@@ -250,26 +263,36 @@ class PartsWorld {
     posts_[s].wake_at = HeldPost::kNever;
     others_[s - 1].reset();
     cables_[s].other = 0;
+    begin_again(s);
+  }
+  // From what it has kept, or where the run began.
+  void begin_again(std::size_t s) {
+    if (kept_[s]) return begin_from(s, *kept_[s], true);
+    if (begun_[s]) return begin_from(s, *begun_[s], true);
+    begin(s, context(parts_[s], shards_.size(s)), nullptr, true);
+  }
+  void begin_from(std::size_t s, const Kept& from, bool again) {
     DisciplineContext of = context(parts_[s], shards_.size(s));
-    if (!kept_[s]) return begin(s, of, nullptr, true);
-    of.workers = kept_[s]->nodes;
-    const Checkpoint& state = kept_[s]->taken.state;
+    of.workers = from.nodes;
+    const Checkpoint& state = from.taken.state;
     const Resumed resumed(state, Updater(of).layout(), no_staleness_policy(), of);
-    const BegunMode begun{state.mode, setting_.workers, false, &kept_[s]->served};
-    begin(s, of, &begun, true);
+    const Archived* const served = kept_[s] ? &from.served : nullptr;
+    const BegunMode begun{state.mode, setting_.workers, false, served, from.line};
+    begin(s, of, &begun, again);
+  }
+  void keep_first() {
+    const std::uint64_t line = first_->cut_journal();
+    kept_[0] = Kept{first_->take({}), first_->served(), first_->server().nodes(),
+                    first_->counters().pushed_examples, line};
+    if (below(2) == 0) first_->kept(line);
   }
   // Now and then the first is kept, or dies, as the others do above.
   void end_first() {
     if (ends_left_ == 0 || below(40) != 0) return;
-    if (below(2) == 0) {
-      const std::uint64_t line = first_->cut_journal();
-      kept_[0] = Kept{first_->take({}), first_->served(), first_->server().nodes(),
-                      first_->counters().pushed_examples, line};
-      if (below(2) == 0) first_->kept(line);
-      return;
-    }
+    if (below(2) == 0) return keep_first();
     --ends_left_;
     ++ends;
+    ++ends_here_;
     lost_[0] += first_->counters().pushed_examples - (kept_[0] ? kept_[0]->examples : 0);
     posts_[0].boxes.clear();
     posts_[0].refused.clear();
@@ -278,15 +301,9 @@ class PartsWorld {
     journal_.emplace(journal_path(), true);
     holds_ = false;
     for (Cable& cable : cables_) cable.first = 0;
-    DisciplineContext of = context(parts_[0], shards_.size(0));
-    if (!kept_[0]) return begin(0, of, nullptr);
-    of.workers = kept_[0]->nodes;
-    const Checkpoint& state = kept_[0]->taken.state;
-    const Resumed resumed(state, Updater(of).layout(), no_staleness_policy(), of);
-    const BegunMode begun{state.mode, setting_.workers, false, &kept_[0]->served, kept_[0]->line};
-    begin(0, of, &begun);
+    begin_again(0);
   }
-  std::string journal_path() const { return files_.path / "journal"; }
+  std::string journal_path() const { return files_.path / ("journal-" + std::to_string(restarts)); }
   // Who was started again has had, or counts as missing, all that is done, and nothing else.
   void check_had(std::size_t s) {
     const ParameterServer& first = first_->server();
@@ -625,7 +642,26 @@ class PartsWorld {
     return got<ModeLooked>(Bytes(bytes.begin(), bytes.begin() + sizeof(ModeLooked))).position;
   }
 
+  // As who keeps the first: nobody is told before that is kept.
+  bool all_done() {
+    ParameterServer& server = first_->server();
+    if (server.updates() >= setting_.updates) return true;
+    return server.examples_leased() == kPartExamples && server.unfinished().empty();
+  }
+  void let_end() {
+    if (setting_.ends == 0) return;
+    keep_first();
+    first_->let_end();
+  }
+
   void compare() {
+    for (const auto& one : others_) CHECK(one->failure() == "");
+    CHECK(first_->failure() == "");
+    if (setting_.updates != StopRules::kNone) {
+      CHECK(first_->server().updates() >= setting_.updates);
+      CHECK(ever_[0][1] == first_->counters().pushed_examples + lost_[0]);
+      return;
+    }
     const auto theta_of = [](ParameterServer& server) {
       const ParameterVector::Pin latest = server.holder().pull();
       return std::vector<float>(latest.data(), latest.data() + server.holder().dimension());
@@ -698,12 +734,6 @@ class PartsWorld {
   const std::vector<float> initial_ = std::vector<float>(kWhole, 0.5f);
   const std::unique_ptr<PartsRows> rows_;  // null: there are no tables
   ParameterServer plain_;
-  struct Kept {
-    TakenMode taken;
-    Archived served;
-    std::size_t nodes;
-    std::uint64_t examples, line = 0;
-  };
   // A folder of the world's own.
   struct Files {
     Files() {
@@ -722,8 +752,9 @@ class PartsWorld {
   const Files files_;
   std::optional<Journal> journal_;
   bool holds_ = false;
-  std::vector<ModeCounts> before_;  // by server, of those that have died
-  std::vector<std::optional<Kept>> kept_;
+  std::vector<ModeCounts> before_;                 // by server, of those that have died
+  std::vector<std::optional<Kept>> kept_, begun_;  // by server; of a run that goes on
+  std::uint64_t ends_here_ = 0;                    // since the run began, or went on
   std::vector<std::array<std::uint64_t, 2>> ever_;
   std::vector<std::uint64_t> lost_;  // examples
   std::vector<std::vector<float>> parts_;
@@ -882,6 +913,43 @@ TEST_CASE("the first that is killed goes on from what it kept and its journal, a
   CHECK(kills > 0);
   CHECK(lost > 0);
   CHECK(missing > 0);
+}
+
+TEST_CASE("so does the first of a run that goes on, also before it has kept anything") {
+  const std::uint64_t schedules = asked_for("LEASHED_SCHEDULES", 8);
+  std::uint64_t ends = 0, kills = 0, restarts = 0;
+  for (const Choice& mode : kSeveral) {
+    CAPTURE(mode.name);
+    for (std::uint32_t seed = 0; seed < schedules; ++seed) {
+      CAPTURE(seed);
+      const int faults = seed % 2 ? 10 : 0;
+      const double term_ns = seed % 4 == 3 ? 4000 : 0;
+      const int others = seed % 3 == 2 ? 4 : 0;
+      PartsWorld world({mode, 1 + seed % 4, 2 + seed % 3, term_ns, faults, false, 2, others, 6},
+                       seed);
+      world.run();
+      ends += world.ends;
+      kills += world.kills;
+      restarts += world.restarts;
+    }
+  }
+  CHECK(ends > schedules);
+  CHECK(kills > 0);
+  CHECK(restarts > schedules);
+}
+
+TEST_CASE("a run that so many updates end does so whenever its first is killed") {
+  const std::uint64_t schedules = asked_for("LEASHED_SCHEDULES", 20);
+  for (const Choice& mode : kSeveral) {
+    if (mode.name == "local_sgd" || deciding(mode.name) == Deciding::itself) continue;
+    CAPTURE(mode.name);
+    for (std::uint32_t seed = 0; seed < schedules; ++seed) {
+      CAPTURE(seed);
+      const int faults = seed % 2 ? 10 : 0;
+      PartsWorld world({mode, 1 + seed % 4, 2 + seed % 3, 0, faults, false, 0, 0, 6, 4}, seed);
+      world.run();
+    }
+  }
 }
 
 TEST_CASE("frames that do not belong there end their connection, and nothing else") {
