@@ -20,6 +20,7 @@ void PolicyService::hear_again(std::uint64_t from) {
     if (run_.alike) told_->append(line.event, line.at);
     if (number >= from) hear_again(line);
   });
+  if (run_.alike && run_.again > 0) told_->goes_on();
   // (A hello is in no journal, and each connection with another server is a life of its own.)
   for (modes::Node node = 0; run_.again > 0 && node < peers_.size() && !finished_; ++node) {
     count_gone(node);

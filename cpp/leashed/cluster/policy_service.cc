@@ -217,6 +217,14 @@ void PolicyService::followed(Peer peer, const Link& link, const FrameHeader& hea
     if (!run_.alike) said.heard = std::max(said.heard, first_told());
     const bool asks = said.again != 0 && !run_.alike;
     if (asks) said.heard = told_->position();
+    if (told_->ahead(header.correlation, said)) {
+      const std::string why =
+          "policy server " + std::to_string(header.correlation) +
+          " has heard more than this one's journal has, whose end a power cut has taken: they "
+          "would not decide alike any more; start the run again";
+      fail(why.c_str());
+      throw Error(why);
+    }
     told_->hello(peer, header.correlation, said, run_.boot, *post_);
     if (asks) tell_done(peer);
   } else {

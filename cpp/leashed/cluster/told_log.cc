@@ -36,6 +36,11 @@ void ToldLog::hello(Peer peer, std::uint64_t server, const ToldHello& said, std:
   post.send(peer, {.kind = kToldAt}, std::as_bytes(std::span(&at, 1)), {}, nullptr);
 }
 
+bool ToldLog::ahead(std::uint64_t server, const ToldHello& said) const {
+  if (server == 0 || server > followers_.size()) return false;
+  return followers_[server - 1].boot == 0 && said.heard > ours_;
+}
+
 void ToldLog::heard(Peer peer, const ToldAt& said) {
   const auto of = std::ranges::find(followers_, peer, &Follower::peer);
   if (of == followers_.end() || said.boot != of->boot || said.position < of->heard ||

@@ -18,6 +18,11 @@ class ToldLog {
   // Of so many servers behind the first; `first`: the number of the first line that is appended.
   ToldLog(std::size_t followers, std::uint64_t first) : log_(first), followers_(followers) {}
 
+  // What is appended from now on nobody has heard before: there was another process until now.
+  void goes_on() { ours_ = log_.next(); }
+  // Whether that one, which says hello for the first time, has heard more than that process has
+  // left.
+  bool ahead(std::uint64_t server, const ToldHello& said) const;
   void append(const modes::Event& event, Time at) { log_.append(event, at); }
   std::uint64_t position() const { return log_.next(); }
   // Lines before this one nobody asks for any more.
@@ -43,6 +48,7 @@ class ToldLog {
   };
 
   EventLog log_;
+  std::uint64_t ours_ = ~std::uint64_t{0};  // the first line since
   std::vector<Follower> followers_;
 };
 
