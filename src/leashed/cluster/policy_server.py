@@ -354,7 +354,8 @@ class Leased:
         """Of each lease that was not complete when this was called last, its ticket, and how many of its
         batches the mode is done with, where so many examples are.
         """
-        done, found = self._led.done(examples) - self._told, []
+        # (Behind a power cut the journal may know of less than the master was told.)
+        done, found = max(0, self._led.done(examples) - self._told), []
         for ticket, count in list(self._held.items()):
             used = min(count, done)
             found.append((ticket, used))
