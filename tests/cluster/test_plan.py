@@ -301,10 +301,6 @@ def test_data_and_network(digits):
             "a run with embedding servers is not for runs with policy servers",
         ),
         (
-            "[train]\nmode = 'gba'\nmodel = 'dlrm'\ndata = 'clicks'\nrecord = 'r'",
-            "record is not for models that read tables runs with policy servers",
-        ),
-        (
             "[train]\nmode = 'gba'\nmodel = 'dlrm'\ndays = ['a']",
             "train.days are not for train.model dlrm with train.mode",
         ),
