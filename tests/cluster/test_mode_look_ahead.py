@@ -26,8 +26,11 @@ from interrupting import interrupt_after
 
 import leashed as lsh
 from leashed import cli
+from leashed.cli.cluster import _as_then
 from leashed.cluster import plan, policy_server
+from leashed.cluster.checkpoints import Checkpoint
 from leashed.cluster.measures import counted
+from leashed.training import request
 
 
 def squares(before: Callable[[], None]) -> Any:
@@ -266,6 +269,35 @@ def test_more_workers_than_a_process_may_have_are_refused():
         ValueError, match=r"train.threads must be at most 170 with cluster.look_ahead 5"
     ):
         plan.parse("[cluster]\nlook_ahead = 5\n[train]\nmode = 'asp'\nthreads = 171", Path())
+
+
+def test_no_record_begins_that_no_replay_reads(tmp_path):
+    how = given(mode="asp", threads=100, observe=recorded(tmp_path))
+    unsaid = {"discipline": None, "staleness": None, "seed": 0, "rule": None}
+    asked = request.of(MODEL, DATA, cluster=policy_server.Trainers(3, ahead=4), **{**unsaid, **how})
+    match = "record is of at most 1024 workers .* there are 1500"
+    with pytest.raises(ValueError, match=match):
+        asked.led(asked.source(1))
+    told = "[cluster]\ntrainers = 3\nlook_ahead = 4\n[train]\nmode = 'asp'\nthreads = 100\nrecord = 't'"
+    with pytest.raises(ValueError, match=match):
+        plan.parse(told, Path())
+
+
+def test_a_run_of_before_goes_on_as_it_was(tmp_path):
+    """When its plan was written each had a look_ahead, which said nothing to a mode."""
+    asked = given(mode="gba:m=4,iota=4", rule=lsh.rules.Momentum(0.05), until=lsh.until(epochs=15))
+    begins, _ = led_cuts.caught(tmp_path / "run", tmp_path / "cut", MODEL, DATA, 1, asked)
+    now = Checkpoint(begins)
+    then = Checkpoint(begins)
+    del then.told["fingerprint"]["workers"]
+    said = plan.parse("[cluster]\nlook_ahead = 1\n[train]\nmode = 'asp'", Path())
+    assert _as_then(said, now).cluster.ahead == 1
+    assert _as_then(said, then).cluster.ahead == 0
+    served = plan.parse(
+        "[cluster]\nlook_ahead = 2\nembedding_ps = 1\n[train]\nmodel = 'dlrm'\ndata = 'clicks'",
+        Path(),
+    )
+    assert _as_then(served, then).cluster.ahead == 2
 
 
 def test_nobody_looks_ahead_unasked(tmp_path):

@@ -47,6 +47,7 @@ from leashed.training.rows_read import POOLINGS
 
 if TYPE_CHECKING:
     from leashed.cli.arguments import Commands
+    from leashed.cluster.checkpoints import Checkpoint
 
 _OF_PROCESSES = (
     *("journal.jsonl", "journal.new", REPORT, "history.jsonl", "master.address", "key"),
@@ -420,6 +421,7 @@ def _resume(options: argparse.Namespace) -> int:
     # (The folder may have been moved, or be a copy.)
     plan = replace(plan, cluster=replace(plan.cluster, run=folder))
     found = Checkpoint(newest(plan.cluster.cuts))
+    plan = _as_then(plan, found)
     if found.complete:
         raise ValueError(
             f"all batches of the run in {folder} are used in {found.folder}: nothing is left of it; that is "
@@ -463,6 +465,15 @@ def _resume(options: argparse.Namespace) -> int:
         _clear(folder)
         tidy(plan.cluster.cuts, None, [found.folder])
     return _ended(lambda: _train(plan, problem, view=options.view))
+
+
+def _as_then(plan: Plan, found: Checkpoint) -> Plan:
+    """A run's plan, where it was written when each had a ``look_ahead``, which said nothing to a mode: its
+    checkpoints tell no workers.
+    """
+    if not plan.cluster.policy_ps or "workers" in found.told["fingerprint"]:
+        return plan
+    return replace(plan, cluster=replace(plan.cluster, look_ahead=None))
 
 
 def _ended(run: Callable[[], int]) -> int:

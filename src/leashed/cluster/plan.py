@@ -41,7 +41,7 @@ from leashed.cluster.trainer_place import ahead_of
 from leashed.stopping import Until
 from leashed.training import abilities, defaults, spelled
 from leashed.training.job import RESEARCH, UNTIL, Job, threads_of
-from leashed.training.led_mode import SHARDINGS, SHARDS, lanes_of
+from leashed.training.led_mode import SHARDINGS, SHARDS, check_recorded, lanes_of
 from leashed.training.problems import clicks, sparse
 from leashed.training.problems.problem import Problem, problem_of
 from leashed.training.request import MAX_SEED, MAX_THREADS
@@ -650,7 +650,10 @@ class Plan:
         if self.cluster.policy_ps and self.train.of_clicks:
             self._check_led_tables()
         if self.cluster.policy_ps and isinstance(self.train.threads, int):
-            lanes_of(self.train.threads, self.cluster.ahead, "train.threads", "cluster.look_ahead")
+            ahead = self.cluster.ahead
+            lanes = lanes_of(self.train.threads, ahead, "train.threads", "cluster.look_ahead")
+            if self.train.record is not None:
+                check_recorded(lanes * self.cluster.trainers)
         if servers_of(self.sync) > self.cluster.sync_ps:
             raise ValueError(
                 f"cluster.sync_ps must be at least 1 with {self.sync.name}, which needs sync servers; "
@@ -791,6 +794,11 @@ def parse(text: str, folder: Path) -> Plan:
         "policy_ps": leaders_of(mode),
         **tables.get("cluster", {}),
     }
+    if given.get("look_ahead") == 1 and not given.get("embedding_ps") and not given["policy_ps"]:
+        del given["look_ahead"]  # (Plans that were written before modes had one all say so.)
+        warn(
+            "cluster.look_ahead = 1: there are neither embedding servers nor a mode; leave out what says nothing"
+        )
     cluster = _filled(Cluster, "cluster", {"cluster": given})
     spelled.renew(tables.setdefault("train", {}), warn, "train.")
     train = _filled(Train, "train", tables)

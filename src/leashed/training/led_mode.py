@@ -23,6 +23,7 @@ __all__ = [
     "SHARDS",
     "Journal",
     "LedMode",
+    "check_recorded",
     "lanes_of",
     "numbered",
 ]
@@ -322,6 +323,15 @@ def lanes_of(threads: int, ahead: int, name: str = "threads", of: str = "look_ah
             f"as many workers more, got {threads}"
         )
     return lanes
+
+
+def check_recorded(workers: int) -> None:
+    """ValueError where all trainers together have more workers than a replay has threads."""
+    if workers > MAX_THREADS:
+        raise ValueError(
+            f"record is of at most {MAX_THREADS} workers of all trainers together, as many as a replay has, and "
+            f"there are {workers}; leave it out, or take fewer trainers or threads, or a smaller look_ahead"
+        )
 
 
 def numbered(run: str) -> int:

@@ -38,7 +38,7 @@ from leashed.stream import SparseStream, Stream
 from leashed.training import abilities, best, defaults
 from leashed.training.defaults import MAX_SEED, MAX_THREADS
 from leashed.training.doubts import warn_of_more
-from leashed.training.led_mode import LedMode, lanes_of
+from leashed.training.led_mode import LedMode, check_recorded, lanes_of
 from leashed.training.options import Checkpoint, Init, Observe, options
 from leashed.training.outcome import progress_of
 from leashed.training.progress import watched
@@ -527,9 +527,13 @@ class ThreadRequest(Request):
     def _record(self) -> tuple[str, str] | None:
         """The file that a mode's server in another process writes, and its header; None: this one starts
         none, or nothing is recorded.
+
+        Raises:
+            ValueError: there are more workers than a replay has.
         """
         if self.observe.record is None or getattr(self.cluster, "index", 0) != 0:
             return None
+        check_recorded(self.all_workers)
         path, header, _ = recording(
             self.observe.record,
             self.model,
