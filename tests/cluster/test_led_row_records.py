@@ -123,6 +123,27 @@ def test_tables_that_are_full(trace: Path, tmp_path: Path) -> None:
     assert sum(one.statistics()["refused"] for one in made.tables.values()) > 0
 
 
+@pytest.mark.filterwarnings("ignore:table .* is full:RuntimeWarning")
+@pytest.mark.parametrize(
+    ("mode", "settings"),
+    [
+        (lsh.modes.ASP(term=0.002), EVICTS),
+        (lsh.modes.SHAT(term=0.002), EVICTS),
+        (lsh.modes.HopBW(b3=1, term=0.002), {"max_bytes": 1 << 15, "admit_after": 2}),
+    ],
+    ids=["asp", "shat", "hop_bw"],
+)
+def test_leases_that_are_over_before_their_turn_to_be_computed(
+    mode: Any, settings: dict[str, Any], trace: Path, tmp_path: Path
+) -> None:
+    """Rows are looked up under them too, and their batches by others."""
+    model = made_clicks.small(None)
+    data = made_clicks.clicks(model, 800, rows=5000)
+    how = recorded(trace, mode=mode, batch_size=16)
+    results, held, _ = trained(tmp_path / "run", model, data, how, 2, look_ahead=5, **settings)
+    assert check(trace, model, data, results[0].parameters, held).config["threads"] == 12
+
+
 @pytest.mark.parametrize("kind", ["fixed", "evicting"])
 def test_so_many_updates_end_it(kind: str, trace: Path, tmp_path: Path) -> None:
     """What is looked up behind that has no part in it."""
