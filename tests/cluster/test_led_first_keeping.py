@@ -131,10 +131,7 @@ def test_without_its_journal_the_run_ends_by_that(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     process = started("--plan", str(plan_of(folder, {"mode": "sync", **LONG})))
     try:
-        deadline = time.monotonic() + PATIENCE
-        while not list(folder.glob(f"{KILLED}.journal.*")):
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        assert later(folder, process, KILLED, 0)
         os.kill(pids(folder)[KILLED], signal.SIGSTOP)
         for path in folder.glob(f"{KILLED}.journal.*"):
             path.unlink()
