@@ -31,10 +31,10 @@ from leashed.cli import cluster as cli
 from leashed.cluster import led_keeping, mode_table
 from leashed.cluster import plan as plans
 from leashed.cluster.commanding import Commanded
+from leashed.cluster.led_commands import Commands
 from leashed.cluster.led_keeping import Ever, LedKeeping, Snapshot, head_of, read, write
 from leashed.cluster.measures import counted
 from leashed.cluster.plan import Cluster, Plan, Sync, Train
-from leashed.cluster.policy_server import Commands
 
 ENOUGH = 3  # times that it is killed
 

@@ -422,6 +422,6 @@ def test_what_is_wrong_is_told_with_its_name_and_file(text, complaint, tmp_path)
 
 def test_a_look_ahead_that_says_nothing_is_left_out_and_told():
     """As plans of all kinds had one once."""
-    with pytest.warns(RuntimeWarning, match="look_ahead = 1: there are neither embedding servers"):
+    with once("look_ahead = 1: there are neither embedding servers", here=False):
         plan = plans.parse("[cluster]\nlook_ahead = 1\n[sync]\nkind = 'easgd'", HERE)
     assert plan.cluster.look_ahead is None

@@ -22,7 +22,7 @@ from leashed.cluster.serving import Place
 from leashed.training.led_mode import Journal, LedMode
 
 if TYPE_CHECKING:
-    from leashed.cluster.policy_server import Commands
+    from leashed.cluster.led_commands import Commands
 
 __all__ = ["FirstKeeping"]
 

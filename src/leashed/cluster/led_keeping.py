@@ -36,7 +36,7 @@ from leashed.cluster.serving import Place
 from leashed.training.led_mode import Journal, LedMode, numbered
 
 if TYPE_CHECKING:
-    from leashed.cluster.policy_server import Commands
+    from leashed.cluster.led_commands import Commands
 
 __all__ = [
     "Ever",

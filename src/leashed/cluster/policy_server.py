@@ -11,7 +11,6 @@ import contextlib
 import logging
 import math
 import socket
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +28,7 @@ from leashed.cluster.cut_tending import ServerCuts
 from leashed.cluster.embedding_server import rows_read
 from leashed.cluster.led_bringing import Sending
 from leashed.cluster.led_checkpoint import begun, going_on, save
+from leashed.cluster.led_commands import Commands
 from leashed.cluster.led_cuts import LOOK, LedCuts
 from leashed.cluster.led_first_keeping import FirstKeeping
 from leashed.cluster.led_keeping import LedKeeping, keeps
@@ -369,52 +369,3 @@ class Leased:
         """What is still wanted; nothing, of one that was started again behind the end."""
         if self._wanted > 0:
             self._member.want(min(self._wanted, _ENDLESS))
-
-
-class Commands:
-    """What the mode is told of itself, each once its time has come since the first grant.
-
-    Args:
-        led: the mode.
-        commanded: tells it.
-
-    Attributes:
-        left: what is still to be told.
-        told: how many were.
-    """
-
-    def __init__(self, led: LedMode, commanded: Commanded) -> None:
-        self._commanded = commanded
-        self._before = led.passed
-        self.told = 0
-        self.left = [one for one in sorted(led.commands) if one[0] > led.passed or not led.passed]
-        self._began = math.nan
-
-    def goes_on(self, passed: float, told: int, count: int, last: int) -> None:
-        """The server was started again: so many seconds have passed, so many of these were told, and with
-        others ``count``, the last of them ``last``.
-        """
-        self._before, self.told = passed, told
-        del self.left[:told]
-        self._commanded.goes_on(count, last)
-
-    @property
-    def passed(self) -> float:
-        """Seconds since the first grant, with those before the run went on."""
-        return self._before + (0.0 if math.isnan(self._began) else time.monotonic() - self._began)
-
-    @property
-    def reached(self) -> float:
-        """Likewise, for who goes on from there, and is told what comes behind that: before all that is left,
-        also where it has come due since the last look.
-        """
-        return min([self.passed, *(math.nextafter(seconds, 0.0) for seconds, _ in self.left)])
-
-    def tell(self, server: _core.PolicyServer, *, began: bool) -> None:
-        """Whatever is due; ``began``: whether there has been a grant."""
-        if math.isnan(self._began) and began:
-            self._began = time.monotonic()
-        while began and self.left and self.passed >= self.left[0][0]:
-            _, argument = self.left.pop(0)
-            self._commanded.tell(server, argument, "its own schedule", again=True)
-            self.told += 1
