@@ -18,9 +18,15 @@ def test_4_faults_in_a_row(first: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("seconds", [None, 6.0], ids=["killed", "hangs"])
-def test_the_policy_server_that_is_lost_is_named(seconds: float | None, tmp_path: Path) -> None:
-    plan = mode_faults.make_plan(tmp_path / "run", "sync", 2, "server", 1000.0)
+@pytest.mark.parametrize(
+    ("seconds", "servers", "dense"),
+    [(None, 1, "all-reduce"), (6.0, 2, "server")],
+    ids=["killed, and not started again", "hangs"],
+)
+def test_the_policy_server_that_is_lost_is_named(
+    seconds: float | None, servers: int, dense: str, tmp_path: Path
+) -> None:
+    plan = mode_faults.make_plan(tmp_path / "run", "sync", servers, dense, 1000.0)
     fault = faults.Fault("policy-ps-0", seconds)
     played = faults.play(plan, [(-0.5, fault)], mode_faults.begun)
     assert mode_faults.check(played).startswith("policy server 0 is lost")
