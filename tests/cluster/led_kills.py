@@ -114,3 +114,10 @@ def accounted(report: dict[str, Any], name: str, killed: int, batch: int, *, ali
     assert first["strange"] == second["strange"] == 0
     said = dict(mode_table.facts(report))["policy server 1" if dead else "policy server"]
     assert f"parts of {one['undone_pushes']:,.0f} pushes, of {one['undone_examples']:,.0f}" in said
+
+
+def went_on(path: Path, folder: Path, name: str, batch: int, *, alike: bool) -> dict[str, Any]:
+    """The report of a run of that plan whose policy server of that name was killed, once it is ``accounted``."""
+    report, killed = played(path, folder, name)
+    accounted(report, name, killed, batch, alike=alike)
+    return report

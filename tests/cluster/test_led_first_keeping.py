@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cluster.led_kills import KILLS, accounted, kill, later, plan_of, played
+from cluster.led_kills import KILLS, kill, later, plan_of, went_on
 from cluster.processes import pids
 from cluster.test_led_keeping import LONG, clicks, snapshot
 from cluster.test_led_modes import started, whole
@@ -37,9 +37,9 @@ MODES = ["sync", "gba:m=3,iota=4", "switching:m=3", "ssp:s=3", "easgd:alpha=0.5,
 @pytest.mark.parametrize("mode", MODES)
 def test_a_run_goes_on_when_its_first_policy_server_is_killed(mode: str, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    report, killed = played(plan_of(folder, {"mode": mode, **LONG}), folder, KILLED)
     alike = mode.startswith(("sync", "switching"))
-    accounted(report, KILLED, killed, 64, alike=alike)
+    plan = plan_of(folder, {"mode": mode, **LONG})
+    report = went_on(plan, folder, KILLED, 64, alike=alike)
     assert report["test_accuracy"] > 0.9
 
 
@@ -47,8 +47,8 @@ def test_a_run_goes_on_when_its_first_policy_server_is_killed(mode: str, tmp_pat
 @pytest.mark.parametrize("mode", ["gba:iota=4", "sync"])
 def test_so_does_one_with_tables(mode: str, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    report, killed = played(plan_of(folder, clicks(tmp_path, mode)), folder, KILLED)
-    accounted(report, KILLED, killed, 30, alike=mode == "sync")
+    plan = plan_of(folder, clicks(tmp_path, mode))
+    report = went_on(plan, folder, KILLED, 30, alike=mode == "sync")
     assert report["test_auc"] > 0.6
 
 
@@ -56,10 +56,8 @@ def test_so_does_one_with_tables(mode: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", ["gba:iota=4", "sync"])
 def test_cuts_are_taken_of_one_that_was_killed(mode: str, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    report, killed = played(
-        plan_of(folder, {"mode": mode, **LONG}, checkpoint_every=1.0), folder, KILLED
-    )
-    accounted(report, KILLED, killed, 64, alike=mode == "sync")
+    plan = plan_of(folder, {"mode": mode, **LONG}, checkpoint_every=1.0)
+    report = went_on(plan, folder, KILLED, 64, alike=mode == "sync")
     assert report["checkpoints"]["made"] > 0
     last = Checkpoint(newest(folder))
     assert last.complete

@@ -32,14 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 class FirstKeeping(LedKeeping):
-    """Of the first of several; else as ``LedKeeping``.
-
-    Args:
-        led, place, rows: as of ``ServerKeeping``.
-
-    Raises:
-        OSError: the run's folder cannot be written, or another process has this place.
-    """
+    """Of the first of several; else as ``LedKeeping``."""
 
     def __init__(self, led: LedMode, place: Place, rows: LedRows | None) -> None:
         super().__init__(led, place, rows)
