@@ -1,4 +1,5 @@
 // Modes over several processes: the policy server that leads one, and a trainer of it.
+#include <cerrno>
 #include <memory>
 #include <optional>
 #include <string>
@@ -344,14 +345,20 @@ void bind_mode_servers(py::module_& m) {
           "sync_journal",
           [](PyPolicyServer& of) {
             const py::gil_scoped_release release;
-            int last = -1;
+            std::vector<int> unsynced;
             of.server->quiet([&](PolicyService& service) {
-              if (service.journal()) last = service.journal()->last();
+              if (service.journal()) unsynced = service.journal()->unsynced();
             });
-            const Descriptor file(last);
-            if (last >= 0) ::fdatasync(last);
+            int error = 0;
+            for (const int fd : unsynced) {
+              const Descriptor one(fd);
+              if (::fdatasync(fd) != 0) error = errno;
+            }
+            if (error == 0) return;
+            of.server->quiet([&](PolicyService& service) { service.journal()->give_up(error); });
           },
-          "What was written to the journal's last file is to outlast a power cut.")
+          "What was written to the journal is to outlast a power cut; where that cannot be done it "
+          "is given up.")
       .def(
           "let_end",
           [](PyPolicyServer& of) {

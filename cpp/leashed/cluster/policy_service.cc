@@ -501,7 +501,7 @@ void PolicyService::send(Peer peer, Grant grant) {
     if (rows_ && link.rows.ticket != lease.ticket) rows_->let_go(link.rows);
     link.leased = lease;
     link.version = grant.version;
-    link.waits = false;
+    link.waits = link.ends = false;
     if (rounds_) rounds_->answered(peer);
   }
   const GrantHead head{lease.ticket,  lease.number, lease.first, lease.count, lease.token,

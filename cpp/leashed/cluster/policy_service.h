@@ -146,7 +146,7 @@ class PolicyService final : public Service, private Sink, private RoundDesk {
   // Why it serves nobody any more; empty: it does.
   const std::string& failure() const { return failure_; }
   // Null: it has none.
-  const Journal* journal() const { return run_.journal; }
+  Journal* journal() { return run_.journal; }
   // What the mode was told last, of its commands.
   std::uint32_t last_command() const { return last_command_; }
 

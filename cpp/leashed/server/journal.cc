@@ -108,6 +108,7 @@ void Journal::append(const modes::Event& event, Time at) {
 void Journal::cut() {
   if (!file_ || starts_.back() == next()) return;
   starts_.push_back(next());
+  before_.emplace_back(file_->take());
   if (const int why = begin_file(); why != 0) give_up(why);
 }
 
@@ -117,6 +118,7 @@ int Journal::begin_file() {
   const int fd = ::open(named(starts_.back()).c_str(), kFlags, kMode);
   if (fd < 0) return errno;
   file_.emplace(fd);
+  made_ = true;
   return 0;
 }
 
@@ -127,11 +129,23 @@ void Journal::forget(std::uint64_t before) {
   }
 }
 
-int Journal::last() const { return file_ ? ::fcntl(file_->get(), F_DUPFD_CLOEXEC, 0) : -1; }
+std::vector<int> Journal::unsynced() {
+  std::vector<int> found;
+  if (!file_) return found;
+  for (Descriptor& one : before_) found.push_back(one.take());
+  before_.clear();
+  found.push_back(::fcntl(file_->get(), F_DUPFD_CLOEXEC, 0));
+  if (std::exchange(made_, false)) {
+    const auto folder = std::filesystem::path(path_).parent_path();
+    found.push_back(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  }
+  return found;
+}
 
 void Journal::give_up(int error) {
   failure_ = "the journal " + path_ + ".* cannot be written: " + std::strerror(error);
   file_.reset();
+  before_.clear();
   for (const std::uint64_t start : starts_) ::unlink(named(start).c_str());
 }
 

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <optional>
 #include <string>
@@ -35,21 +36,24 @@ class Journal {
   void cut();
   // Nobody asks for lines before this one any more.
   void forget(std::uint64_t before);
-  // A file that has the lines written last, for whoever has it on the disk while others are
-  // written; −1: there is none.
-  int last() const;
+  // Descriptors of what may not be on the disk yet, for whoever brings it there while more is
+  // written, and closes them: files, and the folder where one of them was made.
+  std::vector<int> unsynced();
+  // It cannot be written, or brought to the disk, as errno has it: its files are removed.
+  void give_up(int error);
   // Why it was given up; empty: it was not.
   const std::string& failure() const { return failure_; }
 
  private:
   std::string named(std::uint64_t first) const { return path_ + '.' + std::to_string(first); }
   int begin_file();  // 0, or why there is none, as errno has it
-  void give_up(int error);
 
   const std::string path_;
   std::vector<std::uint64_t> starts_;  // of its files, the first lines
   EventLog log_;                       // of a line, until it is written
   std::optional<Descriptor> file_;
+  std::deque<Descriptor> before_;  // files, since the last unsynced()
+  bool made_ = false;              // a file was, since then
   std::string failure_;
 };
 

@@ -141,7 +141,31 @@ TEST_CASE("what cannot be written any more leaves nothing from which anybody wou
   CHECK(journal.next() == 8);
   journal.cut();
   journal.forget(8);
-  CHECK(journal.last() == -1);
+  CHECK(journal.unsynced().empty());
   std::filesystem::remove(folder.of("journal.4"));
   CHECK_THROWS_AS(Journal(path, true), Error);
+}
+
+TEST_CASE("all files that were written since are to be brought to the disk, and their folder") {
+  JournalFolder folder;
+  Journal journal(folder.of("journal"), false);
+  const auto unsynced = [&journal] {
+    std::size_t count = 0;
+    for (const int fd : journal.unsynced()) {
+      const Descriptor one(fd);
+      CHECK(::fsync(fd) == 0);
+      ++count;
+    }
+    return count;
+  };
+  CHECK(unsynced() == 2);
+  write(journal, 4);
+  CHECK(unsynced() == 1);
+  journal.cut();
+  write(journal, 4);
+  journal.cut();
+  CHECK(unsynced() == 4);
+  CHECK(unsynced() == 1);
+  journal.give_up(EIO);
+  CHECK(unsynced() == 0);
 }
