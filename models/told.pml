@@ -6,8 +6,9 @@
  *            is a function of it: tickets are numbered in its order, the first batch that is free is
  *            granted
  *   journal  what is in the log is written down before a worker or a follower hears of it
- *   push     to the leader and to each follower, in any order. A follower carries out the log's push
- *            when its part is there; where it will not come, as one that is missing, and counts it
+ *   push     to the leader and to each follower, in any order. (Gradients of tables' rows are in the
+ *            parts, and rows are read under a grant.) A follower carries out the log's push when its
+ *            part is there; where it will not come, as one that is missing, and counts it
  *   leave    names lives. A part of such a life that is not there is not waited for, however far
  *            behind the push it stands in the log; one that comes later is refused
  *   cut      what is on its way is lost. A follower tells the leader its position, and is told what is

@@ -54,7 +54,7 @@ PARTS = {
         "python tests/cluster/row_faults.py --faults 500 && "
         "python tests/cluster/row_faults.py --together --faults 100",
     ),
-    "mode-faults": Part(20, "python tests/cluster/mode_faults.py --faults 200"),
+    "mode-faults": Part(50, "python tests/cluster/mode_faults.py --faults 500"),
     "cluster": Part(
         60,
         "LEASHED_SCHEDULES=30000 pytest -n 2 --timeout 0 -m 'not process' "
@@ -71,6 +71,13 @@ PARTS = {
         "-tc='whatever is cut*,pushes whose*,an embedding server refuses*,*closes what answers*' && "
         "LEASHED_FUZZ=10000000 pytest -n 2 --timeout 0 tests/cluster/test_reader_fuzz.py "
         "tests/cluster/test_opening.py -k 'refuses or mutated_claims'",
+    ),
+    "modes": Part(
+        60,
+        "cmake -S . -B build/dev -DLEASHED_TESTS=ON && cmake --build build/dev --target test_cluster && "
+        "LEASHED_SCHEDULES=9000 LEASHED_FUZZ=2500000 build/dev/tests/cpp/test_cluster "
+        "-sf='*test_part_schedules*' && "
+        "LEASHED_FUZZ=10000000 build/dev/tests/cpp/test_cluster -tc='frames of any *'",
     ),
     "schedules": Part(30, "python tests/policies/compare.py --schedules 100000"),
     "levels": Part(15, "make test-levels-whole"),

@@ -43,8 +43,24 @@ SETTINGS = [
     ("gba:m=3,iota=2", 1, "server"),
     ("automatic:m=3", 1, "all-reduce"),
     ("switching:m=3", 2, "server"),
+    ("hop_bw:b3=1", 2, "server"),
+    ("ssp:s=2", 2, "server"),
+    ("local_sgd:h=2", 2, "server"),
+    ("shat", 2, "server"),
+    ("bsp:b2=2", 2, "server"),
+    ("easgd:alpha=0.5", 2, "server"),
+    ("dssp:lower=1,upper=4", 2, "server"),
+    ("automatic:m=3", 2, "server"),
+    ("hop_bs:b1=2,m=2", 2, "server"),
+    ("local_sgd:h=2", 1, "server"),
+    ("shat", 1, "server"),
+    ("easgd:alpha=0.5", 1, "server"),
+    ("ssp:s=2", 1, "server"),
+    ("bsp:b2=2", 1, "server"),
+    ("hop_bw:b3=1", 1, "server"),
 ]
-_ALIKE = ("sync", "switching")  # of several servers these carry out the first's log
+# Of several servers these carry out the first's log.
+_ALIKE = ("sync", "switching", "automatic", "hop_bw", "local_sgd")
 _SHOWN = ("restarts", "undone_examples")
 _FATES = ("mode_applied", "mode_stale", "mode_straggler", "mode_missing", "lost_examples")
 
@@ -155,8 +171,8 @@ def check(played: Played) -> str:
 
 
 def _used(server: Counters) -> float:
-    """Examples of which a policy server says what became of them."""
-    return sum(server.get(name, 0.0) for name in _FATES)
+    """Examples of which a policy server says what became of them; of EASGD it has exchanged after each batch."""
+    return sum(server.get(name, 0.0) for name in _FATES) + BATCH * server["mode_exchanges"]
 
 
 def attempts(
