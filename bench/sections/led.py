@@ -158,8 +158,16 @@ def _switched(switches: int) -> list[Record]:
                     return
             for switch in range(switches):
                 to = ("gba", "sync")[switch % 2]
-                asked[to].append(time.monotonic())
-                leashed.cluster.command(Path(folder, "run-0"), to, key=key)
+                while True:
+                    at = time.monotonic()
+                    try:
+                        leashed.cluster.command(Path(folder, "run-0"), to, key=key)
+                    except ConnectionError:  # the report, a second old, does not tell of it yet
+                        if over.wait(_PACE):
+                            return
+                    else:
+                        break
+                asked[to].append(at)
                 if over.wait(_APART):
                     return
 
