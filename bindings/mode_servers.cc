@@ -206,6 +206,7 @@ py::dict counters_of_trainer(const ModeTrainer& trainer) {
 }  // namespace
 
 void bind_mode_servers(py::module_& m) {
+  m.attr("MOST_MEMBERS") = kMostMembers;
   m.def(
       "mode_terms",
       [](std::uint64_t model, std::size_t dimension, const PyChoice& mode, const PyChoice& rule,

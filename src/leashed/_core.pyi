@@ -25,6 +25,7 @@ __all__: list[str] = [
     "HistoryGenerator",
     "Leases",
     "MOST_AHEAD",
+    "MOST_MEMBERS",
     "ModeTrainer",
     "Network",
     "NoRows",
@@ -1759,7 +1760,7 @@ class PolicyServer:
         """
     def sync_journal(self) -> None:
         """
-        What was written to the journal's last file is to outlast a power cut.
+        What was written to the journal is to outlast a power cut; where that cannot be done it is given up.
         """
     def take(
         self,
@@ -2409,4 +2410,5 @@ def train_mode(
 
 FRAGMENT: int = 16320
 MOST_AHEAD: int = 5
+MOST_MEMBERS: int = 256
 __version__: str = "0.1.0"

@@ -207,7 +207,8 @@ def test_a_killed_run_goes_on_by_command(tmp_path):
     whole = lsh.load(tmp_path / "whole" / "output.safetensors")
     on = lsh.load(folder / "output.safetensors")
     np.testing.assert_array_equal(on.parameters, whole.parameters)
-    assert cli.main(["cluster", "resume", str(three), "--trainers", "3"]) == 0
+    other = ("--trainers", "3", "--look-ahead", "1")
+    assert cli.main(["cluster", "resume", str(three), *other]) == 0
     report = json.loads((three / "run.json").read_text())
     assert report["state"] == "ended"
     assert report["ledger"]["complete"] == report["ledger"]["total"]

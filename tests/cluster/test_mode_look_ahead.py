@@ -283,6 +283,18 @@ def test_no_record_begins_that_no_replay_reads(tmp_path):
         plan.parse(told, Path())
 
 
+def test_no_all_reduce_begins_of_more_workers_than_it_connects():
+    unsaid = {"discipline": None, "staleness": None, "seed": 0, "rule": None}
+    how = given(mode="sync", threads=30, dense="all-reduce")
+    asked = request.of(MODEL, DATA, cluster=policy_server.Trainers(3, ahead=2), **{**unsaid, **how})
+    match = "all-reduce.* is of at most 256 workers .* there are 270"
+    with pytest.raises(ValueError, match=match):
+        asked.led(asked.source(1))
+    told = "[cluster]\ntrainers = 3\nlook_ahead = 2\n[train]\nmode = 'sync'\nthreads = 30\ndense = 'all-reduce'"
+    with pytest.raises(ValueError, match=match):
+        plan.parse(told, Path())
+
+
 def test_a_run_of_before_goes_on_as_it_was(tmp_path):
     """When its plan was written each had a look_ahead, which said nothing to a mode."""
     asked = given(mode="gba:m=4,iota=4", rule=lsh.rules.Momentum(0.05), until=lsh.until(epochs=15))

@@ -391,6 +391,9 @@ def _add_resume(actions: Commands) -> None:
     )
     parser.add_argument("--readers", type=int, metavar="N", help="default: as many as before")
     parser.add_argument(
+        "--look-ahead", type=int, metavar="N", help="batches, as of up (default: as before)"
+    )
+    parser.add_argument(
         "--run",
         type=Path,
         metavar="FOLDER",
@@ -429,7 +432,7 @@ def _resume(options: argparse.Namespace) -> int:
         )
     counts: dict[str, Any] = {"trainers": options.trainers, "sync_ps": options.sync_ps}
     counts |= {"embedding_ps": options.embedding_servers, "policy_ps": options.policy_servers}
-    counts |= {"readers": options.readers}
+    counts |= {"readers": options.readers, "look_ahead": options.look_ahead}
     given = {name: count for name, count in counts.items() if count is not None}
     if options.policy_servers is not None and options.policy_servers < 2:
         given["shards"] = SHARDS  # how several have parts

@@ -41,7 +41,13 @@ from leashed.cluster.trainer_place import ahead_of
 from leashed.stopping import Until
 from leashed.training import abilities, defaults, spelled
 from leashed.training.job import RESEARCH, UNTIL, Job, threads_of
-from leashed.training.led_mode import SHARDINGS, SHARDS, check_recorded, lanes_of
+from leashed.training.led_mode import (
+    SHARDINGS,
+    SHARDS,
+    check_recorded,
+    check_reduced,
+    lanes_of,
+)
 from leashed.training.problems import clicks, sparse
 from leashed.training.problems.problem import Problem, problem_of
 from leashed.training.request import MAX_SEED, MAX_THREADS
@@ -654,6 +660,8 @@ class Plan:
             lanes = lanes_of(self.train.threads, ahead, "train.threads", "cluster.look_ahead")
             if self.train.record is not None:
                 check_recorded(lanes * self.cluster.trainers)
+            if self.train.dense == abilities.ALL_REDUCE:
+                check_reduced(lanes * self.cluster.trainers)
         if servers_of(self.sync) > self.cluster.sync_ps:
             raise ValueError(
                 f"cluster.sync_ps must be at least 1 with {self.sync.name}, which needs sync servers; "

@@ -24,6 +24,7 @@ __all__ = [
     "Journal",
     "LedMode",
     "check_recorded",
+    "check_reduced",
     "lanes_of",
     "numbered",
 ]
@@ -331,6 +332,16 @@ def check_recorded(workers: int) -> None:
         raise ValueError(
             f"record is of at most {MAX_THREADS} workers of all trainers together, as many as a replay has, and "
             f"there are {workers}; leave it out, or take fewer trainers or threads, or a smaller look_ahead"
+        )
+
+
+def check_reduced(workers: int) -> None:
+    """ValueError where all trainers together have more workers than sum among themselves."""
+    if workers > _core.MOST_MEMBERS:
+        raise ValueError(
+            f'dense="all-reduce" is of at most {_core.MOST_MEMBERS} workers of all trainers together, each '
+            f"connected with each, and there are {workers}; leave it out, so that the policy server sums, or "
+            "take fewer trainers or threads, or a smaller look_ahead"
         )
 
 

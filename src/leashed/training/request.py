@@ -38,7 +38,7 @@ from leashed.stream import SparseStream, Stream
 from leashed.training import abilities, best, defaults
 from leashed.training.defaults import MAX_SEED, MAX_THREADS
 from leashed.training.doubts import warn_of_more
-from leashed.training.led_mode import LedMode, check_recorded, lanes_of
+from leashed.training.led_mode import LedMode, check_recorded, check_reduced, lanes_of
 from leashed.training.options import Checkpoint, Init, Observe, options
 from leashed.training.outcome import progress_of
 from leashed.training.progress import watched
@@ -468,6 +468,8 @@ class ThreadRequest(Request):
             ValueError: no several servers train so, or the model has fewer parts than there are servers.
         """
         assert self.mode is not None
+        if self.reduces:
+            check_reduced(self.all_workers)
         theta, ends, order = self.theta, source.block_ends, None
         if is_sparse(self.train_set) and not isinstance(self.model, External):
             rows: Any = self.train_set.rows if isinstance(self.train_set, SparseDataset) else None
