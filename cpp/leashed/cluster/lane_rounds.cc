@@ -45,7 +45,7 @@ void LaneRounds::welcome(const ModeWelcome& said) {
 
 void LaneRounds::forget() {
   member_.leave();
-  summing_ = summed_ = says_rows_ = false;
+  summing_ = summed_ = says_rows_ = rows_elsewhere_ = false;
   words_.clear();
   since_ = 0;
 }
@@ -201,12 +201,23 @@ bool LaneRounds::step() {
   summed_ = true;
   reduce_->count(traffic_);
   member_.summed(head_.epoch, reduce_->checksum());
-  if (const auto& ticket = member_.round().ticket) member_.rows_are_there(*ticket);
+  vote();
+  return true;
+}
+
+// (Those that the first has go before the vote, over the same connection.)
+void LaneRounds::vote() {
+  const auto& ticket = member_.round().ticket;
+  if (ticket && !rows_elsewhere_) member_.rows_are_there(*ticket);
   if (const auto vote = member_.vote()) {
     vote_ = {vote->epoch, vote->checksum};
     words_.push_back(Word::vote);
   }
-  return true;
+}
+
+void LaneRounds::rows_came() {
+  rows_elsewhere_ = false;
+  if (summed_) vote();
 }
 
 void LaneRounds::wait() {
@@ -265,7 +276,8 @@ void LaneRounds::show(Lane& lane) {
   lane.done = 0;
 }
 
-void LaneRounds::computed(const float* gradient, std::span<const std::span<const std::byte>> rows) {
+void LaneRounds::computed(const float* gradient, std::span<const std::span<const std::byte>> rows,
+                          bool elsewhere) {
   const auto finite = [](const float* values, std::size_t count) {
     return update_kernels().first_not_finite(values, count) == count;
   };
@@ -281,6 +293,7 @@ void LaneRounds::computed(const float* gradient, std::span<const std::span<const
   gradient_ = gradient;
   row_gradients_ = rows;
   says_rows_ = reads_rows_;
+  rows_elsewhere_ = elsewhere;
   member_.computed({head_.ticket, head_.number});
 }
 

@@ -2,6 +2,9 @@
 // replica of the parameters and of the rule's state, and its connections with other lanes, over
 // which gradients are summed (net/direct_reduce.h), each part in the order of batches.
 //
+// Of several servers those behind the first have rows too: a sum is voted for when they have said
+// that theirs are there.
+//
 // The replica changes only by a sum that counts, which the next word of the server says. Over
 // another connection with the server it is a replica of nothing.
 //
@@ -70,8 +73,11 @@ class LaneRounds {
   // Whether what show() has shown is what is to be computed still.
   bool shows() const { return member_.to_compute() && shown_ == now_shown(); }
   // The gradient, and those of the rows that the server has, which stay as they are until another
-  // lease is shown. Throws Error where they are not finite.
-  void computed(const float* gradient, std::span<const std::span<const std::byte>> rows);
+  // lease is shown. elsewhere: others have rows too, whose gradients are on their way, until
+  // rows_came(). Throws Error where they are not finite.
+  void computed(const float* gradient, std::span<const std::span<const std::byte>> rows,
+                bool elsewhere = false);
+  void rows_came();
   // Examples of the leases whose sums have counted since this was asked last.
   std::uint64_t counted() { return std::exchange(counted_, 0); }
   // Before it leaves: whether what it has may be the last of it, and to say that to the server.
@@ -85,6 +91,8 @@ class LaneRounds {
 
   void hear();
   void apply();
+  // Votes, if it may by now.
+  void vote();
   // Whether all that there are to be are there.
   bool connect();
   void begin();
@@ -107,7 +115,8 @@ class LaneRounds {
   Shown shown_{};
   const float* gradient_ = nullptr;
   std::span<const std::span<const std::byte>> row_gradients_;
-  bool says_rows_ = false;  // they are to be said, before anything else
+  bool says_rows_ = false;       // they are to be said, before anything else
+  bool rows_elsewhere_ = false;  // others are not there yet
   std::uint64_t counted_ = 0;
   double since_ = 0;  // when it began to wait for connections; 0: it does not
   // Its sum.

@@ -32,12 +32,20 @@ bool has_rounds(const modes::ServerPolicy& machine) {
   return one && machine.rule().model != modes::WorkerRule::Model::own;
 }
 
+std::optional<LedReplica> replica_of(const ParameterServer& server, const ModeShards* shards) {
+  if (!shards) return std::nullopt;
+  const Layout own = server.holder().updater().layout();
+  return LedReplica(*shards, {shards->dimension(), own.states});
+}
+
 }  // namespace
 
-LedRounds::LedRounds(RoundDesk& desk, ParameterServer& server)
+LedRounds::LedRounds(RoundDesk& desk, ParameterServer& server, const ModeShards* shards)
     : desk_(desk),
       server_(server),
-      floats_(server.holder().updater().layout().length()),
+      shards_(shards),
+      replica_(replica_of(server, shards)),
+      floats_(replica_ ? replica_->floats() : server.holder().updater().layout().length()),
       present_(server.nodes(), true),
       leased_(server.nodes()) {
   if (!has_rounds(server.machine())) {
@@ -182,11 +190,42 @@ void LedRounds::again(Peer peer, const RoundEpoch& said) {
 
 void LedRounds::take(Peer peer, const RoundEpoch& said) {
   if (!leader_.running() || said.epoch != leader_.epoch()) return;  // it will hear of another
-  const auto copy = std::make_shared<AlignedArray<float>>(floats_);
-  std::copy_n(server_.holder().held(), floats_, copy->data());
-  const StateHead head{said.epoch, leader_.version(), {}};
-  const auto buffer = std::as_bytes(std::span<const float>(copy->data(), floats_));
-  post_->send(peer, {.kind = kRoundState}, std::as_bytes(std::span(&head, 1)), {&buffer, 1}, copy);
+  const float* const held = server_.holder().held();
+  if (!replica_) {
+    auto copy = std::make_shared<AlignedArray<float>>(kStateFloats + floats_);
+    std::copy_n(held, floats_, copy->data() + kStateFloats);
+    return send_state(peer, copy);
+  }
+  const std::uint64_t version = leader_.version();
+  if (const auto state = replica_->of(version)) return send_state(peer, state);
+  takers_.push_back(peer);
+  const std::uint64_t position = desk_.log_position();
+  if (!replica_->collect(version, position, held)) return;
+  for (std::uint64_t s = 1; s < shards_->servers(); ++s) desk_.ask_part(s, position);
+}
+
+void LedRounds::send_state(Peer peer, const LedReplica::State& state) {
+  const StateHead head{leader_.epoch(), leader_.version(), {}};
+  const auto buffer = std::as_bytes(std::span<const float>(state->data() + kStateFloats, floats_));
+  post_->send(peer, {.kind = kRoundState}, std::as_bytes(std::span(&head, 1)), {&buffer, 1}, state);
+}
+
+std::span<std::byte> LedRounds::place_part(std::uint64_t server, std::size_t length) {
+  if (!replica_) throw Error("a part of a replica that is whole at one server");
+  return replica_->place(server, length);
+}
+
+void LedRounds::part_came(std::uint64_t server, std::uint64_t position) {
+  if (!replica_->came_of(server, position)) return;
+  const auto state = replica_->of(leader_.version());
+  for (const Peer peer : std::exchange(takers_, {})) {
+    if (state) send_state(peer, state);
+  }
+}
+
+void LedRounds::follows(std::uint64_t server) {
+  const auto position = replica_ ? replica_->wanted(server) : std::nullopt;
+  if (position) desk_.ask_part(server, *position);
 }
 
 std::span<std::byte> LedRounds::place(Peer peer, std::size_t length) {
@@ -201,19 +240,29 @@ std::span<std::byte> LedRounds::place(Peer peer, std::size_t length) {
 }
 
 void LedRounds::state(Peer peer) {
-  const AlignedArray<float> came = std::move(coming_.at(peer));
+  AlignedArray<float> came = std::move(coming_.at(peer));
   coming_.erase(peer);
   StateHead head;
   std::memcpy(&head, came.data(), sizeof head);
   within([&] {
     const std::uint64_t here = server_.updates() - server_.reduced();
     if (leader_.left(peer, head.version)) {
-      const std::uint64_t newer = head.version - here;
-      server_.come_home(came.data() + kStateFloats, newer);
-      since_.erase(since_.begin(), since_.begin() + static_cast<std::ptrdiff_t>(newer));
+      take_home(std::move(came), head.version, head.version - here);
     }
     if (head.version == server_.updates()) leader_.state(peer, head.version);
   });
+}
+
+void LedRounds::take_home(AlignedArray<float> came, std::uint64_t version, std::uint64_t newer) {
+  const float* const whole = came.data() + kStateFloats;
+  const ToldLog::Part own = replica_ ? replica_->part(0, whole) : nullptr;
+  server_.come_home(own ? own->data() : whole, newer);
+  since_.erase(since_.begin(), since_.begin() + static_cast<std::ptrdiff_t>(newer));
+  if (!replica_) return;
+  std::vector<ToldLog::Part> others;
+  for (std::size_t s = 1; s < shards_->servers(); ++s) others.push_back(replica_->part(s, whole));
+  desk_.tell_home(newer, std::move(others));
+  replica_->came(version, std::move(came));
 }
 
 void LedRounds::want_home() {
@@ -260,7 +309,11 @@ void LedRounds::settle() {
       came_.push_back(life);
     }
     // A sum that somebody voted for, and that did not count, is not the update that was made here.
-    if (std::exchange(home_, server_.updates()) != server_.updates()) ++base_;
+    if (std::exchange(home_, server_.updates()) != server_.updates()) {
+      ++base_;
+      if (replica_) replica_->forget();
+    }
+    takers_.clear();
     leader_.want_server(false);
     leader_.begin(server_.updates());
   });
@@ -386,6 +439,7 @@ void LedRounds::came_home(std::uint64_t lost) {
     std::uint64_t examples = 0;
     for (const std::uint64_t of : since_) examples += of;
     server_.lose_reduced(examples);
+    desk_.tell_lost(examples);
     lost_updates_.fetch_add(lost, kRelaxed);
     lost_examples_.fetch_add(examples, kRelaxed);
     ++base_;

@@ -8,6 +8,10 @@
 // round without them take them from here. Where all who had an update are gone, it is lost, and
 // counted.
 //
+// Of several servers it leads, those behind it have parts of the parameters as this one has. Here
+// these are whole while there are rounds (cluster/led_replica.h): who takes them takes them here,
+// and what comes home goes to the others with the log's line that says so.
+//
 // A member that has lost its lease, for its term is over, is refused, and may come back. Where
 // members have other sums than others, nothing of it is applied, and the mode can go on no more.
 #pragma once
@@ -22,6 +26,7 @@
 #include <vector>
 
 #include "leashed/base/aligned.h"
+#include "leashed/cluster/led_replica.h"
 #include "leashed/cluster/round_messages.h"
 #include "leashed/net/service.h"
 #include "leashed/server/parameter_server.h"
@@ -44,13 +49,21 @@ class RoundDesk {
   // The parameters are here.
   virtual void came_home() = 0;
   virtual void fail_rounds(const char* why) = 0;
+  // Of several servers: where the log is; one of those behind this one is to send its part, as it
+  // is there; they are told that so many updates have come home, and have their parts of that, and
+  // that all others are lost.
+  virtual std::uint64_t log_position() const = 0;
+  virtual void ask_part(std::uint64_t server, std::uint64_t position) = 0;
+  virtual void tell_home(std::uint64_t updates, std::vector<ToldLog::Part> parts) = 0;
+  virtual void tell_lost(std::uint64_t examples) = 0;
 };
 
 class LedRounds final : private RoundHost {
  public:
-  // Throws Error where the mode has no rounds, there are too many workers to be connected with each
-  // other, or θ and states fit in no frame.
-  LedRounds(RoundDesk& desk, ParameterServer& server);
+  // shards: of several servers what each has, which must stay; null: there is one. Throws Error
+  // where the mode has no rounds, there are too many workers to be connected with each other, or θ
+  // and states fit in no frame.
+  LedRounds(RoundDesk& desk, ParameterServer& server, const ModeShards* shards);
 
   void open(Post& post) { post_ = &post; }
   // Whether what the mode grants goes to nobody.
@@ -70,6 +83,11 @@ class LedRounds final : private RoundHost {
   // Where θ and states go that a member sends; throws Error where it is none.
   std::span<std::byte> place(Peer peer, std::size_t length);
   void state(Peer peer);
+  // The same of a server behind this one, by its number, that was asked for its part; and it has
+  // another connection.
+  std::span<std::byte> place_part(std::uint64_t server, std::size_t length);
+  void part_came(std::uint64_t server, std::uint64_t position);
+  void follows(std::uint64_t server);
   // The parameters are wanted.
   void want_home();
   // They are, and no round begins for as long as that holds; it is at rest then, and who pulls
@@ -120,6 +138,9 @@ class LedRounds final : private RoundHost {
   void tell_pull(Waiting& waiting);
   void grant_waiting();
   void refuse_expired();
+  void send_state(Peer peer, const LedReplica::State& state);
+  // Has what a member has sent, as so many updates behind those that were here have left it.
+  void take_home(AlignedArray<float> came, std::uint64_t version, std::uint64_t newer);
   // Others' calls within one are told to the mode alone.
   template <class Do>
   void within(const Do& act);
@@ -135,7 +156,10 @@ class LedRounds final : private RoundHost {
   ParameterServer& server_;
   Post* post_ = nullptr;
   RoundLeader leader_{*this};
+  const ModeShards* const shards_;
+  std::optional<LedReplica> replica_;   // where there are several servers
   const std::size_t floats_;            // of θ and states
+  std::vector<Peer> takers_;            // that wait for these
   std::map<Life, Waiting> waiting_;     // who has pulled over a connection, which is its life
   std::vector<bool> present_, leased_;  // by node
   std::map<Peer, AlignedArray<float>> coming_;

@@ -4,6 +4,29 @@
 
 namespace leashed {
 
+std::size_t ModeShards::dimension() const {
+  std::size_t all = 0;
+  for (std::size_t server = 0; server < servers(); ++server) all += size(server);
+  return all;
+}
+
+void ModeShards::gather(std::size_t server, const Layout& whole, const float* all,
+                        float* part) const {
+  const Layout of = part_of(server, whole);
+  std::fill_n(part, of.length(), 0.0f);  // between the states, too
+  for (std::size_t i = 0; i <= whole.states; ++i) {
+    gather(server, all + i * whole.stride(), part + i * of.stride());
+  }
+}
+
+void ModeShards::scatter(std::size_t server, const Layout& whole, const float* part,
+                         float* all) const {
+  const Layout of = part_of(server, whole);
+  for (std::size_t i = 0; i <= whole.states; ++i) {
+    scatter(server, part + i * of.stride(), all + i * whole.stride());
+  }
+}
+
 ModeShards mode_shards(const std::string& mode, std::vector<std::vector<ShardSpan>> spans,
                        std::size_t dimension) {
   std::vector<bool> had(dimension);

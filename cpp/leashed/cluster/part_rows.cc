@@ -18,7 +18,10 @@ constexpr std::size_t kTailFloats = sizeof(PartTail) / sizeof(float);
 
 std::span<std::byte> PartService::place_part(Link& link, const FrameHeader& header) {
   check_part(link, header);
-  const std::size_t floats = header.length / sizeof(float);
+  return place_values(link, header.length / sizeof(float));
+}
+
+std::span<std::byte> PartService::place_values(Link& link, std::size_t floats) {
   if (link.values.size() < floats) {
     const std::size_t before = link.values.size();
     link.values = AlignedArray<float>(rows_ ? floats + floats / 8 : floats);
@@ -40,7 +43,7 @@ void PartService::check_part(const Link& link, const FrameHeader& header) {
 
 void PartService::check_lookup(const Link& link, const FrameHeader& header) {
   const bool granted = link.granted && *link.granted == header.correlation;
-  if (rows_ && granted && !link.rows.there) return;
+  if (rows_ && granted && (!link.rows.there || run_.reduces)) return;
   strange_.fetch_add(1, kRelaxed);
   if (!rows_) throw Error("a lookup at a server without rows");
   throw Error(granted ? "a second lookup under one lease"
@@ -50,6 +53,7 @@ void PartService::check_lookup(const Link& link, const FrameHeader& header) {
 void PartService::look_up(Peer peer, Link& link, const FrameHeader& header) {
   check_lookup(link, header);
   const auto rows = rows_->look_up(link.rows, 0, header.length, true);
+  link.rows.ticket = header.correlation;
   lookups_.fetch_add(1, kRelaxed);
   send_rows(peer, link, header.correlation, rows);
 }
@@ -72,8 +76,7 @@ void PartService::send_rows(Peer peer, const Link& link, std::uint64_t correlati
   post_->send(peer, {.kind = kRows, .correlation = correlation}, {}, {&rows, 1}, link.rows.reply);
 }
 
-void PartService::take_rows(Link& link, RowPush& rows) {
-  const std::size_t before = server_.holder().dimension() + kTailFloats;
+void PartService::take_rows(Link& link, std::size_t before, RowPush& rows) {
   rows_->take(link.rows, link.values.data() + before, rows.keys);
   std::swap(rows.gradients, link.rows.gradients);
   rows_->let_go(link.rows);

@@ -56,6 +56,7 @@ PartService::PartService(const Choice& mode, const DisciplineContext& context, R
                 std::to_string(context.dimension) +
                 "; take more policy_servers, or shards=\"memorywise\"");
   }
+  if (run.reduces && !alike_) throw Error("this mode has no rounds of all-reduce");
   asks_.store(run.again, kRelaxed);
   Sink& sink = *this;
   if (alike_) follower_.emplace(server_, sink, seats_.size(), rows);
@@ -83,6 +84,8 @@ std::span<std::byte> PartService::place(Peer peer, const FrameHeader& header) {
     return std::as_writable_bytes(std::span(done_));
   }
   if (header.kind == kPart || header.kind == kPartPull) return place_part(link, header);
+  if (header.kind == kRoundRows) return place_round_rows(link, header);
+  if (header.kind == kRoundState) return place_home(peer, header.length);
   if (header.kind == kLookup) {
     check_lookup(link, header);
     return rows_->place(link.rows, header.length);
@@ -111,6 +114,12 @@ void PartService::frame(Peer peer, const FrameHeader& header, Outbox&) {
       return told(peer, header);
     case kToldDone:
       return hear_done(done_);
+    case kRoundState:
+      return carry_out([&] { follower_->bring_home(header.correlation, std::move(home_)); });
+    case kRoundTake:
+      if (peer != first_) throw Error("somebody takes parameters who is not the first server");
+      takes_ = frame_of<RoundEpoch>(link.small, header.length, "a position that is none").epoch;
+      return answer_take();
     case kModeRead:
       return read(peer, link, header);
     default:
@@ -124,6 +133,8 @@ void PartService::frame(Peer peer, const FrameHeader& header, Outbox&) {
       return look_up(peer, link, header);
     case kPart:
       return part(link, header);
+    case kRoundRows:
+      return round_rows(peer, link, header);
     case kPartPull:
       part(link, header);
       break;
@@ -189,7 +200,7 @@ void PartService::part(Link& link, const FrameHeader& header) {
   if (alike_) return part_of_log(link, ticket, tail, finite);
   if (ended_) return;
   RowPush rows;
-  if (rows_) take_rows(link, rows);
+  if (rows_) take_rows(link, dimension + kPartTailFloats, rows);
   Payload payload{finite ? &link.values : nullptr, tail.count};
   if (rows_ && finite) {
     payload.rows = &rows.keys;
@@ -204,7 +215,7 @@ void PartService::part(Link& link, const FrameHeader& header) {
 void PartService::part_of_log(Link& link, std::uint64_t ticket, const PartTail& tail, bool finite) {
   const auto [node, life] = std::pair(link.said->node, std::uint64_t{link.said->node_life});
   RowPush rows;
-  if (rows_) take_rows(link, rows);
+  if (rows_) take_rows(link, server_.holder().dimension() + kPartTailFloats, rows);
   carry_out([&] {
     if (!finite) {
       follower_->lose(node, life, ticket);
@@ -228,6 +239,7 @@ void PartService::look(Link& link, std::size_t length) {
 
 // A copy: who does not read it must not keep a version from going.
 void PartService::answer_looks() {
+  answer_take();
   std::shared_ptr<const std::vector<float>> copy;
   for (auto& [peer, link] : links_) {
     if (!link.looks || *link.looks > position()) continue;
@@ -355,6 +367,7 @@ void PartService::gone(Peer peer) noexcept {
     }
     if (peer == first_ || first_ == 0) {
       first_ = 0;
+      takes_.reset();  // and is asked anew
       follows_.store(false, kRelaxed);
     }
     if (rows_) rows_->let_go(link.rows);
@@ -399,8 +412,7 @@ void PartService::tell(modes::Event event, const Payload* payload) {
   carry_out([&] { server_.handle(event, payload, Time{post_->now() - start_}, *this); });
 }
 
-template <class F>
-void PartService::carry_out(const F& f) {
+void PartService::carry_out(const std::function<void()>& f) {
   try {
     f();
   } catch (const std::exception& error) {
@@ -417,18 +429,20 @@ void PartService::grant(Grant grant) {
   seat.head = {lease.ticket,  lease.number, lease.first, lease.count, lease.token,
                grant.version, grant.t,      grant.n,     grant.c};
   seat.pulled = std::make_shared<const ParameterVector::Pin>(std::move(grant.pulled));
+  seat.lease_alone = run_.reduces && !follower_->grants();
   if (seat.peer != 0) send(seat);
 }
 
 void PartService::send(const Seat& seat) {
   Link& link = links_.at(seat.peer);
-  if (rows_) rows_->let_go(link.rows);  // of another lease
+  if (rows_ && link.rows.ticket != seat.head.ticket) rows_->let_go(link.rows);
   link.granted = seat.head.ticket;
   link.version = seat.head.version;
   const auto theta = std::as_bytes(std::span(seat.pulled->data(), server_.holder().dimension()));
-  grants_.fetch_add(1, kRelaxed);
+  grants_.fetch_add(seat.lease_alone ? 0 : 1, kRelaxed);
+  const std::size_t parts = seat.lease_alone ? 0 : 1;
   post_->send(seat.peer, {.kind = kGrant, .correlation = seat.head.ticket},
-              std::as_bytes(std::span(&seat.head, 1)), {&theta, 1}, seat.pulled);
+              std::as_bytes(std::span(&seat.head, 1)), {&theta, parts}, seat.pulled);
 }
 
 void PartService::settled(Node, const Publication& publication) {

@@ -21,6 +21,12 @@
 // the first says is done (part_messages.h). Nobody's connection is to be handed to it before it has
 // heard that, or where the log is by now: while it `asks`.
 //
+// Where workers sum among themselves while the mode is in Sync (cluster/led_rounds.h), what its
+// machine grants goes to the node as the lease alone, under which rows are looked up; with the
+// parameters where the first's log says that it was granted. Gradients of rows of a sum come before
+// it counts, and are acknowledged. The parameters come home over the connection to the first, which
+// also asks for them.
+//
 // Of tables it may have rows (cluster/lane_rows.h), which are looked up and pushed under its own
 // grants, as with one server.
 #pragma once
@@ -29,6 +35,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -56,6 +63,7 @@ class PartService final : public Service, private Sink {
     std::uint64_t server;             // its number, from 1
     std::span<std::uint64_t> ever{};  // as of PolicyService
     bool again = false;               // it was started again, and asks
+    bool reduces = false;             // as of PolicyService
   };
   // mode: the first's; `context` is of this part, whose `workers` lanes may ever come; rows: of
   // tables, those that it has, which must stay; null: none. begun: what it goes on from; null: it
@@ -138,6 +146,7 @@ class PartService final : public Service, private Sink {
     // the one before may have had it.
     GrantHead head{};
     std::shared_ptr<const ParameterVector::Pin> pulled;  // null: nothing
+    bool lease_alone = false;                            // without the parameters
   };
 
   void begin(const BegunMode& begun);
@@ -147,14 +156,23 @@ class PartService final : public Service, private Sink {
   void check_part(const Link& link, const FrameHeader& header);
   void check_lookup(const Link& link, const FrameHeader& header);
   void part(Link& link, const FrameHeader& header);
+  // Gradients of rows of a sum, as a member sends them.
+  std::span<std::byte> place_round_rows(Link& link, const FrameHeader& header);
+  void check_round_rows(const Link& link, const FrameHeader& header);
+  void round_rows(Peer peer, Link& link, const FrameHeader& header);
+  std::span<std::byte> place_values(Link& link, std::size_t floats);
+  // θ and the rule's state, that come and that are asked for, once the log is carried out as far.
+  std::span<std::byte> place_home(Peer peer, std::size_t length);
+  void answer_take();
   void part_of_log(Link& link, std::uint64_t ticket, const PartTail& tail, bool finite);
   // As of PolicyService.
   void look_up(Peer peer, Link& link, const FrameHeader& header);
   void read(Peer peer, Link& link, const FrameHeader& header);
   void send_rows(Peer peer, const Link& link, std::uint64_t correlation,
                  std::span<const std::byte> rows);
-  // Has the rows of a part where they are to be, in `rows`; and has their memory again.
-  void take_rows(Link& link, RowPush& rows);
+  // Has the rows of a part, behind so many floats, where they are to be, in `rows`; and has their
+  // memory again.
+  void take_rows(Link& link, std::size_t before, RowPush& rows);
   void let_go_rows(Link& link, RowPush& rows);
   void look(Link& link, std::size_t length);
   void answer_looks();
@@ -173,8 +191,7 @@ class PartService final : public Service, private Sink {
   void send(const Seat& seat);
   void end_of(Peer peer);
   // Whatever throws of what is carried out leaves it of no more use.
-  template <class F>
-  void carry_out(const F& f);
+  void carry_out(const std::function<void()>& f);
 
   void grant(Grant grant) override;
   void wake(Time) override {}  // the first's log says when
@@ -198,10 +215,12 @@ class PartService final : public Service, private Sink {
   std::vector<std::byte> block_;
   std::vector<std::uint64_t> done_;  // as kToldDone has it
   ReadBlock read_;
-  std::uint64_t heard_ = 0;  // of the log of a server that decides by itself
-  std::uint64_t kept_ = 0;   // a position of the log
-  bool over_ = false;        // it was told so
-  bool ended_ = false;       // what it held is applied
+  AlignedArray<float> home_;            // that comes
+  std::optional<std::uint64_t> takes_;  // the first wants the parameters of that position
+  std::uint64_t heard_ = 0;             // of the log of a server that decides by itself
+  std::uint64_t kept_ = 0;              // a position of the log
+  bool over_ = false;                   // it was told so
+  bool ended_ = false;                  // what it held is applied
   std::string failure_;
   // Relaxed: counts for whoever looks on; they hand nothing over. (Lanes that are let in once it
   // asks no more are taken by the thread that has heard the answer.)

@@ -16,6 +16,48 @@ RoundSeat PolicyService::seat(modes::Node node) const {
   return {};
 }
 
+void PolicyService::begin_rounds() {
+  const bool several = run_.followers > 0;
+  if (several && run_.shards.servers() != run_.followers + 1) {
+    throw Error("an all-reduce at several policy servers must know what each of them has");
+  }
+  RoundDesk& desk = *this;
+  rounds_ = std::make_unique<LedRounds>(desk, server_, several ? &run_.shards : nullptr);
+}
+
+std::span<std::byte> PolicyService::place_state(Peer peer, std::size_t length) {
+  if (!rounds_) throw Error("a replica at a server that sums");
+  const std::uint64_t server = told_ ? told_->server_of(peer) : 0;
+  return server > 0 ? rounds_->place_part(server, length) : rounds_->place(peer, length);
+}
+
+std::uint64_t PolicyService::part_of_round(Peer peer, const FrameHeader& header) const {
+  return header.kind == kRoundState && told_ ? told_->server_of(peer) : 0;
+}
+
+void PolicyService::ask_part(std::uint64_t server, std::uint64_t position) {
+  const Peer peer = told_->peer_of(server);
+  const RoundEpoch head{position};
+  if (peer == 0) return;  // and is asked when it comes
+  post_->send(peer, {.kind = kRoundTake}, std::as_bytes(std::span(&head, 1)), {}, nullptr);
+}
+
+void PolicyService::tell_home(std::uint64_t updates, std::vector<ToldLog::Part> parts) {
+  const modes::Event event{modes::Event::Kind::push, 0, updates};
+  told_->append_home({event, Time{elapsed()}, LogLine::Note::home}, std::move(parts));
+  told_->send(*post_);
+}
+
+void PolicyService::tell_lost(std::uint64_t examples) {
+  tell_note(LogLine::Note::lost, 0, examples);
+}
+
+void PolicyService::tell_note(LogLine::Note note, modes::Node node, std::uint64_t number) {
+  if (!told_ || !rounds_) return;
+  told_->append({{modes::Event::Kind::push, node, number}, Time{elapsed()}, note});
+  if (post_) told_->send(*post_);
+}
+
 void PolicyService::came_home() {
   for (const Peer peer : std::exchange(lookers_, {})) looked_at(peer);
   if (std::exchange(finishing_, false)) finish();

@@ -57,7 +57,7 @@ PolicyService::PolicyService(const modes::ServerPolicy& machine, const Disciplin
                 " parameters at most, and the model has " + std::to_string(context.dimension));
   }
   if (rows) rows_.emplace(*rows, bytes_);
-  if (RoundDesk& desk = *this; run.reduces) rounds_ = std::make_unique<LedRounds>(desk, server_);
+  if (run.reduces) begin_rounds();
   if (begun) begin(*begun);
   if (run.journal) hear_again(begun && begun->served ? begun->line : 0);
 }
@@ -81,8 +81,7 @@ std::span<std::byte> PolicyService::place(Peer peer, const FrameHeader& header) 
       check_lookup(peer, link, header);
       return rows_->place(link.rows, header.length);
     case kRoundState:
-      if (!rounds_) throw Error("a replica at a server that sums");
-      return rounds_->place(peer, header.length);
+      return place_state(peer, header.length);
     case kRoundRows:
       return place_round_rows(link, header);
     case kModeRead:
@@ -129,6 +128,9 @@ void PolicyService::frame(Peer peer, const FrameHeader& header, Outbox&) {
   if (header.kind == kModeLook) return look(peer, link, header.length);
   if (header.kind == kToldHello || header.kind == kToldAt) return followed(peer, link, header);
   if (header.kind == kModeRead) return read(peer, link, header);
+  if (const auto server = part_of_round(peer, header)) {
+    return rounds_->part_came(server, header.correlation);
+  }
   if (!link.node) throw Error("a frame before a hello");
   switch (header.kind) {
     case kModePull:
@@ -227,6 +229,7 @@ void PolicyService::followed(Peer peer, const Link& link, const FrameHeader& hea
     }
     told_->hello(peer, header.correlation, said, run_.boot, *post_);
     if (asks) tell_done(peer);
+    if (rounds_) rounds_->follows(header.correlation);
   } else {
     ToldAt said;
     if (header.length != sizeof said) throw Error("a position that is none");
@@ -459,7 +462,9 @@ void PolicyService::tell(const modes::Event& event, const Payload* payload) {
   try {
     if (run_.journal) run_.journal->append(event, at);
     if (heard_) heard_(event, at);
-    if (told_ && run_.alike) told_->append(event, at);
+    const bool summed = payload && payload->reduced;
+    const auto note = summed ? LogLine::Note::summed : LogLine::Note::none;
+    if (told_ && run_.alike) told_->append({event, at, note});
     if (event.kind == modes::Event::Kind::leave) ++lives_[event.node];
     server_.handle(event, payload, at, *this);
     if (told_ && post_) told_->send(*post_);
@@ -487,6 +492,7 @@ void PolicyService::grant(Grant grant) {
   const Peer peer = peers_[grant.node];
   if (peer == 0) return;  // of a run that goes on, where nobody has come for it yet
   if (rounds_ && rounds_->holds()) return;
+  if (grant.lease.count > 0) tell_note(LogLine::Note::granted, grant.node);
   if (holds_ && grant.lease.count > 0) {
     links_.at(peer).kept.emplace(std::move(grant));
   } else {

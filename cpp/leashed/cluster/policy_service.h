@@ -52,6 +52,7 @@
 #include "leashed/cluster/lane_rows.h"
 #include "leashed/cluster/led_rounds.h"
 #include "leashed/cluster/mode_messages.h"
+#include "leashed/cluster/mode_shards.h"
 #include "leashed/cluster/policy_checkpoint.h"
 #include "leashed/cluster/told_log.h"
 #include "leashed/engine/checkpoint.h"
@@ -85,6 +86,7 @@ class PolicyService final : public Service, private Sink, private RoundDesk {
     // Of the first of several, which must stay; null: it goes on from nothing.
     Journal* journal = nullptr;
     std::uint64_t again = 0;  // processes of it that there were before this one
+    ModeShards shards{};      // of several that reduce: what each has
   };
   // Is told what the machine hears, in that order, before it acts.
   // Of a push whose values are not finite the version is kNoValues (server/event_log.h).
@@ -224,6 +226,13 @@ class PolicyService final : public Service, private Sink, private RoundDesk {
   void push(Link& link, const FrameHeader& header);
   void leave(Peer peer, Link& link);
   void round(Peer peer, Link& link, const FrameHeader& header);
+  // Of several servers, whose workers sum, the others are told what no event tells.
+  void tell_note(LogLine::Note note, modes::Node node, std::uint64_t number = 0);
+  void begin_rounds();
+  // Of a member, or of a server behind this one.
+  std::span<std::byte> place_state(Peer peer, std::size_t length);
+  // By its number; 0: it is none of it.
+  std::uint64_t part_of_round(Peer peer, const FrameHeader& header) const;
   std::span<std::byte> place_round_rows(Link& link, const FrameHeader& header);
   void check_round_rows(const Link& link, const FrameHeader& header);
   // Of a run that goes on: the lease that the node has.
@@ -262,6 +271,10 @@ class PolicyService final : public Service, private Sink, private RoundDesk {
   void refuse_member(Peer peer) override { post_->refuse(peer); }
   void came_home() override;
   void fail_rounds(const char* why) override { fail(why); }
+  std::uint64_t log_position() const override { return position(); }
+  void ask_part(std::uint64_t server, std::uint64_t position) override;
+  void tell_home(std::uint64_t updates, std::vector<ToldLog::Part> parts) override;
+  void tell_lost(std::uint64_t examples) override;
 
   const Run run_;
   const Heard heard_;

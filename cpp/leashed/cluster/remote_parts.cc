@@ -17,6 +17,7 @@ namespace {
 constexpr std::size_t kPartHeadFloats = sizeof(GrantHead) / sizeof(float);
 constexpr std::size_t kSentTailFloats = sizeof(PartTail) / sizeof(float);
 constexpr std::byte kPartProbe{1};
+static_assert(sizeof(GrantHead) >= sizeof(ModeWelcome));
 
 }  // namespace
 
@@ -37,12 +38,14 @@ void RemoteParts::welcomed(const ModeHello& hello, const ModeWelcome& said) {
 
 void RemoteParts::begin(Part& of) {
   of.pushing = of.fresh = of.left = of.leaving = of.sends = of.leaves = false;
-  of.looks = of.looks_up = false;
+  of.looks = of.looks_up = of.gives = false;
+  of.gave = 0;
   of.pulls = shards_.by == Deciding::itself;
 }
 
 void RemoteParts::granted(const GrantHead& head) {
   lease_ = head.ticket;
+  for (Part& of : parts_) of.gives = false;  // of a round, which is over
   if (shards_.by != Deciding::by_first) return;
   for (Part& of : parts_) of.pulls = true;
 }
@@ -60,12 +63,26 @@ PulledModel RemoteParts::pulled(std::size_t server) const {
   return {head.n, head.c, head.t, of.granted.data() + kPartHeadFloats};
 }
 
-void RemoteParts::look_up(AskedRows& rows) {
+void RemoteParts::look_up(AskedRows& rows, std::uint64_t ticket) {
   rows_ = &rows;
+  asks_under_ = ticket;
   for (Part& of : parts_) of.looks = of.looks_up = true;
 }
 
 bool RemoteParts::looked_up() const { return std::ranges::none_of(parts_, &Part::looks_up); }
+
+void RemoteParts::give_rows() {
+  for (std::size_t s = 1; s < servers(); ++s) {
+    Part& of = part(s);
+    const auto rows = rows_->gradients(s);
+    of.pushed.assign(rows.begin(), rows.end());
+    of.gives = true;
+  }
+}
+
+bool RemoteParts::rows_given() const {
+  return std::ranges::none_of(parts_, [](const Part& of) { return of.gives || of.gave > 0; });
+}
 
 void RemoteParts::push(const GrantHead& lease, const float* all) {
   const PartTail tail{lease.number, lease.first, lease.count, lease.token};
@@ -143,9 +160,14 @@ bool RemoteParts::say(std::size_t server) {
       of.greeted = true;
     } else if (!of.welcomed) {
       break;
+    } else if (of.looks && asks_under_ != 0 && of.ticket != asks_under_) {
+      break;  // it is yet to grant that
     } else if (std::exchange(of.looks, false)) {
       const auto ids = rows_->lookup(server);
       talk_.say(server, {.kind = kLookup, .correlation = of.ticket}, {&ids, 1});
+    } else if (std::exchange(of.gives, false)) {
+      talk_.say(server, {.kind = kRoundRows, .correlation = of.ticket}, of.pushed);
+      ++of.gave;
     } else if (std::exchange(of.sends, false)) {
       // The pull goes with it, where it need not wait for the first server.
       const bool pulls = shards_.by == Deciding::itself;
@@ -172,9 +194,14 @@ bool RemoteParts::hear(std::size_t server) {
     switch (frame.kind) {
       case kGrant: {
         const std::span whole(of.granted.data(), of.granted.size());
-        if (!of.welcomed || frame.length != whole.size_bytes()) break;
+        if (!of.welcomed) break;
+        if (shards_.by == Deciding::alike && frame.length == sizeof(GrantHead)) return of.small;
+        if (frame.length != whole.size_bytes()) break;
         return std::as_writable_bytes(whole);
       }
+      case kRoundRows:
+        if (of.gave == 0 || frame.length != 0) break;
+        return {};
       case kRows: {
         if (!of.looks_up || of.looks || frame.correlation != of.ticket) break;
         const std::span<std::byte> rows = rows_->place(server);
@@ -202,7 +229,10 @@ bool RemoteParts::hear(std::size_t server) {
   switch (header->kind) {
     case kGrant:
       of.ticket = header->correlation;
-      of.fresh = true;
+      of.fresh = header->length > sizeof(GrantHead);
+      break;
+    case kRoundRows:
+      --of.gave;
       break;
     case kRows:
       of.looks_up = false;

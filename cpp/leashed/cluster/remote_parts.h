@@ -33,9 +33,14 @@ class RemoteParts {
   // What a server's grant brought.
   PulledModel pulled(std::size_t server) const;
   // Asks each for its rows of that lease's batch, once all have granted; looked_up(): they have
-  // come. The rows must stay until they have, and their push has gone.
-  void look_up(AskedRows& rows);
+  // come. The rows must stay until they have, and their push has gone. ticket: of a round, as all
+  // grant it, without parameters; 0: they have granted it.
+  void look_up(AskedRows& rows, std::uint64_t ticket = 0);
   bool looked_up() const;
+  // Of a round: sends each the gradients of its rows; rows_given(): all that were sent have come
+  // there.
+  void give_rows();
+  bool rows_given() const;
   // Sends each its part of what was computed on that lease, of which it takes a copy, with the
   // gradients of its rows, if any were looked up.
   void push(const GrantHead& lease, const float* all);
@@ -62,17 +67,19 @@ class RemoteParts {
 
  private:
   struct Part {
-    AlignedArray<float> granted;                         // GrantHead, then the parameters
-    AlignedArray<float> sent;                            // a part, then its PartTail
-    std::vector<std::span<const std::byte>> pushed;      // that, and gradients of rows
-    std::array<std::byte, sizeof(ModeWelcome)> small{};  // of any other frame
-    std::uint64_t boot = 0;                              // 0: it was never heard
+    AlignedArray<float> granted;                       // GrantHead, then the parameters
+    AlignedArray<float> sent;                          // a part, then its PartTail
+    std::vector<std::span<const std::byte>> pushed;    // that, and gradients of rows
+    std::array<std::byte, sizeof(GrantHead)> small{};  // of any other frame
+    std::uint64_t boot = 0;                            // 0: it was never heard
     // Of the connection that it has.
     bool greeted = false, welcomed = false, probes = false;
     bool sends = false, pulls = false, leaves = false;  // is to say so, in this order
     bool pushing = false;                               // has not gone whole
     bool looks = false;                                 // is to ask for rows, before all these
     bool looks_up = false;                              // they are to come
+    bool gives = false;                                 // is to send a round's gradients of rows
+    std::uint32_t gave = 0;                             // times, which were not acknowledged yet
     bool fresh = false;                                 // what was granted is not pushed yet
     bool left = false;                                  // it has said that all is over
     bool leaving = false;                               // it was told that this lane comes no more
@@ -93,8 +100,9 @@ class RemoteParts {
   std::vector<Part> parts_;  // of servers from 1 on
   bool known_ = false;       // the first has welcomed the lane
   PartHello hello_{};
-  AskedRows* rows_ = nullptr;  // of the lease; null: there are none
-  std::uint64_t lease_ = 0;    // the first's ticket; 0: it has granted none
+  AskedRows* rows_ = nullptr;     // of the lease; null: there are none
+  std::uint64_t lease_ = 0;       // the first's ticket; 0: it has granted none
+  std::uint64_t asks_under_ = 0;  // as look_up() has it
   std::uint64_t strange_ = 0;
   double looked_ = 0;  // when hung() was asked last
 };

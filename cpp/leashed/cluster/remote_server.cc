@@ -155,7 +155,7 @@ bool RemoteServer::look_up(Lane& lane, Seat& seat) {
   seat.wish = Seat::Say::lookup;
   seat.looks_up = true;
   seat.lookup = lane.lease.ticket;
-  seat.parts.look_up(*seat.rows);
+  seat.parts.look_up(*seat.rows, seat.in_round ? lane.lease.ticket : 0);
   const auto have_come = [&] { return !seat.looks_up && seat.parts.looked_up(); };
   return go_on(seat, have_come) && has_lease(seat);
 }
@@ -182,10 +182,7 @@ bool RemoteServer::step(Lane& lane, bool) {
 void RemoteServer::push(Lane& lane) {
   Seat& seat = seats_[lane.number];
   if (seat.in_round) {
-    std::span<const AskedRows::Bytes> rows;
-    if (seat.rows) rows = seat.rows->gradients(kServer);
-    seat.rounds->computed(lane.gradient.data(), rows);
-    turn(seat);
+    give(lane, seat);
     return;
   }
   const bool model = rule_.sends == WorkerRule::Sends::model;
@@ -204,6 +201,20 @@ void RemoteServer::push(Lane& lane) {
   seat.wish = Seat::Say::push;
   seat.computed = lane.lease.ticket;
   go_on(seat, [&] { return seat.wish != Seat::Say::push && !seat.pushing; });
+}
+
+// (The memory of gradients of rows is theirs until they have come to all servers; meanwhile it may
+// be told of another round.)
+void RemoteServer::give(Lane& lane, Seat& seat) {
+  const bool elsewhere = seat.rows && shards_.servers() > 1;
+  if (elsewhere && !go_on(seat, [&] { return seat.parts.rows_given(); })) return;
+  if (!seat.in_round || !has_lease(seat)) return;
+  std::span<const AskedRows::Bytes> rows;
+  if (seat.rows) rows = seat.rows->gradients(kServer);
+  seat.rounds->computed(lane.gradient.data(), rows, elsewhere);
+  seat.gives_rows = elsewhere;
+  if (elsewhere) seat.parts.give_rows();
+  turn(seat);
 }
 
 void RemoteServer::leave(Lane& lane) {
@@ -242,6 +253,11 @@ bool RemoteServer::turn(Seat& seat) {
   const RemoteParts::Turn others = seat.parts.turn();
   if (others == RemoteParts::Turn::lost) return lose(seat), true;
   bool something = others == RemoteParts::Turn::something;
+  if (seat.gives_rows && seat.parts.rows_given()) {
+    seat.gives_rows = false;
+    seat.rounds->rows_came();
+    something = true;
+  }
   something = (seat.rounds && seat.rounds->step()) || something;
   std::optional<FrameHeader> header;
   try {
@@ -392,6 +408,7 @@ void RemoteServer::understand(Seat& seat, const FrameHeader& header) {
   }
   if (head.count == 0) return;             // the end comes
   if (seat.rounds) seat.rounds->forget();  // the server sums now
+  seat.gives_rows = false;
   seat.leased = head;
   seat.granted_now = true;
   seat.asked = false;
@@ -434,7 +451,7 @@ void RemoteServer::forget(Seat& seat) {
   const bool whole = seat.wish != Seat::Say::push && !seat.pushing;
   if (seat.parts.forget() && whole) split_.fetch_add(seat.pushed, kRelaxed);
   if (seat.rounds) seat.rounds->forget();
-  seat.in_round = false;
+  seat.in_round = seat.gives_rows = false;
   seat.leased.reset();
   seat.greeted = seat.welcomed = seat.probes = false;
   seat.pushing = seat.asked = seat.granted_now = seat.looks_up = false;

@@ -111,6 +111,7 @@ class RemoteServer final : public ModeServer {
     RemoteParts parts;
     std::unique_ptr<LaneRounds> rounds;  // null: the server sums
     bool in_round = false;               // what it has computed is a round's
+    bool gives_rows = false;             // of that to servers behind the first
     ModeHello hello;
     ModeWelcome welcome{};
     AlignedArray<float> granted;                         // GrantHead, then the parameters
@@ -148,6 +149,8 @@ class RemoteServer final : public ModeServer {
   // Has the rows of its lease; false: it has the lease no more, or the run has been stopped.
   bool look_up(Lane& lane, Seat& seat);
   static bool has_lease(const Seat& seat);
+  // What it has computed, to a round.
+  void give(Lane& lane, Seat& seat);
   // Goes on until that holds; false: the run has been stopped before.
   template <class Done>
   bool go_on(Seat& seat, const Done& done);

@@ -12,12 +12,27 @@
 //   kRoundWant   RoundEpoch: who is asked        kRoundState  as an answer, or before it leaves
 //                                                kRoundRows   rows' gradients, as a push has them
 //
+// Of several policy servers the first leads, and has θ and states whole while there are rounds:
+//
+//   server behind the first                    first
+//   kRoundState  θ and states of its part,     kRoundTake   RoundEpoch: the position of the log at
+//                under that position                        which they are wanted
+//                                              kRoundState  the same, come home, under the number
+//                                              of
+//                                                           the log's line that says so, before it
+//   server behind the first                    member
+//   kRoundRows   (nothing), under that ticket: kRoundRows   rows' gradients of its lease
+//                they are here
+//   kGrant       GrantHead alone: its lease in
+//                a round
+//
 // A round answers a pull as a grant does, and so does the next one of an epoch. The sums go from
 // member to member (net/direct_reduce.h), whose numbers there are their nodes.
 //
 // Of a model that reads tables a member looks up the rows of its lease as of a grant, and again
 // where it has that lease anew; their gradients go to the server, under the lease's ticket, before
-// the vote. They are applied with the update whose log entry the ticket is in.
+// the vote, for which those behind the first have to have acknowledged theirs. They are applied
+// with the update whose log entry the ticket is in.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,7 @@
 #include "leashed/cluster/told_log.h"
 
 #include <algorithm>
+#include <cstring>
 #include <span>
 #include <string>
 #include <utility>
@@ -52,7 +53,18 @@ void ToldLog::heard(Peer peer, const ToldAt& said) {
   of->told = false;
   const std::uint64_t heard = std::ranges::min(followers_, {}, &Follower::heard).heard;
   const std::uint64_t kept = std::ranges::min(followers_, {}, &Follower::kept).kept;
+  while (!homes_.empty() && homes_.front().line < heard) homes_.pop_front();
   log_.forget(std::min(heard, std::max(kept, log_.next() - std::min(log_.next(), kMostKept))));
+}
+
+void ToldLog::append_home(const LogLine& line, std::vector<Part> parts) {
+  homes_.push_back({log_.append(line), std::move(parts)});
+  log_.close();
+}
+
+std::uint64_t ToldLog::server_of(Peer peer) const {
+  const auto of = std::ranges::find(followers_, peer, &Follower::peer);
+  return of == followers_.end() ? 0 : static_cast<std::uint64_t>(of - followers_.begin()) + 1;
 }
 
 void ToldLog::gone(Peer peer) {
@@ -72,6 +84,15 @@ void ToldLog::send(Post& post) {
     const EventLog::Block block = log_.from(of.heard).front();
     const std::span<const std::byte> bytes(*block);
     of.told = true;
+    BlockHead head;
+    std::memcpy(&head, block->data(), sizeof head);
+    const std::uint64_t last = head.first + head.lines - 1;
+    const auto home = std::ranges::find(homes_, last, &Home::line);
+    if (home != homes_.end()) {
+      const Part& part = home->parts[static_cast<std::size_t>(&of - followers_.data())];
+      const auto state = std::as_bytes(std::span<const float>(part->data(), part->size()));
+      post.send(of.peer, {.kind = kRoundState, .correlation = last}, {}, {&state, 1}, part);
+    }
     post.send(of.peer, {.kind = kTold}, {}, {&bytes, 1}, block);
   }
 }

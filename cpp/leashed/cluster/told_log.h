@@ -1,12 +1,18 @@
 // The log of a policy server that leads others, and how far each of them has heard it. It goes to
 // them in blocks, one at a time each, the next when they say that they have heard the one before;
 // whose connection was cut says where he is, and is told what is behind that.
+//
+// A line by which parameters come home ends its block, before which each is sent his part of them;
+// so who has heard the line has that.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <memory>
 #include <vector>
 
+#include "leashed/base/aligned.h"
 #include "leashed/cluster/part_messages.h"
 #include "leashed/net/service.h"
 #include "leashed/server/event_log.h"
@@ -23,7 +29,11 @@ class ToldLog {
   // Whether that one, which says hello for the first time, has heard more than that process has
   // left.
   bool ahead(std::uint64_t server, const ToldHello& said) const;
-  void append(const modes::Event& event, Time at) { log_.append(event, at); }
+  void append(const modes::Event& event, Time at) { append({event, at}); }
+  void append(const LogLine& line) { log_.append(line); }
+  // Of parameters, θ and a rule's states, of each server behind the first.
+  using Part = std::shared_ptr<const AlignedArray<float>>;
+  void append_home(const LogLine& line, std::vector<Part> parts);
   std::uint64_t position() const { return log_.next(); }
   // Lines before this one nobody asks for any more.
   std::uint64_t first() const { return log_.first(); }
@@ -35,6 +45,9 @@ class ToldLog {
   // What one of them says that it has heard, and kept. Throws Error of anybody else.
   void heard(Peer peer, const ToldAt& said);
   void gone(Peer peer);
+  // Whose connection that is, by its number from 1; 0: nobody's. And the other way round.
+  std::uint64_t server_of(Peer peer) const;
+  Peer peer_of(std::uint64_t server) const { return followers_.at(server - 1).peer; }
   // Whether all of them have heard all of it.
   bool all_heard() const;
   // Sends whatever can go.
@@ -47,7 +60,13 @@ class ToldLog {
     bool told = false;  // a block, and it has not said yet that it has heard it
   };
 
+  struct Home {
+    std::uint64_t line;
+    std::vector<Part> parts;
+  };
+
   EventLog log_;
+  std::deque<Home> homes_;                  // that somebody has not heard yet
   std::uint64_t ours_ = ~std::uint64_t{0};  // the first line since
   std::vector<Follower> followers_;
 };

@@ -86,6 +86,7 @@ class Audit {
   }
 
   void note(Node node, Note note) {
+    require(note < Note::summed);
     Seat& one = seat(node);
     if (note == Note::looked_up) {
       require(looks_up_ && one.granted && one.lease.count > 0 && !one.left);

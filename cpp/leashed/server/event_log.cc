@@ -57,7 +57,8 @@ std::byte* LineWriter::put(std::byte* to, const LogLine& line) {
   const Node node = event.node + more;
   *to++ = static_cast<std::byte>(kind | std::min(node, Node{LineReader::kFar}) << 3);
   if (node >= LineReader::kFar) to = put_varint(to, node - LineReader::kFar);
-  if (note) return to;
+  if (LineReader::counts(line.note)) return put_varint(to, event.ticket);
+  if (note && line.note != LogLine::Note::summed) return to;
   const auto ns = static_cast<std::uint64_t>(line.at.ns);
   to = put_varint(to, ns - std::exchange(last_.ns, ns));
   if (event.kind == Event::Kind::push) {
@@ -70,11 +71,11 @@ std::byte* LineWriter::put(std::byte* to, const LogLine& line) {
   return event.kind == Event::Kind::command ? put_varint(to, event.argument) : to;
 }
 
-std::uint64_t EventLog::append(const Event& event, Time at) {
+std::uint64_t EventLog::append(const LogLine& line) {
   if (open_.empty()) open_.resize(sizeof(BlockHead));
-  std::byte line[kLongestLine];
-  const std::byte* const end = writer_.put(line, {event, at});
-  open_.insert(open_.end(), static_cast<const std::byte*>(line), end);
+  std::byte bytes[kLongestLine];
+  const std::byte* const end = writer_.put(bytes, line);
+  open_.insert(open_.end(), static_cast<const std::byte*>(bytes), end);
   const std::uint64_t number = next_++;
   if (open_.size() + kLongestLine > sizeof(BlockHead) + kMostBlock) close();
   return number;
@@ -135,8 +136,8 @@ std::size_t ReadBlock::read(std::span<const std::byte> bytes) {
   std::int64_t ns = 0;
   for (std::uint32_t i = 0; i < head.lines; ++i) {
     const LogLine line = reader.take(left);
-    const bool note = line.note != LogLine::Note::none;
-    if (note || line.event.node >= modes::kMostNodes || line.at.ns < ns) damaged();
+    const bool of_record = line.note != LogLine::Note::none && line.note < LogLine::Note::summed;
+    if (of_record || line.event.node >= modes::kMostNodes || line.at.ns < ns) damaged();
     ns = line.at.ns;
     lines.push_back(line);
   }

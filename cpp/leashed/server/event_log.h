@@ -7,7 +7,8 @@
 // the 24 bits of the node, counted from the step on. Of an event the nanoseconds since
 // the one before follow, of a push also ticket and version less those of the push before (these as
 // zigzag numbers, since they go back too), of a command its argument, of the data's end the
-// examples that there are.
+// examples that there are. A push that was summed elsewhere is a note with the same numbers; what
+// has come home or is lost is one with its number.
 //
 // Lines are numbered from 0. A log that is kept or sent is cut into blocks, of which each can be
 // read alone: a BlockHead, little-endian, then its lines, of which the first has its numbers whole.
@@ -29,15 +30,21 @@
 namespace leashed {
 
 struct LogLine {
-  // In a record, what no event says: no server hears it.
+  // What no event says.
   enum class Note : std::uint8_t {
     none,
+    // In a record: no server hears it.
     stepped,    // the node has, on a model of its own
     renewed,    // its process is another, whose model begins anew
     looked_up,  // it has the rows of its lease, as they are now
+    // In a log that is told, of a mode whose workers sum among themselves (cluster/led_rounds.h).
+    summed,   // a push, whose values are in a sum that is made elsewhere
+    granted,  // the node is granted what it has leased, with the parameters of now
+    home,  // the parameters have come as so many sums have left them, which is the event's ticket
+    lost,  // all sums that have not come home are lost, of so many examples, likewise
   };
 
-  modes::Event event;  // of a note its node
+  modes::Event event;  // of a note its node, and what is said above
   Time at;
   Note note = Note::none;
 };
@@ -75,9 +82,10 @@ class LineReader {
     LogLine line{{static_cast<modes::Event::Kind>(kind), head >> 3}, {}};
     modes::Event& event = line.event;
     if (event.node == kFar) event.node += static_cast<modes::Node>(bytes.number());
-    if (kind != kNote) last_.ns += bytes.number();
+    if (kind == kNote) note(line);
+    if (kind != kNote || line.note == LogLine::Note::summed) last_.ns += bytes.number();
     line.at.ns = static_cast<std::int64_t>(last_.ns);
-    if (kind == kNote) return note(line);
+    if (counts(line.note)) event.ticket = bytes.number();
     if (event.kind == modes::Event::Kind::push) {
       event.ticket = last_.ticket += unzigzag(bytes.number());
       event.version = last_.version += unzigzag(bytes.number());
@@ -92,15 +100,16 @@ class LineReader {
  private:
   friend class LineWriter;
   static constexpr unsigned kNote = 7, kFar = 31;
-  static constexpr modes::Node kNotes = 3;
+  static constexpr modes::Node kNotes = 7;
 
   // Of a node that cannot be, where it is none.
-  static LogLine note(LogLine line) {
+  static void note(LogLine& line) {
     const modes::Node which = std::min(line.event.node / modes::kMostNodes, kNotes - 1);
     line.event.node -= which * modes::kMostNodes;
     line.note = static_cast<LogLine::Note>(1 + which);
-    return line;
+    if (line.note == LogLine::Note::summed) line.event.kind = modes::Event::Kind::push;
   }
+  static constexpr bool counts(LogLine::Note note) { return note >= LogLine::Note::home; }
 
   // Unsigned, so that a difference of any two numbers has one: 0, −1, 1, −2, …
   static constexpr std::uint64_t zigzag(std::uint64_t difference) {
@@ -135,8 +144,9 @@ class EventLog {
   // first: the number of the first line that is appended, where others have been before.
   explicit EventLog(std::uint64_t first = 0) : first_(first), next_(first) {}
 
-  // Of no note. Returns the line's number.
-  std::uint64_t append(const modes::Event& event, Time at);
+  // Of no note that is a record's. Returns the line's number.
+  std::uint64_t append(const modes::Event& event, Time at) { return append({event, at}); }
+  std::uint64_t append(const LogLine& line);
   // What has been appended since is a block from now on.
   void close();
   // The blocks that are closed and have that line or later ones. Throws Error where they have been
@@ -169,8 +179,8 @@ struct ReadBlock {
 
   // Reads the block that `bytes` begins with, in place of what was read before, and returns its
   // size; 0: its end is not there. Throws Error where a byte has changed, where its lines are not
-  // as many as it says, and where they are none that a server has heard: notes, nodes that cannot
-  // be, times that go back.
+  // as many as it says, and where they are none that a server has heard: notes of records, nodes
+  // that cannot be, times that go back.
   std::size_t read(std::span<const std::byte> bytes);
 };
 

@@ -18,11 +18,12 @@ Follower::Seat& Follower::seat(modes::Node node) {
               "; give all servers of a run the same number of workers");
 }
 
-void Follower::hear(const modes::Event& event, Time at) {
+void Follower::hear(const LogLine& line) {
+  const modes::Event& event = line.event;
   Seat& of = seat(event.node);
-  queue_.push_back({event, at, of.life});
+  queue_.push_back({event, line.at, of.life, line.note});
   ++heard_;
-  if (event.kind == EventKind::leave) {
+  if (line.note == LogLine::Note::none && event.kind == EventKind::leave) {
     of.over = std::max(of.over, ++of.life);
     if (of.part_life < of.over) drop(event.node);
   }
@@ -35,7 +36,7 @@ void Follower::hear(const ReadBlock& block) {
                 std::to_string(heard_) + " lines have been heard; ask for it from there on");
   }
   for (std::size_t i = heard_ - block.first; i < block.lines.size(); ++i) {
-    hear(block.lines[i].event, block.lines[i].at);
+    hear(block.lines[i]);
   }
 }
 
@@ -46,8 +47,9 @@ bool Follower::take(modes::Node node, std::uint64_t life, std::uint64_t ticket,
     if (life == of.carried_of) std::erase(of.without, ticket);
     return false;
   }
-  if (of.there) throw Error("a part of a push while another one of the same worker is still there");
+  make_room(node);
   of.there = true;
+  of.summed = false;
   of.part_life = life;
   of.ticket = ticket;
   of.examples = examples;
@@ -55,6 +57,30 @@ bool Follower::take(modes::Node node, std::uint64_t life, std::uint64_t ticket,
   if (rows) std::swap(of.rows, *rows);
   go_on();
   return true;
+}
+
+bool Follower::take_rows(modes::Node node, std::uint64_t life, std::uint64_t ticket,
+                         RowPush& rows) {
+  Seat& of = seat(node);
+  if (lost(of, life, ticket)) return false;
+  make_room(node);
+  of.there = of.summed = true;
+  of.part_life = life;
+  of.ticket = ticket;
+  of.examples = 0;
+  std::swap(of.rows, rows);
+  go_on();
+  return true;
+}
+
+void Follower::make_room(modes::Node node) {
+  const Seat& of = seat(node);
+  if (of.there && of.summed) drop(node);
+  if (of.there) throw Error("a part of a push while another one of the same worker is still there");
+}
+
+void Follower::bring_home(std::uint64_t line, AlignedArray<float> state) {
+  if (line >= heard_) homes_[line] = std::move(state);
 }
 
 void Follower::comes_from(modes::Node node, std::uint64_t life, std::uint64_t ticket) {
@@ -98,11 +124,15 @@ bool Follower::reach(Seat& seat, std::uint64_t life) {
 void Follower::drop(modes::Node node) {
   Seat& of = seat(node);
   const bool heard = std::ranges::any_of(queue_, [&](const Told& told) {
-    return told.event.kind == EventKind::push && told.event.node == node &&
-           told.life == of.part_life && told.event.ticket == of.ticket;
+    return told.pushes() && told.event.node == node && is_of(of, told);
   });
   if (heard || !std::exchange(of.there, false)) return;
   if (rows_) rows_->release(of.rows.keys);
+}
+
+bool Follower::is_of(const Seat& seat, const Told& told) {
+  return seat.there && seat.part_life == told.life && seat.ticket == told.event.ticket &&
+         seat.summed == told.summed();
 }
 
 bool Follower::lost(const Seat& seat, std::uint64_t life, std::uint64_t ticket) const {
@@ -115,11 +145,12 @@ void Follower::go_on() {
   while (!queue_.empty()) {
     const Told& next = queue_.front();
     bool with_part = false;
-    if (next.event.kind == EventKind::push) {
+    if (next.pushes()) {
       const Seat& of = seats_[next.event.node];
-      with_part = of.there && of.part_life == next.life && of.ticket == next.event.ticket;
+      with_part = is_of(of, next);
+      const bool has_part = !next.summed() || rows_;
       const bool comes = position() >= line_ && !lost(of, next.life, next.event.ticket);
-      if (!with_part && comes) return;
+      if (!with_part && has_part && comes) return;
     }
     carry_out(with_part);
   }
@@ -134,7 +165,9 @@ void Follower::give_up() {
 void Follower::carry_out(bool with_part) {
   const Told told = queue_.front();
   const modes::Event& event = told.event;
+  const std::uint64_t line = position();
   queue_.pop_front();
+  if (told.note != LogLine::Note::none && !told.summed()) return carry_out_note(told, line);
   if (event.kind == EventKind::command) {
     try {
       server_.handle(event, nullptr, told.at, sink_);
@@ -150,15 +183,45 @@ void Follower::carry_out(bool with_part) {
       of.without.push_back(event.ticket);
     }
   }
+  if (told.summed() && rows_ && !with_part) {
+    throw Error(
+        "a sum counts of whose rows this policy server has no gradients: a worker has voted for it "
+        "before they had come; start the run again");
+  }
   Payload payload{nullptr, event.lease.count};
   if (with_part) {
     of.there = false;
-    payload = {&of.values, of.examples, rows_ ? &of.rows.keys : nullptr,
+    payload = {told.summed() ? nullptr : &of.values, of.examples, rows_ ? &of.rows.keys : nullptr,
                rows_ ? &of.rows.gradients : nullptr};
-  } else if (const auto leased = server_.lease(event.node)) {
-    if (leased->lease.ticket == event.ticket) payload.examples = leased->lease.count;
+  }
+  payload.reduced = told.summed();
+  if (const auto leased = server_.lease(event.node); !with_part || told.summed()) {
+    if (leased && leased->lease.ticket == event.ticket) payload.examples = leased->lease.count;
   }
   server_.handle(event, &payload, told.at, sink_);
+}
+
+void Follower::carry_out_note(const Told& told, std::uint64_t line) {
+  const modes::Event& event = told.event;
+  if (told.note == LogLine::Note::lost) return server_.lose_reduced(event.ticket);
+  if (told.note == LogLine::Note::granted) {
+    const auto its = server_.lease(event.node);
+    if (!its) throw Error("the first policy server has granted what nobody has leased here");
+    ParameterVector::Pin latest = server_.holder().pull();
+    const std::uint64_t t = latest.t();
+    server_.pulled_again(event.node, t);
+    grants_ = true;
+    sink_.grant({event.node, its->lease, its->version, 0, 0, std::move(latest), t});
+    grants_ = false;
+    return;
+  }
+  const auto home = homes_.extract(line);
+  if (!home || event.ticket > server_.reduced()) {
+    throw Error(
+        "the parameters have come home, and not this policy server's part of them; start the run "
+        "again");
+  }
+  server_.come_home(home.mapped().data(), event.ticket);
 }
 
 void Follower::visit(Archive& archive) {
@@ -172,7 +235,10 @@ void Follower::visit(Archive& archive) {
     carried_of.push_back(of.carried_of);
     carried.push_back(of.carried);
   }
-  for (const Told& told : queue_) lives[told.event.node] -= told.event.kind == EventKind::leave;
+  for (const Told& told : queue_) {
+    const bool leaves = told.note == LogLine::Note::none && told.event.kind == EventKind::leave;
+    lives[told.event.node] -= leaves;
+  }
   archive(line);
   archive.of_each(lives);
   archive.of_each(over);

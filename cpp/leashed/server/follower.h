@@ -10,12 +10,18 @@
 // carried out, whatever its ticket: a batch that has come back has had its ticket since then, and
 // may be granted behind later ones.
 //
+// Where workers sum among themselves (cluster/led_rounds.h), a push that was summed is one of rows
+// alone, whose gradients are here before their sum counts; where there are no rows it waits for
+// nobody. Its updates are elsewhere until the log says that they came home: this server's part of
+// that is here before the line is heard.
+//
 // It knows no threads, clocks or sockets: one call comes after the other. What throws of what is
 // carried out leaves it of no more use.
 #pragma once
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -35,7 +41,8 @@ class Follower {
 
   // The log's next line. Throws Error where its node cannot be. A command that the machine does not
   // know is passed over, as the leader's machine has passed it over.
-  void hear(const modes::Event& event, Time at);
+  void hear(const LogLine& line);
+  void hear(const modes::Event& event, Time at) { hear({event, at}); }
   // The log's next lines, of which some may have been heard before. Throws Error where there are
   // lines between them and what was heard.
   void hear(const ReadBlock& block);
@@ -45,6 +52,14 @@ class Follower {
   // and where another part of its is still there: nobody sends two.
   bool take(modes::Node node, std::uint64_t life, std::uint64_t ticket, std::uint64_t examples,
             AlignedArray<float>& values, RowPush* rows = nullptr);
+  // The same of one that is summed elsewhere, in place of such a one that is still there: of the
+  // same lease, or of one that the node has no more.
+  bool take_rows(modes::Node node, std::uint64_t life, std::uint64_t ticket, RowPush& rows);
+  // This server's part, θ and the rule's state, of what has come home by that line, or will have.
+  void bring_home(std::uint64_t line, AlignedArray<float> state);
+  // Whether it carries out that a node is granted what it has leased, of which it was granted the
+  // lease alone before.
+  bool grants() const { return grants_; }
   // Of that life no part comes any more that is of a ticket before this one, and not there.
   void comes_from(modes::Node node, std::uint64_t life, std::uint64_t ticket);
   // The part of that ticket alone does not come.
@@ -60,6 +75,12 @@ class Follower {
     modes::Event event;
     Time at;
     std::uint64_t life;
+    LogLine::Note note = LogLine::Note::none;
+
+    bool summed() const { return note == LogLine::Note::summed; }
+    bool pushes() const {
+      return event.kind == modes::Event::Kind::push && (note == LogLine::Note::none || summed());
+    }
   };
   // Null: all that was heard is carried out.
   const Told* waits() const { return queue_.empty() ? nullptr : &queue_.front(); }
@@ -91,6 +112,7 @@ class Follower {
     std::vector<std::uint64_t> without;
     // The part.
     bool there = false;
+    bool summed = false;  // it is of rows alone
     std::uint64_t part_life = 0, ticket = 0, examples = 0;
     AlignedArray<float> values;
     RowPush rows;
@@ -104,17 +126,24 @@ class Follower {
   };
 
   Seat& seat(modes::Node node);
+  // Whether the part that the seat has is that push's.
+  static bool is_of(const Seat& seat, const Told& told);
+  // Where another part goes. Throws Error where one is there that is not given in place of.
+  void make_room(modes::Node node);
   // Whether the life is that of what is known by ticket, or goes before it.
   static bool reach(Seat& seat, std::uint64_t life);
   bool lost(const Seat& seat, std::uint64_t life, std::uint64_t ticket) const;
   void go_on();
   void carry_out(bool with_part);
+  void carry_out_note(const Told& told, std::uint64_t line);
 
   ParameterServer& server_;
   Sink& sink_;
   RowHolder* const rows_;
   std::vector<Seat> seats_;  // by node
   std::deque<Told> queue_;
+  std::map<std::uint64_t, AlignedArray<float>> homes_;  // by line
+  bool grants_ = false;
   std::uint64_t heard_ = 0;
   std::uint64_t line_ = 0;  // of pushes before it no part comes
 };
