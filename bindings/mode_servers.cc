@@ -226,13 +226,18 @@ void bind_mode_servers(py::module_& m) {
                       std::size_t followers, bool reduces, std::optional<std::uint64_t> updates,
                       const std::optional<PyWords>& served, const std::optional<PyWords>& ever,
                       const std::optional<std::string>& journal, std::uint64_t line,
-                      std::uint64_t again) {
+                      std::uint64_t again, const std::vector<PySpans>& shards) {
             require_some(workers, "workers");
             if (ever && ever->size() != 2) throw Error("ever must have 2 numbers");
             const bool alike = followers > 0 && deciding(mode.first) == Deciding::alike;
             PolicyService::Run its{
                 run, terms, boot, followers, alike, reduces, updates.value_or(StopRules::kNone)};
             its.again = again;
+            std::size_t dimension = 0;
+            for (const PySpans& spans : shards) {
+              for (const auto& [begin, end] : spans) dimension += end - begin;
+            }
+            if (!shards.empty()) its.shards = to_mode_shards(mode.first, shards, dimension);
             return std::make_unique<PyPolicyServer>(theta, std::move(block_ends), mode, rule,
                                                     staleness, workers, its, record, begun, tables,
                                                     served, ever, journal, line);
@@ -244,6 +249,7 @@ void bind_mode_servers(py::module_& m) {
           py::arg("reduces") = false, py::arg("updates") = py::none(),
           py::arg("served") = py::none(), py::arg("ever").noconvert() = py::none(),
           py::arg("journal") = py::none(), py::arg("line") = 0, py::arg("again") = 0,
+          py::arg("shards") = std::vector<PySpans>{},
           "theta: to begin with, float32 [d]; block_ends: where its variables end. workers: lanes "
           "that may come. run, terms: as trainers have them; boot: a number that no other server's "
           "process ever has. record: a file, and its header, that what it hears is written to. "
@@ -257,7 +263,8 @@ void bind_mode_servers(py::module_& m) {
           "names "
           "of the files begin with to which all is written that it hears; line: of one that is "
           "started again, the first line that is not in begun, as keep() gave it; again: how many "
-          "processes of it there were in its run, of which the journal is then.")
+          "processes of it there were in its run, of which the journal is then. shards: of several "
+          "servers whose workers sum what each has of the parameters, as [begin, end).")
       .def(
           "adopt",
           [](PyPolicyServer& of, int socket, bool checked, const std::string& transport) {

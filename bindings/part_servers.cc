@@ -126,25 +126,27 @@ void bind_part_servers(py::module_& m) {
                       const std::vector<std::shared_ptr<SavedTable>>& tables,
                       const std::optional<PyBegun>& begun, bool leads,
                       const std::optional<PyWords>& served, const std::optional<PyWords>& ever,
-                      bool again) {
+                      bool again, bool reduces) {
             require_some(workers, "workers");
             if (ever && ever->size() != 2) throw Error("ever must have 2 numbers");
             return std::make_unique<PyPartServer>(
                 theta, mode, rule, staleness, workers,
-                PartService::Run{run, terms, boot, server, {}, again}, tables, begun, leads, served,
-                ever);
+                PartService::Run{run, terms, boot, server, {}, again, reduces}, tables, begun,
+                leads, served, ever);
           }),
           py::kw_only(), py::arg("theta").noconvert(), py::arg("mode"), py::arg("rule"),
           py::arg("staleness"), py::arg("workers"), py::arg("run"), py::arg("terms"),
           py::arg("boot"), py::arg("server"),
           py::arg("tables") = std::vector<std::shared_ptr<SavedTable>>(),
           py::arg("begun") = py::none(), py::arg("leads") = false, py::arg("served") = py::none(),
-          py::arg("ever") = py::none(), py::arg("again") = false,
+          py::arg("ever") = py::none(), py::arg("again") = false, py::arg("reduces") = false,
           "theta: its part, float32. mode, and the others: as of PolicyServer; server: its number, "
           "from 1. tables: of which it has rows, in the order of the model. begun: its part of a "
           "state; leads: of servers that decide by themselves, that is of the mode of the first. "
           "served, ever: as of PolicyServer, but for when the end is told; again: it was started "
-          "again, and asks the first; before it has heard, it must be handed no lane.")
+          "again, and asks the first; before it has heard, it must be handed no lane. reduces: as "
+          "of "
+          "PolicyServer.")
       .def(
           "adopt",
           [](PyPartServer& of, int socket, bool checked, const std::string& transport) {

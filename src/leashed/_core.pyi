@@ -1682,9 +1682,17 @@ class PolicyServer:
         journal: str | None = None,
         line: typing.SupportsInt | typing.SupportsIndex = 0,
         again: typing.SupportsInt | typing.SupportsIndex = 0,
+        shards: collections.abc.Sequence[
+            collections.abc.Sequence[
+                tuple[
+                    typing.SupportsInt | typing.SupportsIndex,
+                    typing.SupportsInt | typing.SupportsIndex,
+                ]
+            ]
+        ] = [],
     ) -> None:
         """
-        theta: to begin with, float32 [d]; block_ends: where its variables end. workers: lanes that may come. run, terms: as trainers have them; boot: a number that no other server's process ever has. record: a file, and its header, that what it hears is written to. begun: to go on from, what take() of another one gave. tables: that gradients are of too, in the order of the model. followers: servers behind it, of several, of which each has a part of the parameters, as theta is one. reduces: while the mode is in Sync workers sum among themselves. updates: so many end the run. served: of one that is started again in its own run, beside begun what keep() gave, uint64. ever: pushes that the mode was ever told of, and their examples, uint64 [2], which it counts on; with it nobody is told the end before let_end(). journal: of the first of several, what the names of the files begin with to which all is written that it hears; line: of one that is started again, the first line that is not in begun, as keep() gave it; again: how many processes of it there were in its run, of which the journal is then.
+        theta: to begin with, float32 [d]; block_ends: where its variables end. workers: lanes that may come. run, terms: as trainers have them; boot: a number that no other server's process ever has. record: a file, and its header, that what it hears is written to. begun: to go on from, what take() of another one gave. tables: that gradients are of too, in the order of the model. followers: servers behind it, of several, of which each has a part of the parameters, as theta is one. reduces: while the mode is in Sync workers sum among themselves. updates: so many end the run. served: of one that is started again in its own run, beside begun what keep() gave, uint64. ever: pushes that the mode was ever told of, and their examples, uint64 [2], which it counts on; with it nobody is told the end before let_end(). journal: of the first of several, what the names of the files begin with to which all is written that it hears; line: of one that is started again, the first line that is not in begun, as keep() gave it; again: how many processes of it there were in its run, of which the journal is then. shards: of several servers whose workers sum what each has of the parameters, as [begin, end).
         """
     def adopt(
         self,
@@ -1906,9 +1914,10 @@ class PartServer:
         served: typing.Annotated[numpy.typing.ArrayLike, numpy.uint64] | None = None,
         ever: typing.Annotated[numpy.typing.ArrayLike, numpy.uint64] | None = None,
         again: bool = False,
+        reduces: bool = False,
     ) -> None:
         """
-        theta: its part, float32. mode, and the others: as of PolicyServer; server: its number, from 1. tables: of which it has rows, in the order of the model. begun: its part of a state; leads: of servers that decide by themselves, that is of the mode of the first. served, ever: as of PolicyServer, but for when the end is told; again: it was started again, and asks the first; before it has heard, it must be handed no lane.
+        theta: its part, float32. mode, and the others: as of PolicyServer; server: its number, from 1. tables: of which it has rows, in the order of the model. begun: its part of a state; leads: of servers that decide by themselves, that is of the mode of the first. served, ever: as of PolicyServer, but for when the end is told; again: it was started again, and asks the first; before it has heard, it must be handed no lane. reduces: as of PolicyServer.
         """
     def adopt(
         self,

@@ -22,7 +22,7 @@ from cluster.test_led_modes import DATA, MODEL, begun, given, together, whole
 
 import leashed as lsh
 from leashed import cli
-from leashed.cluster import mode_table, plan, policy_server
+from leashed.cluster import mode_table, policy_server
 from leashed.cluster.measures import counted
 
 
@@ -92,12 +92,6 @@ def test_what_workers_do_not_sum_is_refused(tmp_path):
     refused("dense must be one of server, all-reduce", dense="ring")
     refused("leave one of the two out", staleness="power:k=2")
     refused("leave one of the two out", observe=lsh.Observe(record=str(tmp_path / "record")))
-    with pytest.raises(ValueError, match="take one policy server, or leave dense out"):
-        plan.Plan(
-            plan.Cluster(policy_ps=2, sync_ps=0),
-            plan.Sync(kind="none"),
-            plan.Train(mode="sync", dense="all-reduce"),
-        )
     with pytest.raises(ValueError, match="start one"):
         lsh.train(MODEL, DATA, **given(mode="sync", dense="all-reduce"))
 

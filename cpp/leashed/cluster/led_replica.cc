@@ -7,11 +7,6 @@
 
 namespace leashed {
 
-void LedReplica::forget() {
-  state_.reset();
-  collected_.reset();
-}
-
 void LedReplica::came(std::uint64_t version, AlignedArray<float> state) {
   state_ = std::make_shared<const AlignedArray<float>>(std::move(state));
   version_ = version;

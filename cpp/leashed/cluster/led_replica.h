@@ -29,8 +29,6 @@ class LedReplica {
   std::size_t floats() const { return whole_.length(); }
   // Null: that version is not there.
   State of(std::uint64_t version) const { return state_ && version_ == version ? state_ : nullptr; }
-  // What was there is of no more use: the servers have made updates.
-  void forget();
   // A member has sent it.
   void came(std::uint64_t version, AlignedArray<float> state);
   // A server's part of what begins there.

@@ -309,10 +309,7 @@ void LedRounds::settle() {
       came_.push_back(life);
     }
     // A sum that somebody voted for, and that did not count, is not the update that was made here.
-    if (std::exchange(home_, server_.updates()) != server_.updates()) {
-      ++base_;
-      if (replica_) replica_->forget();
-    }
+    if (std::exchange(home_, server_.updates()) != server_.updates()) ++base_;
     takers_.clear();
     leader_.want_server(false);
     leader_.begin(server_.updates());

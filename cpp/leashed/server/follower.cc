@@ -148,9 +148,8 @@ void Follower::go_on() {
     if (next.pushes()) {
       const Seat& of = seats_[next.event.node];
       with_part = is_of(of, next);
-      const bool has_part = !next.summed() || rows_;
       const bool comes = position() >= line_ && !lost(of, next.life, next.event.ticket);
-      if (!with_part && has_part && comes) return;
+      if (!with_part && !next.summed() && comes) return;
     }
     carry_out(with_part);
   }

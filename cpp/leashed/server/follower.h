@@ -11,8 +11,8 @@
 // may be granted behind later ones.
 //
 // Where workers sum among themselves (cluster/led_rounds.h), a push that was summed is one of rows
-// alone, whose gradients are here before their sum counts; where there are no rows it waits for
-// nobody. Its updates are elsewhere until the log says that they came home: this server's part of
+// alone, and is not waited for: their gradients are here before their sum counts. Its updates are
+// elsewhere until the log says that they came home: this server's part of
 // that is here before the line is heard.
 //
 // It knows no threads, clocks or sockets: one call comes after the other. What throws of what is

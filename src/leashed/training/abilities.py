@@ -164,12 +164,6 @@ REFUSED = (
         "take one policy server, or leave it out",
     ),
     Refused(
-        "all-reduce",
-        ("several policy servers",),
-        "one server has what workers sum whole",
-        "take one policy server, or leave dense out",
-    ),
-    Refused(
         "modes without rounds",
         ("all-reduce",),
         "only in Sync all workers wait for the sum of the same gradients",

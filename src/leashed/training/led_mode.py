@@ -211,6 +211,7 @@ class LedMode:
             journal=path,
             line=line,
             again=again,
+            shards=[list(shard) for shard in self.shards] if self.reduces else [],
         )
 
     def follower(
@@ -249,6 +250,7 @@ class LedMode:
             ever=ever,
             leads=leads,
             again=again,
+            reduces=self.reduces,
         )
 
     def to_json(self) -> dict[str, Any]:

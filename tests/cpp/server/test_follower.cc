@@ -26,9 +26,9 @@ constexpr std::size_t kDimension = 24;
 
 // One server of one part of the parameters, and what it granted last to each node.
 struct PartServer final : Sink {
-  PartServer(const Choice& mode, const Rule& rule, std::size_t size)
+  PartServer(const Choice& mode, const Rule& rule, std::size_t size, RowHolder* rows = nullptr)
       : initial(size, 0.5f),
-        server(make_server_policy(mode), {initial.data(), size, kNodes, kNodes + 2, rule}) {}
+        server(make_server_policy(mode), {initial.data(), size, kNodes, kNodes + 2, rule}, rows) {}
 
   void grant(Grant grant) override {
     const auto node = grant.node;
@@ -390,4 +390,108 @@ TEST_CASE("a follower that goes on from its snapshot knows who had left behind i
   CHECK(again.take(0, 0, 2, 3, late));
   late = alone.part();
   CHECK(again.take(1, 1, 9, 3, late));
+}
+
+namespace {
+
+// With a table of four rows, of which node 0 has pulled the first, and given its gradient.
+struct WithRows {
+  WithRows() { at.server.handle({Kind::pull, 0}, nullptr, {1}, at); }
+  RowPush pulled() {
+    RowPush push;
+    const std::uint64_t id = 0;
+    const std::span<const std::uint64_t> ids(&id, 1);
+    float value = 0;
+    float* const to = &value;
+    holder.pull({&ids, 1}, push.keys, {&to, 1});
+    push.gradients = AlignedArray<float>(holder.gradients_of(0, 1));
+    std::fill_n(push.gradients.data(), push.gradients.size(), 1.0f);
+    return push;
+  }
+  float row() {
+    const std::uint64_t id = 0;
+    const std::span<const std::uint64_t> ids(&id, 1);
+    float value = 0;
+    float* const to = &value;
+    holder.look({&ids, 1}, {&to, 1});
+    return value;
+  }
+
+  const std::unique_ptr<const Rule> rule = make_rule({"sgd", {{"lr", 0.5}}});
+  RowHolder holder{{std::make_shared<Table>(TableSettings{.name = "a",
+                                                          .dim = 1,
+                                                          .rows = 4,
+                                                          .initial = {"uniform", {{"bound", 0.5}}},
+                                                          .rule = {"sgd", {{"lr", 0.5}}},
+                                                          .staleness = {"none"},
+                                                          .seed = 9})},
+                   {}};
+  PartServer at{{"sync", {{"workers", 1}, {"batch", 3}}}, *rule, 2, &holder};
+  Follower of{at.server, at, kNodes, &holder};
+};
+
+LogLine noted(LogLine::Note note, std::uint64_t number = 0) {
+  return {{Kind::push, 0, number}, {}, note};
+}
+
+}  // namespace
+
+TEST_CASE("a sum is of rows that are here, and its update comes home with a line of the log") {
+  WithRows with;
+  with.of.hear({Kind::pull, 0}, {2});
+  RowPush first = with.pulled(), again = with.pulled();
+  CHECK(with.of.take_rows(0, 0, 1, first));
+  std::fill_n(again.gradients.data(), again.gradients.size(), 0.5f);
+  CHECK(with.of.take_rows(0, 0, 1, again));  // in place of those
+  const float before = with.row();
+  with.of.hear({{Kind::push, 0, 1}, {3}, LogLine::Note::summed});
+  CHECK(with.row() == before - 0.25f);
+  CHECK(with.at.updates() == 0);
+  CHECK(with.at.server.updates() == 1);
+  CHECK(with.at.server.counts().applied == 3);
+  AlignedArray<float> home(2);
+  std::fill_n(home.data(), 2, 7.0f);
+  with.of.bring_home(with.of.heard(), std::move(home));
+  with.of.hear(noted(LogLine::Note::home, 1));
+  CHECK(with.at.updates() == 1);
+  CHECK(with.at.theta() == std::vector<float>{7, 7});
+  CHECK_FALSE(with.of.take_rows(0, 0, 1, first));  // it is carried out
+}
+
+TEST_CASE("sums whose rows are not here, or that come home without this part, end it by name") {
+  WithRows with;
+  with.of.hear({Kind::pull, 0}, {2});
+  CHECK_THROWS_WITH_AS(with.of.hear({{Kind::push, 0, 1}, {3}, LogLine::Note::summed}),
+                       doctest::Contains("before they had come"), Error);
+  WithRows other;
+  other.of.hear({Kind::pull, 0}, {2});
+  RowPush rows = other.pulled();
+  CHECK(other.of.take_rows(0, 0, 1, rows));
+  other.of.hear({{Kind::push, 0, 1}, {3}, LogLine::Note::summed});
+  CHECK_THROWS_WITH_AS(other.of.hear(noted(LogLine::Note::home, 1)),
+                       doctest::Contains("not this policy server's part"), Error);
+}
+
+TEST_CASE("what is lost of sums is not applied, and rows of a sum are no push's") {
+  WithRows with;
+  with.of.hear({Kind::pull, 0}, {2});
+  RowPush rows = with.pulled();
+  CHECK(with.of.take_rows(0, 0, 1, rows));
+  with.of.hear({{Kind::push, 0, 1}, {3}, LogLine::Note::summed});
+  with.of.hear(noted(LogLine::Note::lost, 3));
+  CHECK(with.at.server.counts().applied == 0);
+  CHECK(with.at.server.updates() == 0);
+  with.of.hear({Kind::pull, 0}, {4});
+  with.of.hear(noted(LogLine::Note::granted));
+  CHECK(with.at.granted[0]->lease.ticket == 2);
+  rows = with.pulled();
+  CHECK(with.of.take_rows(0, 0, 2, rows));
+  with.of.hear({Kind::push, 0, 2}, {5});
+  CHECK(with.of.waits() != nullptr);
+  auto values = AlignedArray<float>(2);
+  std::fill_n(values.data(), 2, 1.0f);
+  rows = with.pulled();
+  CHECK(with.of.take(0, 0, 2, 3, values, &rows));  // in place of those
+  CHECK(with.of.waits() == nullptr);
+  CHECK(with.at.updates() == 1);
 }
