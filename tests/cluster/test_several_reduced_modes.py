@@ -140,7 +140,7 @@ def started(folder: Path, *more: str) -> subprocess.Popen[str]:
 @pytest.mark.process
 def test_a_run_is_switched_by_commands(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    process = started(folder, "--epochs", "6")
+    process = started(folder, "--epochs", "3")
     try:
         begun(folder, 50, process)
         assert cli.main(["cluster", "command", str(folder), "gba"]) == 0
@@ -155,7 +155,7 @@ def test_a_run_is_switched_by_commands(tmp_path: Path) -> None:
     assert first["pushes"] > 0 < second["pushes"]
     assert first["lost_updates"] == second["mode_missing"] == 0
     assert first["mode_updates"] == second["mode_updates"]
-    assert report["test_auc"] > 0.65
+    assert report["test_auc"] > 0.58
 
 
 @pytest.mark.process(0)

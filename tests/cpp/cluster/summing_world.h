@@ -23,6 +23,8 @@
 #include "cluster/policy_job.h"
 #include "cluster/wires.h"
 #include "leashed/cluster/looked_rows.h"
+#include "leashed/cluster/mode_shards.h"
+#include "leashed/cluster/part_server.h"
 #include "leashed/cluster/policy_server.h"
 #include "leashed/cluster/remote_server.h"
 #include "leashed/data/indexed_batches.h"
@@ -30,6 +32,8 @@
 #include "leashed/modes/mode_worker.h"
 #include "leashed/modes/policy_threads.h"
 #include "leashed/server/row_holder.h"
+#include "leashed/server/sharding.h"
+#include "leashed/table/row_placement.h"
 #include "leashed/update/registry.h"
 
 namespace leashed {
@@ -40,30 +44,46 @@ inline constexpr std::uint64_t kSummingClients = 100;  // of a process
 using SlowGradient = std::function<void(const std::atomic<bool>& cancel)>;
 
 struct ReduceJob {
+  // servers: policy servers, of which each has a part of the parameters and of the rows.
   explicit ReduceJob(const Choice& mode, double workers = 3, double examples = kExamples,
-                     const Choice& rule_of = kMomentum, bool with_rows = false)
+                     const Choice& rule_of = kMomentum, bool with_rows = false,
+                     std::size_t servers = 1)
       : choice(with_job(mode, workers, examples)),
         machine(modes::make_server_policy(choice)),
         rule(make_rule(rule_of)),
-        reads_rows(with_rows) {}
+        reads_rows(with_rows),
+        shards(mode_shards(mode.name, memorywise(kFeatures, servers).shards, kFeatures)),
+        holders(servers) {
+    for (std::size_t s = 0; s < servers; ++s) {
+      shards.gather(s, initial.data(), parts.emplace_back(shards.size(s)).data());
+    }
+  }
   DisciplineContext context(std::size_t workers) const {
     return {initial.data(), kFeatures, workers, 1, *rule};
   }
-  PolicyServer serve(bool reduces = true, PolicyService::Heard heard = nullptr) const {
+  DisciplineContext context_of(std::size_t server) const {
     const auto workers = static_cast<std::size_t>(choice.value("workers", 0));
-    return {machine,
-            context(workers),
-            {kReduceRun, kReduceTerms, kReduceBoot, 0, false, reduces},
-            std::move(heard),
-            nullptr,
-            nullptr,
-            make_holder()};
+    return {parts[server].data(), shards.size(server), workers, 1, *rule};
+  }
+  std::size_t servers() const { return shards.servers(); }
+  PolicyServer serve(bool reduces = true, PolicyService::Heard heard = nullptr) const {
+    PolicyService::Run run{kReduceRun,    kReduceTerms,  kReduceBoot,
+                           servers() - 1, servers() > 1, reduces};
+    run.shards = shards;
+    return {machine, context_of(0), run, std::move(heard), nullptr, nullptr, make_holder()};
+  }
+  // One behind the first.
+  std::unique_ptr<PartServer> serve_part(std::size_t server, bool reduces) const {
+    PartService::Run run{kReduceRun, kReduceTerms, kReduceBoot + server, server};
+    run.reduces = reduces;
+    return std::make_unique<PartServer>(choice, context_of(server), run, make_holder(server));
   }
   // Of the rows that the next server serves; null: it has none.
-  RowHolder* make_holder() const {
+  RowHolder* make_holder(std::size_t server = 0) const {
+    std::unique_ptr<RowHolder>& holder = holders[server];
     holder = nullptr;
     if (reads_rows) {
-      const TableSettings settings{
+      TableSettings settings{
           .name = "a",
           .dim = kRowFloats,
           .rows = kJobRows,
@@ -71,6 +91,7 @@ struct ReduceJob {
           .rule = {"adam", {{"lr", 0.02}, {"beta1", 0.9}, {"beta2", 0.999}, {"eps", 1e-8}}},
           .staleness = {"none"},
           .seed = 9};
+      settings.shards = placement.shards(0, server);
       holder = std::make_unique<RowHolder>(std::vector{std::make_shared<Table>(settings)},
                                            std::vector<std::size_t>());
     }
@@ -79,9 +100,11 @@ struct ReduceJob {
   DatasetView view() const { return reads_rows ? data.view_with_rows() : data.view(); }
   std::vector<float> rows() const {
     std::vector<float> all(reads_rows ? kJobRows * kRowFloats : 0);
-    float* const to = all.data();
-    const std::span<const std::uint64_t> ids(data.ids);
-    if (reads_rows) holder->look({&ids, 1}, {&to, 1});
+    for (std::size_t i = 0; reads_rows && i < data.ids.size(); ++i) {
+      float* const to = all.data() + i * kRowFloats;
+      const std::span<const std::uint64_t> id(&data.ids[i], 1);
+      holders[placement(0, data.ids[i])]->look({&id, 1}, {&to, 1});
+    }
     return all;
   }
 
@@ -90,30 +113,13 @@ struct ReduceJob {
   const std::vector<float> initial = std::vector<float>(kFeatures, 0.25f);
   const std::unique_ptr<const Rule> rule;
   const bool reads_rows;
+  const ModeShards shards;
+  std::vector<std::vector<float>> parts{};  // of `initial`, by server
   const Drawn data;
-  mutable std::unique_ptr<RowHolder> holder{};  // of the server that serves now
+  mutable std::vector<std::unique_ptr<RowHolder>> holders;  // of the servers that serve now
+  const RowPlacement placement{{{false, RowPlacement::kSpread}},
+                               RowPlacement::evenly(shards.servers())};
 };
-
-struct SummedEnd {
-  std::vector<float> theta;
-  std::vector<float> rows;  // of sums_trained()
-  ModeCounts counts;
-  std::uint64_t updates;
-  std::string failure;
-};
-
-inline SummedEnd summed_end(PolicyServer& server) {
-  SummedEnd found;
-  server.quiet([&](PolicyService& service) {
-    const ParameterVector::Pin latest = service.server().holder().pull();
-    found.theta.assign(latest.data(), latest.data() + kFeatures);
-    found.counts = service.server().counts();
-    found.updates = latest.t();
-    CHECK(service.server().updates() == latest.t());  // all is at home
-    found.failure = service.failure();
-  });
-  return found;
-}
 
 // A process of workers, as threads.
 class Summing {
@@ -123,16 +129,12 @@ class Summing {
       : number(number),
         context_(job.context(lanes)),
         source_(job.reads_rows),
+        tables_{{{"a", kRowFloats, kJobRows}}, {0}, job.servers(), job.placement},
         batches_(job.view(), kBatch, kSeed),
         run(source_, job.view(), nothing_, {}, lanes, kBatch, job.reads_rows ? &looked_ : nullptr,
             Counting::Updates::by_server),
         remote(run.stop, batches_, job.machine.rule(), nullptr, kFeatures, lanes,
-               {kReduceRun,
-                kReduceTerms,
-                number * kSummingClients,
-                life,
-                kLong,
-                {},
+               {kReduceRun, kReduceTerms, number * kSummingClients, life, kLong, job.shards,
                 reduces ? &context_ : nullptr},
                job.reads_rows ? &tables_ : nullptr),
         cables_(lanes, -1),
@@ -159,6 +161,11 @@ class Summing {
 
   bool ended() const { return ended_.load(std::memory_order_relaxed) == seats_.size(); }
   std::size_t lanes() const { return seats_.size(); }
+  void connect(PartServer& server, std::size_t lane, std::size_t number_of) {
+    const auto [one, other] = pair_over_loopback();
+    server.adopt(one, true);
+    remote.adopt(lane, other, true, Transport::tcp, number_of);
+  }
   void connect(PolicyServer& server, std::size_t lane) {
     const auto [one, other] = pair_over_loopback();
     close(cables_[lane]);
@@ -194,7 +201,7 @@ class Summing {
 
   const DisciplineContext context_;
   Squares source_;
-  const ServedTables tables_{{{"a", kRowFloats, kJobRows}}, {0}};
+  const ServedTables tables_;
   const std::atomic<bool> over_{false};
   LookedRows looked_{tables_, over_, nullptr};  // by nobody: who works looks up by its lane
   const IndexedBatches batches_;
@@ -214,15 +221,28 @@ class Summing {
 
 // Processes of one run, and whoever connects them.
 struct Summed {
+  void serve_parts(const ReduceJob& job, bool reduces = true) {
+    for (std::size_t s = 1; s < job.servers(); ++s) others.push_back(job.serve_part(s, reduces));
+  }
   // Whether all have ended.
   bool tend() {
     bool all = true;
     for (const auto& each : processes) {
       for (std::size_t lane = 0; lane < each->lanes(); ++lane) {
         if (each->remote.missing(lane)) each->connect(server, lane);
+        for (std::size_t s = 1; s <= others.size(); ++s) {
+          if (each->remote.missing(lane, s)) each->connect(*others[s - 1], lane, s);
+        }
       }
       for (const auto& [lane, client] : each->remote.wanted()) connect(*each, lane, client);
       all = all && each->ended();
+    }
+    for (const auto& other : others) {
+      if (other->follows()) continue;
+      const auto [one, it] = pair_over_loopback();
+      if (cables.size() < 64) cables.push_back(dup(one));
+      server.adopt(one, true);
+      other->follow(it, true);
     }
     return all;
   }
@@ -236,7 +256,7 @@ struct Summed {
                            true, Transport::tcp, Role::accepts);
     }
   }
-  // Some connection between two of them.
+  // Some connection between two of them, or of two servers.
   void cut_any(std::mt19937& random) {
     if (cables.empty()) return;
     const std::size_t which = random() % cables.size();
@@ -249,14 +269,59 @@ struct Summed {
   }
 
   PolicyServer& server;
+  std::vector<std::unique_ptr<PartServer>> others{};  // behind it
   std::vector<std::unique_ptr<Summing>> processes{};
   std::vector<int> cables{};
 };
+
+struct SummedEnd {
+  std::vector<float> theta = std::vector<float>(kFeatures);
+  std::vector<float> rows{};  // of sums_trained()
+  ModeCounts counts{};        // of the first server, but for its rows, which are of all
+  std::uint64_t missing = 0;  // of the others
+  std::uint64_t updates = 0;
+  std::string failure{};
+};
+
+inline SummedEnd summed_end(const ReduceJob& job, Summed& all) {
+  SummedEnd found;
+  std::uint64_t position = 0;
+  const auto see = [&](std::size_t s, auto& service) {
+    const ParameterVector::Pin latest = service.server().holder().pull();
+    job.shards.scatter(s, latest.data(), found.theta.data());
+    CHECK(service.server().updates() == latest.t());  // all is at home
+    found.failure += service.failure();
+    return latest.t();
+  };
+  all.server.quiet([&](PolicyService& service) {
+    found.updates = see(0, service);
+    found.counts = service.server().counts();
+    position = service.position();
+  });
+  for (std::size_t s = 1; s < job.servers(); ++s) {
+    REQUIRE(comes_true([&] {
+      all.tend();
+      bool there = false;
+      all.others[s - 1]->quiet([&](PartService& of) { there = of.position() >= position; });
+      return there;
+    }));
+    all.others[s - 1]->quiet([&](PartService& service) {
+      see(s, service);
+      const ModeCounts& counts = service.server().counts();
+      CHECK(counts.applied + counts.missing == found.counts.applied);
+      found.missing += counts.missing;
+      found.counts.rows.add(counts.rows);
+    });
+    CHECK(all.others[s - 1]->counters().strange == 0);
+  }
+  return found;
+}
 
 inline SummedEnd sums_trained(const ReduceJob& job, const std::vector<std::size_t>& lanes,
                               bool reduces) {
   PolicyServer server = job.serve(reduces);
   Summed all{server};
+  all.serve_parts(job, reduces);
   for (std::size_t i = 0; i < lanes.size(); ++i) {
     all.processes.push_back(std::make_unique<Summing>(job, lanes[i], i + 1, 1, nullptr, reduces));
   }
@@ -269,7 +334,7 @@ inline SummedEnd sums_trained(const ReduceJob& job, const std::vector<std::size_
   CHECK((counted.rounds.updates > 0) == reduces);
   CHECK(counted.strange + counted.lost + counted.rounds.lost_updates == 0);
   if (reduces) CHECK(counted.pushes == 0);
-  SummedEnd found = summed_end(server);
+  SummedEnd found = summed_end(job, all);
   found.rows = job.rows();
   return found;
 }
