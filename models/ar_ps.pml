@@ -18,6 +18,9 @@
  *   home    to PS, when no ticket is out: a holder, one that has voted for the last update, sends its
  *           replica; another one, where that is gone meanwhile
  *
+ * One row server stands for several: each refuses rows of tickets that are gone and says by itself that a
+ * member's rows are there, and a vote waits for all of them, as for the one here.
+ *
  * Gone is who has died, and who lives and was taken for dead, and goes on until it notices. Where all
  * holders are gone, what was updated since the leader's vector was the truth is lost, and counted.
  *
