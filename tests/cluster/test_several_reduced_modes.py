@@ -104,6 +104,20 @@ def test_several_that_switch_use_every_example_once(mode: lsh.Mode, tmp_path: Pa
         assert found.final_loss < 0.5
 
 
+def test_a_run_that_ends_early_has_what_its_workers_had(tmp_path: Path) -> None:
+    how = given(mode="sync", threads=2, until=lsh.until(epochs=1e5, seconds=0.5))
+    how["dense"] = "all-reduce"
+    with led(tmp_path, MODEL, DATA, servers=2, **how) as run:
+        (found,) = together(run, how, 1)
+        report = run.report()
+    assert run.error is None
+    first, second = counted(report, "policy-ps").values()
+    assert first["reduced"] > 0
+    assert first["lost_updates"] <= 1  # that all had voted for when the last one left
+    assert first["mode_updates"] == second["mode_updates"]
+    assert found.total_updates + first["lost_updates"] >= first["reduced"]
+
+
 @pytest.mark.parametrize("mode", ["sync", "switching:m=4"])
 def test_checkpoints_go_on_to_the_bits_of_the_whole_run(mode: str, tmp_path: Path) -> None:
     model = made_clicks.small(None)

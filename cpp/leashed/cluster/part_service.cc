@@ -433,7 +433,10 @@ void PartService::grant(Grant grant) {
   if (seat.peer != 0) send(seat);
 }
 
+// (A lease alone, of which no rows are looked up, nobody waits for: it would only fill the way to who
+// sums on while this server is behind.)
 void PartService::send(const Seat& seat) {
+  if (seat.lease_alone && !rows_) return;
   Link& link = links_.at(seat.peer);
   if (rows_ && link.rows.ticket != seat.head.ticket) rows_->let_go(link.rows);
   link.granted = seat.head.ticket;

@@ -960,15 +960,18 @@ TEST_CASE("frames that do not belong there end their connection, and nothing els
     void send(const FrameHeader&, Connection::Parts) override { FAIL("by the post alone"); }
   } none;
   const std::uint64_t peers = asked_for("LEASHED_FUZZ", 4000);  // three frames each, and a hello
-  for (const char* const name : {"sync", "asp"}) {
+  for (const auto& [name, reduces] :
+       {std::pair{"sync", false}, std::pair{"sync", true}, std::pair{"asp", false}}) {
     CAPTURE(name);
+    PartService::Run run{1, 2, 3, 1};
+    run.reduces = reduces;
     PartService service({name, {{"workers", 2}, {"batch", 4}, {"examples", 80}}},
-                        {initial.data(), 5, 2, 1, *rule}, {1, 2, 3, 1});
+                        {initial.data(), 5, 2, 1, *rule}, run);
     HeldPost post;
     service.open(post);
-    const std::uint16_t kinds[] = {kPartHello, kPart,      kPartPull, kPartLook,
-                                   kModePull,  kModeLeave, kTold,     kModeHello,
-                                   kProbe,     kGrant,     kToldDone};
+    const std::uint16_t kinds[] = {kPartHello, kPart,      kPartPull,  kPartLook,  kModePull,
+                                   kModeLeave, kTold,      kModeHello, kProbe,     kGrant,
+                                   kToldDone,  kRoundRows, kRoundTake, kRoundState};
     const std::size_t sizes[] = {0, 1, 8, 20, 24, 32, 40, 52};
     std::uint64_t refused = 0;
     for (Peer peer = 1; peer < peers; ++peer) {
