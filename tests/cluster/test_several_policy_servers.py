@@ -218,9 +218,12 @@ def test_a_trainer_that_dies_or_hangs_costs_its_parts(blow, tmp_path):
     assert report["test_accuracy"] > 0.9
 
 
-@pytest.mark.process
-def test_joined_trainers_start_several():
+@pytest.mark.process(2)
+@pytest.mark.parametrize(
+    "more", [{"mode": "gba"}, {"mode": "sync", "dense": "all-reduce"}], ids=str
+)
+def test_joined_trainers_start_several(more):
     cluster = lsh.cluster.join(policy_servers=2, shards="layerwise", rank=0, size=1)
-    how = given(mode="gba")
-    found = lsh.train(MODEL, DATA, **how, cluster=cluster)
-    np.testing.assert_array_equal(found.parameters, lsh.train(MODEL, DATA, **how).parameters)
+    found = lsh.train(MODEL, DATA, **given(**more), cluster=cluster)
+    alone = lsh.train(MODEL, DATA, **given(mode=more["mode"]))
+    np.testing.assert_array_equal(found.parameters, alone.parameters)

@@ -433,8 +433,8 @@ void PartService::grant(Grant grant) {
   if (seat.peer != 0) send(seat);
 }
 
-// (A lease alone, of which no rows are looked up, nobody waits for: it would only fill the way to who
-// sums on while this server is behind.)
+// (A lease alone, of which no rows are looked up, nobody waits for: it would only fill the way to
+// who sums on while this server is behind.)
 void PartService::send(const Seat& seat) {
   if (seat.lease_alone && !rows_) return;
   Link& link = links_.at(seat.peer);
