@@ -38,16 +38,21 @@ std::optional<LedReplica> replica_of(const ParameterServer& server, const ModeSh
   return LedReplica(*shards, {shards->dimension(), own.states});
 }
 
+constexpr int kOfProcess = 32;  // bits that count the epochs, and the bases, of one process
+
 }  // namespace
 
-LedRounds::LedRounds(RoundDesk& desk, ParameterServer& server, const ModeShards* shards)
+LedRounds::LedRounds(RoundDesk& desk, ParameterServer& server, const ModeShards* shards,
+                     std::uint64_t again)
     : desk_(desk),
       server_(server),
+      leader_(*this, again << kOfProcess),
       shards_(shards),
       replica_(replica_of(server, shards)),
       floats_(replica_ ? replica_->floats() : server.holder().updater().layout().length()),
       present_(server.nodes(), true),
-      leased_(server.nodes()) {
+      leased_(server.nodes()),
+      base_((again << kOfProcess) + 1) {
   if (!has_rounds(server.machine())) {
     throw Error("this mode has no rounds of all-reduce; take sync, switching or automatic");
   }
@@ -81,7 +86,7 @@ void LedRounds::granted(Node node) {
   leased_[node] = true;
 }
 
-// (A lease that is over is another's, and its node is gone.)
+// (A lease that is over is another's, and its node is gone: who waits for a round enters anew.)
 void LedRounds::told(const modes::Event& event) {
   reach(event.node);
   switch (event.kind) {
@@ -98,6 +103,7 @@ void LedRounds::told(const modes::Event& event) {
       for (Node node = 0; node < leased_.size(); ++node) {
         if (!leased_[node] || server_.lease(node)) continue;
         present_[node] = leased_[node] = false;
+        for (auto& one : waiting_ | std::views::values) one.told = one.told && one.node != node;
       }
       break;
     default:
@@ -106,7 +112,7 @@ void LedRounds::told(const modes::Event& event) {
 }
 
 bool LedRounds::wants() const {
-  if (wanted_ || holding_ || !in_sync()) return true;
+  if (wanted_ || holding_ || stays_ || !in_sync()) return true;
   return std::ranges::any_of(waiting_, [](const auto& one) { return !one.second.member; });
 }
 
@@ -284,6 +290,23 @@ void LedRounds::begin(std::size_t lanes) {
   }
 }
 
+void LedRounds::stay_home(bool stays) {
+  stays_ = stays;
+  settle();
+}
+
+void LedRounds::visit(Archive& archive) {
+  archive(present_);
+  present_.resize(std::max(present_.size(), leased_.size()));
+  leased_.resize(present_.size());
+  for (std::atomic<std::uint64_t>* const count :
+       {&rounds_, &updates_, &homes_, &lost_updates_, &lost_examples_}) {
+    std::uint64_t value = count->load(kRelaxed);
+    archive(value);
+    if (archive.reads()) count->store(value, kRelaxed);
+  }
+}
+
 bool LedRounds::ends(Node node) {
   if (!in_rounds_) return true;
   for (auto& one : waiting_ | std::views::values) {
@@ -299,7 +322,7 @@ void LedRounds::settle() {
   wanted_ = false;
   if (holding_) return;
   grant_waiting();
-  if (!may_begin()) return;
+  if (stays_ || !may_begin()) return;
   within([&] {
     in_rounds_ = true;
     for (const Life life : std::exchange(came_, {})) leader_.gone(life);

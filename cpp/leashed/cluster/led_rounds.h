@@ -12,6 +12,9 @@
 // these are whole while there are rounds (cluster/led_replica.h): who takes them takes them here,
 // and what comes home goes to the others with the log's line that says so.
 //
+// Epochs and bases of a server that was started again are above all of those before it: what is
+// still on its way between members, or computed by one, is of none of its rounds.
+//
 // A member that has lost its lease, for its term is over, is refused, and may come back. Where
 // members have other sums than others, nothing of it is applied, and the mode can go on no more.
 #pragma once
@@ -26,6 +29,7 @@
 #include <vector>
 
 #include "leashed/base/aligned.h"
+#include "leashed/base/archive.h"
 #include "leashed/cluster/led_replica.h"
 #include "leashed/cluster/round_messages.h"
 #include "leashed/net/service.h"
@@ -60,10 +64,11 @@ class RoundDesk {
 
 class LedRounds final : private RoundHost {
  public:
-  // shards: of several servers what each has, which must stay; null: there is one. Throws Error
-  // where the mode has no rounds, there are too many workers to be connected with each other, or θ
-  // and states fit in no frame.
-  LedRounds(RoundDesk& desk, ParameterServer& server, const ModeShards* shards);
+  // shards: of several servers what each has, which must stay; null: there is one. again: how many
+  // processes of the server there were in its run. Throws Error where the mode has no rounds, there
+  // are too many workers to be connected with each other, or θ and states fit in no frame.
+  LedRounds(RoundDesk& desk, ParameterServer& server, const ModeShards* shards,
+            std::uint64_t again);
 
   void open(Post& post) { post_ = &post; }
   // Whether what the mode grants goes to nobody.
@@ -93,8 +98,12 @@ class LedRounds final : private RoundHost {
   // They are, and no round begins for as long as that holds; it is at rest then, and who pulls
   // waits.
   void hold(bool holds);
+  // They are, and no round begins for as long as that holds, while all else goes on.
+  void stay_home(bool stays);
   // The server goes on from another run's state: with which nodes, as many as may come.
   void begin(std::size_t lanes);
+  // Who was there, and what was counted: of one that is started again in its own run.
+  void visit(Archive& archive);
   // After anything that the mode was told by others.
   void settle();
 
@@ -155,7 +164,7 @@ class LedRounds final : private RoundHost {
   RoundDesk& desk_;
   ParameterServer& server_;
   Post* post_ = nullptr;
-  RoundLeader leader_{*this};
+  RoundLeader leader_;
   const ModeShards* const shards_;
   std::optional<LedReplica> replica_;   // where there are several servers
   const std::size_t floats_;            // of θ and states
@@ -165,9 +174,9 @@ class LedRounds final : private RoundHost {
   std::map<Peer, AlignedArray<float>> coming_;
   std::vector<std::uint64_t> since_;  // examples of each update since the parameters were here
   std::vector<Life> came_;            // of whom the leader knows
-  std::uint64_t base_ = 1;
+  std::uint64_t base_;
   std::uint64_t home_ = 0;  // updates when the parameters came last
-  bool in_rounds_ = false, wanted_ = false, holding_ = false, busy_ = false;
+  bool in_rounds_ = false, wanted_ = false, holding_ = false, stays_ = false, busy_ = false;
   // Relaxed: counts for whoever looks on; they hand nothing over.
   std::atomic<std::uint64_t> rounds_{0}, updates_{0}, homes_{0}, lost_updates_{0},
       lost_examples_{0};

@@ -203,6 +203,7 @@ void PolicyService::visit_served(Archive& archive) {
   }
   std::uint64_t last = last_command_;
   archive(last);
+  if (rounds_) visit_rounds(archive);
   if (!archive.reads()) return;
   last_command_ = static_cast<std::uint32_t>(last);
   for (modes::Node node = 0; node < known.size(); ++node) {
@@ -210,6 +211,14 @@ void PolicyService::visit_served(Archive& archive) {
   }
   archive.require(lanes_.size() == known.size());  // no two are alike
   lanes_count_.store(known.size(), kRelaxed);
+}
+
+void PolicyService::visit_rounds(Archive& archive) {
+  std::uint64_t summed = summed_.load(kRelaxed), examples = summed_examples_.load(kRelaxed);
+  archive(summed, examples);
+  rounds_->visit(archive);
+  summed_.store(summed, kRelaxed);
+  summed_examples_.store(examples, kRelaxed);
 }
 
 void PolicyService::grant_again(modes::Node node) {

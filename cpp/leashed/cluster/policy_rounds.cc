@@ -4,6 +4,7 @@
 
 #include "leashed/base/error.h"
 #include "leashed/base/relaxed.h"
+#include "leashed/cluster/ever_told.h"
 #include "leashed/cluster/policy_service.h"
 #include "leashed/update/kernels.h"
 
@@ -22,7 +23,8 @@ void PolicyService::begin_rounds() {
     throw Error("an all-reduce at several policy servers must know what each of them has");
   }
   RoundDesk& desk = *this;
-  rounds_ = std::make_unique<LedRounds>(desk, server_, several ? &run_.shards : nullptr);
+  rounds_ =
+      std::make_unique<LedRounds>(desk, server_, several ? &run_.shards : nullptr, run_.again);
 }
 
 std::span<std::byte> PolicyService::place_state(Peer peer, std::size_t length) {
@@ -115,6 +117,9 @@ void PolicyService::check_round_rows(const Link& link, const FrameHeader& header
 
 void PolicyService::tell_summed(Peer peer, const modes::Event& push, std::uint64_t examples) {
   Link& link = links_.at(peer);
+  summed_.fetch_add(1, kRelaxed);
+  summed_examples_.fetch_add(examples, kRelaxed);
+  count_ever(run_.ever, examples);
   Payload payload{.values = nullptr, .examples = examples, .reduced = true};
   RowKeys rows;
   if (rows_) {

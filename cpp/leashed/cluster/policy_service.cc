@@ -569,6 +569,8 @@ PolicyService::Counters PolicyService::counters() const {
           grants_.load(kRelaxed),
           pushes_.load(kRelaxed),
           pushed_examples_.load(kRelaxed),
+          summed_.load(kRelaxed),
+          summed_examples_.load(kRelaxed),
           not_finite_.load(kRelaxed),
           strange_.load(kRelaxed),
           replaced_.load(kRelaxed),

@@ -28,6 +28,7 @@
 // some moment, whatever was under way then: its lanes are the same nodes, who had a lease is
 // granted it again, and its counts are those of then. All that it heard since is undone, and
 // nothing of that can come any more: a push is of the connection over which its lease was granted.
+// While workers sum, such a moment is between two rounds, when the parameters have come here.
 //
 // The first of several has a journal (server/journal.h), since the others go on meanwhile: started
 // again, it goes on from what it had kept, and then hears all once more that it had heard since. So
@@ -78,14 +79,14 @@ class PolicyService final : public Service, private Sink, private RoundDesk {
     bool alike = false;
     bool reduces = false;  // while the mode is in Sync its workers sum among themselves
     std::uint64_t updates = StopRules::kNone;  // with so many here it is over
-    // Two numbers that outlive the process: pushes that the mode was ever told of, those that were
-    // undone among them, and their examples. Empty: nobody asks for them.
+    // Two numbers that outlive the process: pushes that the mode was ever told of, in sums of
+    // others and undone ones among them, and their examples. Empty: nobody asks for them.
     std::span<std::uint64_t> ever{};
     // Nobody is told the end before let_end(): who has been would train nothing once more.
     bool holds_end = false;
     // Of the first of several, which must stay; null: it goes on from nothing.
     Journal* journal = nullptr;
-    std::uint64_t again = 0;  // processes of it that there were before this one
+    std::uint64_t again = 0;  // processes of it that there were before this one in the run
     ModeShards shards{};      // of several that reduce: what each has
   };
   // Is told what the machine hears, in that order, before it acts.
@@ -132,8 +133,14 @@ class PolicyService final : public Service, private Sink, private RoundDesk {
   std::uint64_t position() const;
   // Its state, while it holds and is at rest; with commands that are still to come.
   TakenMode take(std::vector<DueEvent> commands);
+  // The parameters come here, and workers sum no others, for as long as that holds.
+  void stay_home(bool stays) {
+    if (rounds_) rounds_->stay_home(stays);
+  }
+  // That they have come, and are here for as long as they are to stay.
+  bool is_home() const { return !rounds_ || rounds_->rests(); }
   // Its lanes and counts, of the moment of take(), for one that is started again. That may be taken
-  // at any moment, with leases that workers have.
+  // at any moment, with leases that workers have, at which the parameters are here.
   Archived served();
   // The journal's next line, which begins a file of it. 0: there is none.
   std::uint64_t cut_journal();
@@ -155,23 +162,25 @@ class PolicyService final : public Service, private Sink, private RoundDesk {
   // For any thread.
   struct Counters {
     std::uint64_t pulls = 0, grants = 0;
-    std::uint64_t pushes = 0;           // that the mode was told of, as `ever`
+    std::uint64_t pushes = 0;           // that came, and the mode was told of
     std::uint64_t pushed_examples = 0;  // of these
-    std::uint64_t not_finite = 0;       // pushes whose values are not
-    std::uint64_t strange = 0;          // refused, being under no lease of their connection
-    std::uint64_t replaced = 0;         // connections whose lane came with another
-    std::uint64_t departures = 0;       // of nodes that had said something, before their end
-    std::uint64_t lost = 0;             // examples of leases that they had then
-    std::uint64_t unused = 0;           // examples of pushes behind the run's end
-    std::uint64_t lanes = 0;            // that have come
-    std::uint64_t looks = 0;            // at the parameters
-    std::uint64_t commands = 0;         // that the mode was told
-    std::uint64_t published = 0;        // gradients in updates
-    std::uint64_t staleness = 0;        // of these, in all
-    std::uint64_t payload_bytes = 0;    // of memory for what is pushed, and looked up
-    std::uint64_t lookups = 0;          // of rows, of leases
-    std::uint64_t reads = 0;            // by who looks on
-    std::uint64_t looked_up = 0;        // rows of both
+    std::uint64_t summed = 0;           // likewise, in sums that workers made
+    std::uint64_t summed_examples = 0;
+    std::uint64_t not_finite = 0;     // pushes whose values are not
+    std::uint64_t strange = 0;        // refused, being under no lease of their connection
+    std::uint64_t replaced = 0;       // connections whose lane came with another
+    std::uint64_t departures = 0;     // of nodes that had said something, before their end
+    std::uint64_t lost = 0;           // examples of leases that they had then
+    std::uint64_t unused = 0;         // examples of pushes behind the run's end
+    std::uint64_t lanes = 0;          // that have come
+    std::uint64_t looks = 0;          // at the parameters
+    std::uint64_t commands = 0;       // that the mode was told
+    std::uint64_t published = 0;      // gradients in updates
+    std::uint64_t staleness = 0;      // of these, in all
+    std::uint64_t payload_bytes = 0;  // of memory for what is pushed, and looked up
+    std::uint64_t lookups = 0;        // of rows, of leases
+    std::uint64_t reads = 0;          // by who looks on
+    std::uint64_t looked_up = 0;      // rows of both
     LaneRows::Moved rows_moved{};
     LedRounds::Counters rounds{};
   };
@@ -248,6 +257,7 @@ class PolicyService final : public Service, private Sink, private RoundDesk {
   // The node leaves, and with it its lease, if it has one.
   void count_gone(modes::Node node);
   void visit_served(Archive& archive);
+  void visit_rounds(Archive& archive);
   // Where the machine throws what is no answer to a command, all is over.
   void tell(const modes::Event& event, const Payload* payload = nullptr);
   // Who waits would wait for good, since the mode answers nothing any more.
@@ -309,7 +319,7 @@ class PolicyService final : public Service, private Sink, private RoundDesk {
   std::atomic<std::uint64_t> pulls_{0}, grants_{0}, pushes_{0}, not_finite_{0}, strange_{0},
       replaced_{0}, departures_{0}, lost_{0}, unused_{0}, lanes_count_{0}, bytes_{0}, looks_{0},
       commands_{0}, published_{0}, staleness_{0}, lookups_{0}, reads_{0}, looked_up_{0},
-      pushed_examples_{0};
+      pushed_examples_{0}, summed_{0}, summed_examples_{0};
 };
 
 }  // namespace leashed

@@ -15,7 +15,7 @@ using Reason = ConnectionError::Reason;
 
 // Parts begin on lines of their own, as the vector does.
 constexpr std::size_t kLine = kCacheLine / sizeof(float);
-constexpr int kNumberBits = 24;  // of a correlation: the fragment's number, below its epoch
+constexpr int kNumberBits = 20;  // of a correlation: the fragment's number, below its epoch
 constexpr int kTurnFrames = 16;  // of a lane, until it is another's turn
 
 std::uint64_t epoch_of(const FrameHeader& header) { return header.correlation >> kNumberBits; }

@@ -41,7 +41,7 @@ class DirectReduce {
  public:
   // The most bytes that a frame has.
   static constexpr std::size_t kFragment = std::size_t{256} << 10;
-  static constexpr std::uint64_t kLastEpoch = (std::uint64_t{1} << 40) - 1;
+  static constexpr std::uint64_t kLastEpoch = (std::uint64_t{1} << 44) - 1;
 
   // The kinds of its frames: parts of vectors, and of sums.
   struct Kinds {

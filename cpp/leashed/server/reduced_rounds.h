@@ -55,7 +55,8 @@ class RoundHost {
 
 class RoundLeader {
  public:
-  explicit RoundLeader(RoundHost& host) : host_(host) {}
+  // epoch: that of its rounds is later, so that what is under way of a leader's before it is known.
+  explicit RoundLeader(RoundHost& host, std::uint64_t epoch = 0) : host_(host), epoch_(epoch) {}
 
   // From the server, that has granted nothing which is out or held; those who have come are
   // members. Rounds go on until there is no batch left, or until the server is wanted.
@@ -100,7 +101,7 @@ class RoundLeader {
   std::vector<Member> members_;  // all who are there
   bool running_ = false, wanted_ = false;
   std::optional<Life> asked_;  // for its replica
-  std::uint64_t version_ = 0, at_server_ = 0, epoch_ = 0;
+  std::uint64_t version_ = 0, at_server_ = 0, epoch_;
 };
 
 class RoundMember {
