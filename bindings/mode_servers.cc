@@ -136,7 +136,8 @@ py::dict counters_of_server(const PyPolicyServer& of) {
   using namespace pybind11::literals;
   const PolicyServer::Counters c = of.server->counters();
   return py::dict("pulls"_a = c.pulls, "grants"_a = c.grants, "pushes"_a = c.pushes,
-                  "pushed_examples"_a = c.pushed_examples, "not_finite"_a = c.not_finite,
+                  "pushed_examples"_a = c.pushed_examples, "summed"_a = c.summed,
+                  "summed_examples"_a = c.summed_examples, "not_finite"_a = c.not_finite,
                   "strange"_a = c.strange, "replaced"_a = c.replaced, "departures"_a = c.departures,
                   "lost"_a = c.lost, "unused"_a = c.unused, "lanes"_a = c.lanes,
                   "looks"_a = c.looks, "commands"_a = c.commands, "published"_a = c.published,
@@ -263,8 +264,8 @@ void bind_mode_servers(py::module_& m) {
           "names "
           "of the files begin with to which all is written that it hears; line: of one that is "
           "started again, the first line that is not in begun, as keep() gave it; again: how many "
-          "processes of it there were in its run, of which the journal is then. shards: of several "
-          "servers whose workers sum what each has of the parameters, as [begin, end).")
+          "processes of it there were in its run before, of which the journal is then. shards: of "
+          "several servers whose workers sum what each has of the parameters, as [begin, end).")
       .def(
           "adopt",
           [](PyPolicyServer& of, int socket, bool checked, const std::string& transport) {
@@ -340,8 +341,25 @@ void bind_mode_servers(py::module_& m) {
                               line);
           },
           py::arg("batch_size"),
-          "At any moment what take() gives, and for one that is started again in the same run what "
-          "it is to be given beside as served, and as line.")
+          "At any moment at which workers alone have no updates what take() gives, and for one "
+          "that "
+          "is started again in the same run what it is to be given beside as served, and as line.")
+      .def(
+          "stay_home",
+          [](PyPolicyServer& of, bool stays) {
+            const py::gil_scoped_release release;
+            of.server->quiet([&](PolicyService& service) { service.stay_home(stays); });
+          },
+          py::arg("stays"), "Whether parameters that workers have come, and no round begins.")
+      .def_property_readonly(
+          "is_home",
+          [](PyPolicyServer& of) {
+            const py::gil_scoped_release release;
+            bool home = false;
+            of.server->quiet([&](PolicyService& service) { home = service.is_home(); });
+            return home;
+          },
+          "That they have come, and stay where they are to.")
       .def(
           "kept",
           [](PyPolicyServer& of, std::uint64_t line) {

@@ -1692,7 +1692,7 @@ class PolicyServer:
         ] = [],
     ) -> None:
         """
-        theta: to begin with, float32 [d]; block_ends: where its variables end. workers: lanes that may come. run, terms: as trainers have them; boot: a number that no other server's process ever has. record: a file, and its header, that what it hears is written to. begun: to go on from, what take() of another one gave. tables: that gradients are of too, in the order of the model. followers: servers behind it, of several, of which each has a part of the parameters, as theta is one. reduces: while the mode is in Sync workers sum among themselves. updates: so many end the run. served: of one that is started again in its own run, beside begun what keep() gave, uint64. ever: pushes that the mode was ever told of, and their examples, uint64 [2], which it counts on; with it nobody is told the end before let_end(). journal: of the first of several, what the names of the files begin with to which all is written that it hears; line: of one that is started again, the first line that is not in begun, as keep() gave it; again: how many processes of it there were in its run, of which the journal is then. shards: of several servers whose workers sum what each has of the parameters, as [begin, end).
+        theta: to begin with, float32 [d]; block_ends: where its variables end. workers: lanes that may come. run, terms: as trainers have them; boot: a number that no other server's process ever has. record: a file, and its header, that what it hears is written to. begun: to go on from, what take() of another one gave. tables: that gradients are of too, in the order of the model. followers: servers behind it, of several, of which each has a part of the parameters, as theta is one. reduces: while the mode is in Sync workers sum among themselves. updates: so many end the run. served: of one that is started again in its own run, beside begun what keep() gave, uint64. ever: pushes that the mode was ever told of, and their examples, uint64 [2], which it counts on; with it nobody is told the end before let_end(). journal: of the first of several, what the names of the files begin with to which all is written that it hears; line: of one that is started again, the first line that is not in begun, as keep() gave it; again: how many processes of it there were in its run before, of which the journal is then. shards: of several servers whose workers sum what each has of the parameters, as [begin, end).
         """
     def adopt(
         self,
@@ -1736,7 +1736,7 @@ class PolicyServer:
         int,
     ]:
         """
-        At any moment what take() gives, and for one that is started again in the same run what it is to be given beside as served, and as line.
+        At any moment at which workers alone have no updates what take() gives, and for one that is started again in the same run what it is to be given beside as served, and as line.
         """
     def kept(self, line: typing.SupportsInt | typing.SupportsIndex) -> None:
         """
@@ -1765,6 +1765,10 @@ class PolicyServer:
     def standing(self) -> dict:
         """
         Updates, and how many of them workers alone have, examples of leases that are done, what the mode has decided, and why it serves nobody any more (empty: it does), all of one moment.
+        """
+    def stay_home(self, stays: bool) -> None:
+        """
+        Whether parameters that workers have come, and no round begins.
         """
     def sync_journal(self) -> None:
         """
@@ -1796,6 +1800,11 @@ class PolicyServer:
     def at_rest(self) -> bool:
         """
         That no worker has a lease, as far as it was told.
+        """
+    @property
+    def is_home(self) -> bool:
+        """
+        That they have come, and stay where they are to.
         """
     @property
     def parameters(self) -> numpy.typing.NDArray[numpy.float32]:

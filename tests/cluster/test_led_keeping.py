@@ -277,8 +277,11 @@ class Served:
 
     def __init__(self) -> None:
         self.told = {"done": 0, "failure": "", "updates": 0, "elapsed": 0.0}
-        self.counted = {"pushes": 0, "pushed_examples": 0, "commands": 0}
+        self.counted = {
+            "pushes": 0, "pushed_examples": 0, "summed": 0, "summed_examples": 0, "commands": 0,
+        }  # fmt: skip
         self.ended = False
+        self.is_home, self.stays = True, False
 
     def standing(self) -> dict[str, Any]:
         return self.told
@@ -289,7 +292,11 @@ class Served:
     def quiet(self, f: Any) -> None:
         f()
 
+    def stay_home(self, stays: bool) -> None:
+        self.stays = stays
+
     def keep(self, _: int) -> Any:
+        assert self.is_home
         kept = snapshot(0)
         return (kept.state, 1), kept.served, 0
 

@@ -79,9 +79,9 @@ class Keeping:
     def keep(self, changes: int) -> None:
         """There were so many, with those of the snapshot: writes what has changed and is due."""
         self._wrote(lambda: self._counts.keep(changes))
-        begun = time.monotonic()
-        if not self._hurries and (begun < self._due or changes == self._saved):
+        if not self.due(changes):
             return
+        begun = time.monotonic()
         hurried, self._hurries = self._hurries, False  # (What is told meanwhile is for the next.)
         self._wrote(self._counts.sync)
         if not self._wrote(self._save):
@@ -90,6 +90,10 @@ class Keeping:
                 self._saved = -1  # when it is due, whatever has changed until then
         took = time.monotonic() - begun
         self._due = begun + max(self._every, took / _WRITING)
+
+    def due(self, changes: int) -> bool:
+        """Whether ``keep`` of so many writes a snapshot now."""
+        return self._hurries or (time.monotonic() >= self._due and changes != self._saved)
 
     def hurry(self) -> None:
         """With the next ``keep`` all is written, also where there was no change that counts as one. From any

@@ -3,7 +3,8 @@ rule and its tables have, whatever is under way meanwhile; and beside them how m
 a file that is written with each of them, so that a restart tells exactly what it has undone.
 
 Where it is the only one the run goes on from its newest snapshot: leases of then are granted again, and what
-was heard since is trained anew, as if it had never been. Of several the first is ``led_first_keeping``'s, and
+was heard since is trained anew, as if it had never been. While workers sum among themselves they have the
+parameters, which come home for a snapshot (``led_home``). Of several the first is ``led_first_keeping``'s, and
 those behind it are ``led_part_keeping``'s.
 """
 
@@ -27,6 +28,7 @@ from numpy.typing import NDArray
 
 from leashed import _core
 from leashed.cluster.keeping import Keeping, replacing
+from leashed.cluster.led_home import Homing
 from leashed.cluster.led_leaving import Holds, forget
 from leashed.cluster.led_rows import LedRows
 from leashed.cluster.lives import boot
@@ -44,6 +46,7 @@ __all__ = [
     "ServerKeeping",
     "Snapshot",
     "head_of",
+    "heard",
     "keeps",
     "read",
     "tell_lost",
@@ -52,6 +55,7 @@ __all__ = [
 
 _WORDS = 8  # of the file beside snapshots
 _RUN, _BOOT, _LIVES, _COMMANDS, _PUSHES, _EXAMPLES, _DONE, _SCHEDULED = range(_WORDS)
+_COMES = 5.0  # seconds, at most, for which parameters are waited for at the end
 _BAD = "damaged: remove it, and begin another run"
 
 _log = logging.getLogger(__name__)
@@ -76,10 +80,16 @@ class Snapshot(NamedTuple):
 
 
 def keeps(led: LedMode, place: Place) -> bool:
-    """Whether a server leaves anything to the next one: where that is started at all, and all that is trained is
-    at servers. A record goes on over no restart.
+    """Whether a server leaves anything to the next one: where that is started at all. A record goes on over no
+    restart, and of several servers whose workers sum none does.
     """
-    return place.restarts and not led.reduces and led.record is None
+    alone = led.servers == 1 or not led.reduces
+    return place.restarts and alone and led.record is None
+
+
+def heard(counted: Mapping[str, Any]) -> int:
+    """How many pushes a server's mode was told of, by its counters: those that came, and what is in sums of workers."""
+    return int(counted["pushes"] + counted.get("summed", 0))
 
 
 def write(file: BinaryIO, kept: Snapshot) -> None:
@@ -390,11 +400,11 @@ class ServerKeeping:
         # All rows, where there is nothing yet of which changes would be written.
         anew = self._rows is not None and not self._restored
         sizes = self._rows.report()["row_bytes"] if self._rows is not None and anew else 0.0
-        pushes = int(server.counters()["pushes"])
+        pushes = heard(server.counters())
         self._serving = (
             server,
             Keeping(
-                lambda: int(server.counters()["pushes"]),
+                lambda: heard(server.counters()),
                 self._save,
                 _Undone(self._ever, self._undone),
                 pushes,
@@ -433,7 +443,7 @@ class ServerKeeping:
             self._taken = None
             return
         told, state, served = self._moment({**standing, **counted})
-        told = {"run": self._run, "pushes": counted["pushes"], **told}
+        told = {"run": self._run, "pushes": heard(counted), **told}
         self._taken = Snapshot(told, state, served)
         seconds = time.monotonic() - begun
         self._stalled += seconds
@@ -552,6 +562,7 @@ class LedKeeping(ServerKeeping):
     def __init__(self, led: LedMode, place: Place, rows: LedRows | None) -> None:
         super().__init__(led, place, rows)
         self._server: _core.PolicyServer | None = None
+        self._home: Homing | None = None
         self._passed: Callable[[], tuple[float, int, int]] = lambda: (0.0, 0, 0)
         self._undone_commands = 0
         self._done = False
@@ -561,6 +572,11 @@ class LedKeeping(ServerKeeping):
         self._ever.commands += more
         if not more and self._serving is not None:
             self._serving[1].hurry()
+
+    @property
+    def again(self) -> int:
+        """How many processes of the server there were in the run before this one, which has begun."""
+        return self._ever.lives - 1
 
     def journal(self, then: Snapshot | None) -> Journal | None:  # noqa: ARG002 (the first of several has one)
         """Of a server that goes on from that; None: it has none."""
@@ -596,21 +612,49 @@ class LedKeeping(ServerKeeping):
         schedule the mode was told, and what last; must wait for nobody.
         """
         self._server, self._passed = server, passed
+        self._home = Homing(server)
         self._keeps(server)
+
+    @property
+    def waits(self) -> bool:
+        """Whether a snapshot is due for which workers are yet to send parameters; ``keep`` has asked for them."""
+        return self._home is not None and self._home.waits
+
+    def still(self, seconds: float) -> bool:
+        """Whether ``keep`` has nothing to do but wait for them, for less than so long."""
+        return self._home is not None and self._home.still(seconds)
 
     def keep(self, pushes: int, *, done: bool) -> None:
         """There were so many: writes what is due. ``done``: all is trained, which nobody is told before it is
         kept, if that can be.
         """
         assert self._server is not None, "serve() comes first"
+        assert self._home is not None, "likewise"
         _, keeping = self._served
         ends = done and not self._done
         if ends:
             keeping.hurry()
-        keeping.keep(pushes)
+        if keeping.due(pushes):
+            if not self._home.come():
+                return
+            try:
+                keeping.keep(pushes)
+            finally:
+                self._home.go()
         if ends:
             self._done = True
             self._server.let_end()
+
+    @contextlib.contextmanager
+    def left(self) -> Iterator[None]:
+        """As of ``ServerKeeping``; parameters that workers have are waited for, but not for long."""
+        with super().left():
+            try:
+                yield
+            except BaseException:
+                if self._home is not None:
+                    self._home.await_(_COMES)
+                raise
 
     def counters(self) -> dict[str, float]:
         """As of ``ServerKeeping``, and commands that were undone."""
@@ -632,13 +676,16 @@ class LedKeeping(ServerKeeping):
 
     def _moment(self, now: Mapping[str, Any]) -> Snapshot:
         assert self._server is not None, "serve() comes first"
+        if not self._server.is_home:
+            raise OSError("workers have parameters that they have not sent")
         (state, nodes, *_), served, line = self._server.keep(self._led.batch_size)
+        self._server.stay_home(False)
         passed, scheduled, last = self._passed()
         done = now["done"]
         whole = self._led.batches is not None and done >= self._led.examples
         told = {
             "batches": self._led.batches if whole else done // self._led.batch_size,
-            "examples": now["pushed_examples"],
+            "examples": now["pushed_examples"] + now["summed_examples"],
             "nodes": nodes,
             "passed": passed,
             "commands": now["commands"] - scheduled,

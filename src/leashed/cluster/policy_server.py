@@ -11,6 +11,7 @@ import contextlib
 import logging
 import math
 import socket
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +32,7 @@ from leashed.cluster.led_checkpoint import begun, going_on, save
 from leashed.cluster.led_commands import Commands
 from leashed.cluster.led_cuts import LOOK, LedCuts
 from leashed.cluster.led_first_keeping import FirstKeeping
-from leashed.cluster.led_keeping import LedKeeping, keeps
+from leashed.cluster.led_keeping import LedKeeping, heard, keeps
 from leashed.cluster.led_leaving import leaving, telling
 from leashed.cluster.led_part_keeping import PartKeeping
 from leashed.cluster.led_rows import LedRows
@@ -206,7 +207,7 @@ def _lead(
             accepts.get(peer.purpose, accepts[POLICY])(link, peer)
 
         joined = place.joined("policy-ps", index, accept, words, kept, returns=keeping is not None)
-        with joined as (member, heard), telling(member):
+        with joined as (member, news), telling(member):
             name = member.welcome.run
             cut = None if place.resume is None else Checkpoint(place.resume)
             then = None
@@ -234,6 +235,7 @@ def _lead(
                 None if then is None else then.served,
                 None if keeping is None else keeping.pushes,
                 None if keeping is None else keeping.journal(then),
+                0 if keeping is None else keeping.again,
             )
             pulls = server.counters()["pulls"]
             sending = Sending(place, index, name)
@@ -250,7 +252,7 @@ def _lead(
                 if standing["failure"]:
                     raise ValueError(f"the mode can go on no more: {standing['failure']}")
                 if keeping is not None:
-                    keeping.keep(int(counted["pushes"]), done=led.is_done(standing))
+                    keeping.keep(heard(counted), done=led.is_done(standing))
                 commands.tell(server, began=counted["grants"] > 0)
                 if keeping is not None:
                     keeping.scheduled(commands.told)
@@ -274,6 +276,11 @@ def _lead(
             cuts = LedCuts(member, server, report, saves)
             # Seconds for which who was there may be absent.
             absent = math.inf if state is None else place.grace
+            looked = time.monotonic()
+
+            def pause() -> float:
+                looks = cuts.under_way or (keeping is not None and keeping.waits)
+                return LOOK if looks else REPORT
 
             def told_by_master(event: object) -> None:
                 if isinstance(event, Lease):
@@ -287,14 +294,15 @@ def _lead(
                 leaving(place.folder, index, member, InModel(server, led), rows, sending),
                 keeping.left() if keeping else contextlib.nullcontext(),
             ):
-                while not over(
-                    heard, member, name, cuts, told_by_master, LOOK if cuts.under_way else REPORT
-                ):
+                while not over(news, member, name, cuts, told_by_master, pause()):
                     if cuts.under_way:
                         cuts.tend()
                         continue
+                    if keeping is not None and keeping.still(REPORT):
+                        continue
                     pulled = report()["pulls"] > pulls
-                    absent -= REPORT if pulled else 0.0
+                    since, looked = looked, time.monotonic()
+                    absent -= looked - since if pulled else 0.0
                     if absent <= 0.0:
                         server.let_go_absent()
                         absent = math.inf

@@ -170,6 +170,7 @@ class LedMode:
         served: NDArray[np.uint64] | None = None,
         ever: NDArray[np.uint64] | None = None,
         journal: Journal | None = None,
+        again: int = 0,
     ) -> _core.PolicyServer:
         """Its policy server; of several the first.
 
@@ -184,12 +185,14 @@ class LedMode:
             ever: how many pushes its mode was ever told of, and of how many examples, uint64 [2], which it
                 counts on. Default: nobody asks.
             journal: of the first of several. Default: it has none.
+            again: how many processes of the server there were in its run before this one, where it has no
+                journal, which tells it. Default: none.
 
         Raises:
             OSError: the record cannot be begun.
             ValueError: no server takes what the mode's workers have, or the state, or the journal, is damaged.
         """
-        path, line, again = journal or (None, 0, 0)
+        path, line, again = journal or (None, 0, again)
         return _core.PolicyServer(
             theta=self.part(0),
             block_ends=[] if self.shards else list(self.block_ends),

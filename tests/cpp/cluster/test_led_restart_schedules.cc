@@ -270,8 +270,8 @@ class RestartWorld {
     ++kills;
     undone += told_ - (kept_ ? kept_->told : 0);
     told_ = kept_ ? kept_->told : 0;
-    service_.reset();
     post_.boxes.clear();
+    service_.reset();
     post_.refused.clear();
     post_.wake_at = HeldPost::kNever;
     asks_ = holds_ = let_ = false;
@@ -631,9 +631,9 @@ class RestartWorld {
   int faults_left_, kills_left_;
   bool asks_ = false, holds_ = false, let_ = false;
   std::optional<Kept> kept_;
-  HeldPost post_;
-  None none_;
   std::unique_ptr<PolicyService> service_;
+  HeldPost post_;  // what lies there goes before it
+  None none_;
   std::vector<Worker> workers_;
   Peer last_peer_ = 0;
   int steps_ = 0;
