@@ -158,6 +158,7 @@ class Served:
         self.pushes = 0
         self.told: list[int] = []
         self.unwritten = ""
+        self.is_home = True
 
     def standing(self) -> dict[str, Any]:
         return {
@@ -168,10 +169,14 @@ class Served:
     def counters(self) -> dict[str, Any]:
         return {
             "pushes": self.pushes, "pushed_examples": 4 * self.pushes, "commands": self.pushes,
+            "summed": 0, "summed_examples": 0,
         }  # fmt: skip
 
     def quiet(self, f: Any) -> None:
         f()
+
+    def stay_home(self, _: bool) -> None:
+        pass
 
     def keep(self, _: int) -> Any:
         found = snapshot(0)

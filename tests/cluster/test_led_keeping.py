@@ -367,6 +367,47 @@ def test_the_end_is_kept_before_anybody_is_told_it_also_where_nobody_has_pushed(
     assert (told_in(tmp_path)["batches"], server.ended) == (10, True)
 
 
+def test_what_workers_have_is_waited_for_while_all_else_goes_on(tmp_path: Path) -> None:
+    kept, server = serving(tmp_path)
+    server.is_home = False
+    server.counted["summed"] = 3
+    kept.commanded(0)  # so that it is due
+    kept.keep(3, done=False)
+    assert (kept.waits, kept.still(1000.0), server.stays) == (True, True, True)
+    assert not kept.still(0.0)  # there is something else to do
+    server.told["done"] = 40
+    kept.keep(3, done=True)
+    assert told_in(tmp_path)["sums"] == []
+    assert not server.ended
+    server.is_home = True
+    assert not kept.still(1000.0)
+    kept.keep(3, done=True)
+    assert (kept.waits, server.stays, server.ended) == (False, False, True)
+    told = told_in(tmp_path)
+    assert (told["pushes"], told["batches"]) == (3, 10)
+
+
+@pytest.mark.parametrize("with_rows", [False, True])
+def test_what_workers_do_not_send_at_an_end_leaves_what_was_kept_before(
+    with_rows: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(led_keeping, "_COMES", 0.0)
+    kept, server = serving(tmp_path, rows() if with_rows else None)
+    kept.commanded(0)
+    kept.moment() if with_rows else kept.keep(0, done=False)
+    server.is_home = False
+    server.counted["summed"] = 3
+    with pytest.raises(KeyboardInterrupt), kept.left():
+        raise KeyboardInterrupt
+    assert server.stays
+    if with_rows:
+        with pytest.raises(OSError, match="workers have parameters that they have not sent"):
+            kept.moment()
+    else:
+        assert told_in(tmp_path)["pushes"] == 0
+        assert kept.counters()["snapshots_failed"] == 1
+
+
 def test_nobody_goes_on_from_what_a_mode_that_failed_has_become(tmp_path: Path) -> None:
     kept, server = serving(tmp_path)
     server.counted["pushes"] = 3

@@ -150,13 +150,13 @@ def test_one_that_has_kept_nothing_begins_anew_and_all_is_lost(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("reduces", "record", "restarts", "found"),
-    [(False, None, True, True), (True, None, True, False), (False, ("a", "b"), True, False),
-     (False, None, False, False)],
+    ("servers", "reduces", "record", "restarts", "found"),
+    [(2, False, None, True, True), (2, True, None, True, False), (1, True, None, True, True),
+     (1, False, ("a", "b"), True, False), (1, False, None, False, False)],
 )  # fmt: skip
 def test_those_that_nobody_starts_again_keep_nothing(
-    reduces: bool, record: Any, restarts: bool, found: bool
+    servers: int, reduces: bool, record: Any, restarts: bool, found: bool
 ) -> None:
-    led: Any = SimpleNamespace(reduces=reduces, record=record)
+    led: Any = SimpleNamespace(servers=servers, reduces=reduces, record=record)
     place: Any = SimpleNamespace(restarts=restarts)
     assert keeps(led, place) == found
