@@ -1,5 +1,8 @@
 // Modes over several processes: the policy server that leads one, and a trainer of it.
+#include <algorithm>
 #include <cerrno>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,13 +32,16 @@ namespace {
 
 using PyTables = std::vector<std::shared_ptr<SavedTable>>;
 using PyServedTable = std::tuple<std::string, std::size_t, std::uint64_t>;
-using PyRecord = std::pair<std::string, std::string>;  // the file, and its header
+// The file, its header, and of several servers all parameters, what each has of them, and of each
+// table which one has all of its rows, or -1.
+using PyRecord = std::tuple<std::string, std::string, std::optional<FloatArray>,
+                            std::vector<PySpans>, std::vector<std::int64_t>>;
 
 // Writes down what a policy server hears, until it is told to end.
 class Record {
  public:
   Record(const PyRecord& to, const FloatArray& theta)
-      : writer_(to.first, to.second, {theta.data(), theta.data() + theta.size()}, 1, 0) {}
+      : Record(to, std::get<2>(to) ? *std::get<2>(to) : theta, nullptr) {}
 
   // By the thread that serves.
   void heard(const modes::Event& event, Time at) {
@@ -46,21 +52,80 @@ class Record {
   }
   // While nobody is served. rows: of tables; null: there are none. Returns why the record ended
   // before; empty: it did not.
-  std::string end(ParameterServer& server, const RowHolder* rows) {
-    const ParameterVector::Pin latest = server.holder().pull();
-    if (!std::exchange(ended_, true)) {
-      std::vector<std::uint64_t> digests;
-      for (const auto& table : rows ? rows->tables() : std::vector<std::shared_ptr<Table>>()) {
-        const Table::Digest one = table->digest([watch = SignalWatch()]() mutable { watch(); });
-        digests.insert(digests.end(), one.begin(), one.end());
-      }
-      writer_.finish(latest.t(), {latest.data(), latest.data() + server.holder().dimension()},
-                     digests);
+  std::string end(PolicyService& service, const RowHolder* rows) {
+    if (std::exchange(ended_, true)) return writer_.failure();
+    // (Without an end of all of them it is as of servers that were killed.)
+    if (sharding_.shards.size() > 1 && !service.ends_known()) {
+      return "not all policy servers have said what they had of it, so parts of pushes that did "
+             "not come to one of them are in it as if they had";
     }
+    Digests digests = digests_of(rows);
+    std::uint64_t t = 0;
+    std::vector<float> theta(dimension_);
+    {
+      const ParameterVector::Pin latest = service.server().holder().pull();
+      t = latest.t();
+      scatter(0, latest.data(), theta);
+    }
+    std::uint32_t server = 0;
+    for (const PartEnd& end : service.take_ends()) {
+      ++server;
+      if (end.missed.size() > kMostMissed) {
+        return "more parts of pushes did not come to one of several policy servers than a record "
+               "has room for";
+      }
+      for (const std::uint64_t line : end.missed) recorder_.missed(server, line);
+      t = std::min(t, end.updates);
+      if (end.theta.size() != sharding_.size(server)) throw Error("another part than there is");
+      scatter(server, end.theta.data(), theta);
+      add(digests, server, end.digests);
+    }
+    writer_.finish(t, theta, digests);
     return writer_.failure();
   }
 
  private:
+  using Digests = std::vector<std::uint64_t>;  // two numbers of each table
+
+  Record(const PyRecord& to, const FloatArray& theta, std::nullptr_t)
+      : dimension_(static_cast<std::size_t>(theta.size())),
+        sharding_(to_sharding(std::get<3>(to), dimension_)),
+        servers_of_tables_(std::get<4>(to)),
+        writer_(std::get<0>(to), std::get<1>(to), {theta.data(), theta.data() + theta.size()}, 1,
+                0) {}
+
+  void scatter(std::size_t server, const float* part, std::vector<float>& all) const {
+    for (const ShardSpan& span : sharding_.shards[server]) {
+      std::copy_n(part, span.end - span.begin, all.data() + span.begin);
+      part += span.end - span.begin;
+    }
+  }
+  Digests digests_of(const RowHolder* rows) const {
+    Digests its;
+    for (const auto& table : rows ? rows->tables() : std::vector<std::shared_ptr<Table>>()) {
+      const Table::Digest one = table->digest([watch = SignalWatch()]() mutable { watch(); });
+      its.insert(its.end(), one.begin(), one.end());
+    }
+    if (servers_of_tables_.empty()) return its;
+    Digests all(2 * servers_of_tables_.size());
+    add(all, 0, its);
+    return all;
+  }
+  // Those of a server's tables, which are a part of each that it has rows of.
+  void add(Digests& to, std::size_t server, const Digests& its) const {
+    std::size_t next = 0;
+    for (std::size_t t = 0; t < servers_of_tables_.size(); ++t) {
+      const std::int64_t of = servers_of_tables_[t];
+      if (of >= 0 && static_cast<std::size_t>(of) != server) continue;
+      if (next + 2 > its.size()) throw Error("digests of other tables than there are");
+      to[2 * t] += its[next++];
+      to[2 * t + 1] += its[next++];
+    }
+  }
+
+  const std::size_t dimension_;
+  const Sharding sharding_;
+  const std::vector<std::int64_t> servers_of_tables_;
   TraceWriter writer_;
   ModeRecorder recorder_{writer_};
   bool ended_ = false;
@@ -253,7 +318,9 @@ void bind_mode_servers(py::module_& m) {
           py::arg("shards") = std::vector<PySpans>{},
           "theta: to begin with, float32 [d]; block_ends: where its variables end. workers: lanes "
           "that may come. run, terms: as trainers have them; boot: a number that no other server's "
-          "process ever has. record: a file, and its header, that what it hears is written to. "
+          "process ever has. record: a file that what it hears is written to, its header, and of "
+          "several servers all parameters, what each has of them, and of each table which one has "
+          "all of its rows, or -1. "
           "begun: to go on from, what take() of another one gave. tables: that gradients are of "
           "too, in the order of the model. followers: servers behind it, of several, of which each "
           "has a part of the parameters, as theta is one. reduces: while the mode is in Sync "
@@ -409,13 +476,24 @@ void bind_mode_servers(py::module_& m) {
             });
           },
           py::arg("f"), "Calls f() while nobody is served.")
+      .def_property_readonly(
+          "ends_known",
+          [](PyPolicyServer& of) {
+            const py::gil_scoped_release release;
+            bool known = false;
+            of.server->quiet([&](PolicyService& service) { known = service.ends_known(); });
+            return known;
+          },
+          "Whether all servers behind it have said what they have of what it has heard, for the "
+          "end "
+          "of a record; who has not is asked.")
       .def(
           "end_record",
           [](PyPolicyServer& of) {
             const py::gil_scoped_release release;
             std::string why;
             of.server->quiet([&](PolicyService& service) {
-              if (of.record) why = of.record->end(service.server(), of.rows ? &*of.rows : nullptr);
+              if (of.record) why = of.record->end(service, of.rows ? &*of.rows : nullptr);
             });
             return why;
           },

@@ -126,12 +126,12 @@ void bind_part_servers(py::module_& m) {
                       const std::vector<std::shared_ptr<SavedTable>>& tables,
                       const std::optional<PyBegun>& begun, bool leads,
                       const std::optional<PyWords>& served, const std::optional<PyWords>& ever,
-                      bool again, bool reduces) {
+                      bool again, bool reduces, bool recorded) {
             require_some(workers, "workers");
             if (ever && ever->size() != 2) throw Error("ever must have 2 numbers");
             return std::make_unique<PyPartServer>(
                 theta, mode, rule, staleness, workers,
-                PartService::Run{run, terms, boot, server, {}, again, reduces}, tables, begun,
+                PartService::Run{run, terms, boot, server, {}, again, reduces, recorded}, tables, begun,
                 leads, served, ever);
           }),
           py::kw_only(), py::arg("theta").noconvert(), py::arg("mode"), py::arg("rule"),
@@ -140,13 +140,13 @@ void bind_part_servers(py::module_& m) {
           py::arg("tables") = std::vector<std::shared_ptr<SavedTable>>(),
           py::arg("begun") = py::none(), py::arg("leads") = false, py::arg("served") = py::none(),
           py::arg("ever") = py::none(), py::arg("again") = false, py::arg("reduces") = false,
+          py::arg("recorded") = false,
           "theta: its part, float32. mode, and the others: as of PolicyServer; server: its number, "
           "from 1. tables: of which it has rows, in the order of the model. begun: its part of a "
           "state; leads: of servers that decide by themselves, that is of the mode of the first. "
           "served, ever: as of PolicyServer, but for when the end is told; again: it was started "
           "again, and asks the first; before it has heard, it must be handed no lane. reduces: as "
-          "of "
-          "PolicyServer.")
+          "of PolicyServer. recorded: the first is, and asks it at the end.")
       .def(
           "adopt",
           [](PyPartServer& of, int socket, bool checked, const std::string& transport) {
@@ -169,6 +169,9 @@ void bind_part_servers(py::module_& m) {
       .def_property_readonly(
           "asks", [](const PyPartServer& of) { return of.server->asks(); },
           "Whether it was started again, and has not heard yet what it has to know.")
+      .def_property_readonly(
+          "end_known", [](const PyPartServer& of) { return of.server->end_known(); },
+          "Whether the first has what it asks for at the end of a run that is recorded.")
       .def("counters", &counters_of,
            "What was counted; kernel_in and kernel_out, where all went over TCP.")
       .def("standing", &part_standing_of,

@@ -108,20 +108,6 @@ Replicas replicas_of(const Choice& choice, const Choice& staleness,
   return made;
 }
 
-// What its functions make is whole; one server has everything.
-Sharding to_sharding(const std::vector<PySpans>& given, std::size_t dimension) {
-  if (given.empty()) return memorywise(dimension, 1);
-  Sharding sharding{{}, 1};
-  for (const PySpans& shard : given) {
-    auto& spans = sharding.shards.emplace_back();
-    for (const auto& [begin, end] : shard) {
-      if (begin > end || end > dimension) throw py::value_error("shards must be of the parameters");
-      spans.push_back({begin, end});
-    }
-  }
-  return sharding;
-}
-
 // Spans of a vector in which all lies so much further back, round its end.
 std::vector<ShardSpan> shifted(const std::vector<ShardSpan>& from, std::size_t shift,
                                std::size_t dimension) {
@@ -192,7 +178,8 @@ py::dict simulate_model(const PyTraining& training, const PyWatch& watch, const 
   const GradientSource& source = given.source;
   const std::size_t workers = training.workers;
   for (const std::uint32_t server : time.servers_of_tables) {
-    if (time.servers_of_tables.size() != given.tables.size() || server >= time.shards.size()) {
+    const bool none = server >= time.shards.size() && !(record && server == RowPlacement::kSpread);
+    if (time.servers_of_tables.size() != given.tables.size() || none) {
       throw py::value_error("servers_of_tables must be one of the shards for each table");
     }
   }
@@ -249,8 +236,8 @@ py::dict simulate_model(const PyTraining& training, const PyWatch& watch, const 
     Sharding ordered = sharding;
     for (auto& spans : ordered.shards) spans = shifted(spans, shift, d);
     ModeResult played =
-        record ? simulate_record(parts.source, parts.data, validation, parts.discipline, *record,
-                                 looks_up, context, options, callbacks)
+        record ? simulate_record(parts.source, parts.data, validation, parts.discipline, ordered,
+                                 *record, looks_up, context, options, callbacks)
                : simulate_mode(parts.source, parts.data, validation, parts.discipline, ordered,
                                context, options, callbacks);
     for (ShardResult& shard : played.shards) shard.spans = shifted(shard.spans, d - shift, d);

@@ -224,7 +224,7 @@ def test_a_changed_byte_is_refused(trace: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        ({"servers": 2}, "several policy servers"),
+        ({"servers": 2}, "by modes whose servers decide by themselves"),
         ({"dense": "all-reduce", "mode": "sync"}, "leave one of the two out"),
     ],
     ids=["several", "all-reduce"],

@@ -441,8 +441,8 @@ def test_a_header_of_what_no_run_has_is_refused_by_name(
 
 
 def test_a_newer_version_is_refused() -> None:
-    with pytest.raises(ValueError, match="version is 4, this release reads 3; upgrade"):
-        lsh.recordings.header(json.dumps({"format": "leashed.trace", "version": 4}).encode())
+    with pytest.raises(ValueError, match="version is 5, this release reads 4; upgrade"):
+        lsh.recordings.header(json.dumps({"format": "leashed.trace", "version": 5}).encode())
     with pytest.raises(ValueError, match="lacks or has a wrong 'model'"):
         lsh.recordings.header(json.dumps({"format": "leashed.trace", "version": 1}).encode())
 

@@ -53,6 +53,8 @@ enum Kind : std::uint16_t {
   kTold,
   kToldAt,
   kToldDone,
+  kToldEnd,
+  kToldEnded,
   kModeRead,
   // Of members who sum gradients, and the policy server that leads them (round_messages.h).
   kRound,

@@ -120,6 +120,8 @@ inline constexpr auto kModeLimits =
              {kTold, sizeof(BlockHead) + kMostBlock},
              {kToldAt, sizeof(ToldAt)},
              {kToldDone, (1 + kMostUnfinished) * sizeof(std::uint64_t)},
+             {kToldEnd, sizeof(ToldEnd)},
+             {kToldEnded, kMostEnded + kMostParameters * sizeof(float)},
              {kLookup, kRowLimits[kLookup]},
              {kModeRead, sizeof(ModeHello) + kRowLimits[kLookup]},
              {kRows, kRowLimits[kRows]},

@@ -21,6 +21,8 @@
 //                                                            kToldAt: how many examples have been
 //                                                            leased, then the numbers of batches
 //                                                            that are not done
+//   kToldEnded     ToldEnded, then numbers      kToldEnd      ToldEnd, at the end of a run that is
+//                  and its parameters                        recorded
 //
 // A part's, and a lookup's, correlation is the ticket of its server's grant. Of a model that reads
 // tables each server is asked for those of the lease's rows that it has, none among them, once all
@@ -82,6 +84,26 @@ struct ToldAt {
   std::uint64_t kept = 0;
 };
 
+// What the server is asked for once all lines before that one are carried out; of kNothing: it is
+// known.
+struct ToldEnd {
+  static constexpr std::uint64_t kNothing = ~std::uint64_t{0};
+  std::uint64_t position;
+};
+
+// Of pushes that a server had no part of, those that it remembers; there may have been more.
+inline constexpr std::uint64_t kMostMissed = std::uint64_t{1} << 20;
+
+// Lines that are carried out, and updates that come of them. What follows are the lines of pushes
+// of which it had no part, and of each of its tables a digest, of two numbers.
+struct ToldEnded {
+  std::uint64_t boot, position, updates;
+  std::uint64_t missed, digests;  // numbers that follow
+};
+inline constexpr std::uint64_t kMostEnded = std::uint64_t{16} << 20;
+
+static_assert(sizeof(ToldEnd) == 8 && sizeof(ToldEnded) == 40 &&
+              kMostEnded > sizeof(ToldEnded) + (kMostMissed + 1) * sizeof(std::uint64_t));
 static_assert(sizeof(PartHello) == 40 && sizeof(PartTail) == 32 && sizeof(PartLook) == 24 &&
               sizeof(ToldHello) == 40 && sizeof(ToldAt) == 24 &&
               std::is_trivially_copyable_v<PartTail>);

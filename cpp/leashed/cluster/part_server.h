@@ -25,6 +25,7 @@ class PartServer {
   bool follows() const { return service_.follows(); }
   // Likewise: as of PartService.
   bool asks() const { return service_.asks(); }
+  bool end_known() const { return service_.end_known(); }
 
   struct Counters : ServingLoop::Counters, PartService::Counters {};
   Counters counters() const { return {serving_.counters(), service_.counters()}; }

@@ -47,6 +47,7 @@ PartService::PartService(const Choice& mode, const DisciplineContext& context, R
       server_(modes::make_server_policy(
                   begun && begun->leads && !alike_ ? mode : following(mode, deciding(mode.name))),
               with_kept(context, std::max(context.workers, begun ? begun->lanes : 0)), rows),
+      holder_(rows),
       seats_(std::max(context.workers, begun ? begun->lanes : 0)),
       block_(sizeof(BlockHead) + kMostBlock) {
   require_parts(context.rule, context.staleness, "policy_servers");
@@ -60,6 +61,7 @@ PartService::PartService(const Choice& mode, const DisciplineContext& context, R
   asks_.store(run.again, kRelaxed);
   Sink& sink = *this;
   if (alike_) follower_.emplace(server_, sink, seats_.size(), rows);
+  if (alike_ && run.recorded) follower_->note_missed(kMostMissed + 1);
   if (rows) rows_.emplace(*rows, bytes_);
   if (begun) begin(*begun);
 }
@@ -120,6 +122,8 @@ void PartService::frame(Peer peer, const FrameHeader& header, Outbox&) {
       if (peer != first_) throw Error("somebody takes parameters who is not the first server");
       takes_ = frame_of<RoundEpoch>(link.small, header.length, "a position that is none").epoch;
       return answer_take();
+    case kToldEnd:
+      return end_asked(peer, header);
     case kModeRead:
       return read(peer, link, header);
     default:
@@ -240,6 +244,7 @@ void PartService::look(Link& link, std::size_t length) {
 // A copy: who does not read it must not keep a version from going.
 void PartService::answer_looks() {
   answer_take();
+  answer_end();
   std::shared_ptr<const std::vector<float>> copy;
   for (auto& [peer, link] : links_) {
     if (!link.looks || *link.looks > position()) continue;

@@ -64,6 +64,7 @@ class PartService final : public Service, private Sink {
     std::span<std::uint64_t> ever{};  // as of PolicyService
     bool again = false;               // it was started again, and asks
     bool reduces = false;             // as of PolicyService
+    bool recorded = false;            // the first asks at the end what became of the log here
   };
   // mode: the first's; `context` is of this part, whose `workers` lanes may ever come; rows: of
   // tables, those that it has, which must stay; null: none. begun: what it goes on from; null: it
@@ -106,6 +107,8 @@ class PartService final : public Service, private Sink {
   bool follows() const { return follows_.load(std::memory_order_relaxed); }
   // Whether it was started again, and has not heard yet what it has to know.
   bool asks() const { return asks_.load(std::memory_order_relaxed); }
+  // Whether the first has what it asks for at the end of a run that is recorded.
+  bool end_known() const { return end_known_.load(std::memory_order_relaxed); }
   struct Counters {
     std::uint64_t grants = 0, pushes = 0;
     std::uint64_t examples = 0;       // of these
@@ -177,6 +180,9 @@ class PartService final : public Service, private Sink {
   void look(Link& link, std::size_t length);
   void answer_looks();
   void told(Peer peer, const FrameHeader& header);
+  // What the first asks for at the end of a run that is recorded, once it is there.
+  void end_asked(Peer peer, const FrameHeader& header);
+  void answer_end();
   // What was read of the log of a server that decides by itself.
   void hear_first();
   // What is done at the first, as kToldDone has it, and was never here: it is lost on the way.
@@ -205,7 +211,9 @@ class PartService final : public Service, private Sink {
   const StalenessPolicy& policy_;
   ParameterServer server_;
   std::optional<Follower> follower_;  // where servers decide alike
+  RowHolder* const holder_;           // null: it has no rows
   std::optional<LaneRows> rows_;
+  std::optional<std::uint64_t> end_asked_;  // a position, until it is answered
   Post* post_ = nullptr;
   std::int64_t start_ = 0;
   std::vector<Seat> seats_;  // by node
@@ -224,7 +232,7 @@ class PartService final : public Service, private Sink {
   std::string failure_;
   // Relaxed: counts for whoever looks on; they hand nothing over. (Lanes that are let in once it
   // asks no more are taken by the thread that has heard the answer.)
-  std::atomic<bool> follows_{false}, asks_{false};
+  std::atomic<bool> follows_{false}, asks_{false}, end_known_{false};
   std::atomic<std::uint64_t> grants_{0}, pushes_{0}, examples_{0}, not_finite_{0}, late_parts_{0},
       strange_{0}, replaced_{0}, lanes_{0}, looks_{0}, published_{0}, staleness_{0}, bytes_{0},
       lookups_{0}, reads_{0}, looked_up_{0};

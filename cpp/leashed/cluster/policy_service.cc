@@ -84,6 +84,8 @@ std::span<std::byte> PolicyService::place(Peer peer, const FrameHeader& header) 
       return place_state(peer, header.length);
     case kRoundRows:
       return place_round_rows(link, header);
+    case kToldEnded:
+      return part_ends_.place(peer, header.length);
     case kModeRead:
       if (!rows_) throw Error("a read at a server without rows");
       return rows_->place(link.rows, header.length);
@@ -127,6 +129,7 @@ void PolicyService::frame(Peer peer, const FrameHeader& header, Outbox&) {
   if (header.kind == kModeHello) return hello(peer, link, header.length, header.correlation);
   if (header.kind == kModeLook) return look(peer, link, header.length);
   if (header.kind == kToldHello || header.kind == kToldAt) return followed(peer, link, header);
+  if (header.kind == kToldEnded) return part_ends_.said(peer);
   if (header.kind == kModeRead) return read(peer, link, header);
   if (const auto server = part_of_round(peer, header)) {
     return rounds_->part_came(server, header.correlation);
@@ -562,6 +565,11 @@ void PolicyService::let_end() {
   for (auto& [peer, link] : links_) {
     if (std::exchange(link.ends, false) && link.node) end_of(peer);
   }
+}
+
+const std::vector<PartEnd>& PolicyService::take_ends() {
+  if (told_) part_ends_.let_go(*told_, *post_);
+  return part_ends_.of();
 }
 
 PolicyService::Counters PolicyService::counters() const {

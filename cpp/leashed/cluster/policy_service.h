@@ -54,6 +54,7 @@
 #include "leashed/cluster/led_rounds.h"
 #include "leashed/cluster/mode_messages.h"
 #include "leashed/cluster/mode_shards.h"
+#include "leashed/cluster/part_ends.h"
 #include "leashed/cluster/policy_checkpoint.h"
 #include "leashed/cluster/told_log.h"
 #include "leashed/engine/checkpoint.h"
@@ -148,6 +149,11 @@ class PolicyService final : public Service, private Sink, private RoundDesk {
   void kept(std::uint64_t line);
   // That all is trained is kept: who waits to hear of the end is told.
   void let_end();
+  // Of several that decide alike, at the end of a run that is recorded: whether all those behind it
+  // have said what they have of all that it has heard; asks whoever has not.
+  bool ends_known() { return !told_ || (post_ && part_ends_.known(*told_, *post_)); }
+  // What they have said, by server; they are told that nothing more is asked for.
+  const std::vector<PartEnd>& take_ends();
   // Nodes of what it goes on from for which nobody has come are gone.
   void let_go_absent();
   const ParameterServer& server() const { return server_; }
@@ -294,6 +300,7 @@ class PolicyService final : public Service, private Sink, private RoundDesk {
   const StalenessPolicy& policy_;
   ParameterServer server_;
   std::optional<ToldLog> told_;  // where there are several servers
+  PartEnds part_ends_;
   bool told_end_ = false;
   std::optional<LaneRows> rows_;
   Post* post_ = nullptr;

@@ -50,6 +50,9 @@ class ToldLog {
   Peer peer_of(std::uint64_t server) const { return followers_.at(server - 1).peer; }
   // Whether all of them have heard all of it.
   bool all_heard() const;
+  std::size_t followers() const { return followers_.size(); }
+  // The connection of the one of that number, from 1; 0: it has none.
+  Peer peer(std::uint64_t server) const { return followers_[server - 1].peer; }
   // Sends whatever can go.
   void send(Post& post);
 

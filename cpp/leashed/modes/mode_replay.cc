@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "leashed/base/error.h"
 #include "leashed/data/make_batches.h"
@@ -20,6 +21,7 @@
 #include "leashed/server/own_models.h"
 #include "leashed/server/parameter_server.h"
 #include "leashed/server/served_rows.h"
+#include "leashed/server/shards.h"
 
 namespace leashed {
 namespace {
@@ -50,6 +52,7 @@ class Audit {
         peers_(!server.holds()),
         steps_recorded_(!server.has_global_model()),
         looks_up_(options.looks_up),
+        several_(options.sharding.shards.size() > 1),
         seats_(options.workers) {}
 
   // The updates that there were; none: it was interrupted.
@@ -87,6 +90,7 @@ class Audit {
 
   void note(Node node, Note note) {
     require(note < Note::summed);
+    if (note == Note::missed) return require(several_);  // (MissedParts has looked of whom)
     Seat& one = seat(node);
     if (note == Note::looked_up) {
       require(looks_up_ && one.granted && one.lease.count > 0 && !one.left);
@@ -126,7 +130,7 @@ class Audit {
   }
 
   modes::ServerPolicy machine_;
-  const bool peers_, steps_recorded_, looks_up_;
+  const bool peers_, steps_recorded_, looks_up_, several_;
   std::vector<Seat> seats_;
   modes::Out out_;
   Time at_{0};
@@ -137,48 +141,71 @@ class ModeReplayer final : Sink {
  public:
   ModeReplayer(const GradientSource& source, const DatasetView& data,
                const modes::ServerPolicy& machine, const DisciplineContext& context,
-               const std::vector<std::shared_ptr<Table>>& tables, const ReplayOptions& options)
+               const std::vector<std::shared_ptr<Table>>& tables, const Trace& trace,
+               const ReplayOptions& options)
       : source_(source),
         context_(context),
+        trace_(trace),
         looks_up_(options.looks_up),
         batches_(make_batches(data, options.batch_size, options.seed, options.stream, false, true)),
         reading_(options.stream, 0),
         workspace_(source.make_workspace()),
         rows_(source, tables),
-        server_(machine, context, rows_.holder()),
+        shards_(
+            machine, context,
+            options.sharding.shards.empty() ? memorywise(source.dimension(), 1) : options.sharding,
+            rows_.holder(), options.servers_of_tables),
+        missed_(trace, shards_.size()),
+        server_(shards_[0]),
         rule_(server_.rule()),
         peers_(!server_.holds()),
         steps_recorded_(!server_.has_global_model()),
         models_(server_, context),
         seats_(options.workers),
+        parts_(shards_.size()),
+        before_(shards_.size()),
         interruption_(options.interrupted),
         observers_(options.workers) {
     for (StepObserver* const one : options.observers) observers_.add(*one);
-    for (Seat& seat : seats_) seat.sent = AlignedArray<float>(source.dimension());
+    for (Seat& seat : seats_) {
+      seat.sent = AlignedArray<float>(source.dimension());
+      seat.granted.resize(shards_.size());
+    }
+    if (shards_.size() == 1) return;
+    for (std::size_t s = 0; s < parts_.size(); ++s) {
+      parts_[s].values = AlignedArray<float>(shards_.size(s));
+      row_pushes_.push_back(&parts_[s].rows);
+    }
   }
 
   const ParameterServer& server() const { return server_; }
 
-  Replayed run(const Trace& trace, std::uint64_t until) {
+  Replayed run(std::uint64_t until) {
     const auto attached = source_.attach();
-    ModeCursor records(trace);
+    ModeCursor records(trace_);
     LogLine record{};
     while (t() < until && !interrupted() && records.next(record)) {
-      record.note == Note::none ? hear(record.event, record.at)
-                                : note(record.event.node, record.note);
+      if (record.note != Note::none) {
+        note(record.event.node, record.note);
+        continue;
+      }
+      hear(record.event, record.at);
+      ++events_;
     }
     result_.t = t();
     result_.parameters = parameters();
-    if (before_) result_.before.assign(before_.data(), before_.data() + source_.dimension());
+    if (before_[0]) result_.before = assembled(before_);
     for (const std::uint64_t kept : server_.counts().worker_kept) result_.published += kept;
     result_.observed = observers_.found();
     return std::move(result_);
   }
 
  private:
+  using Pins = std::vector<ParameterVector::Pin>;  // by server
+
   struct Seat {
-    Grant granted{};
-    bool taken = false;  // by its own model
+    std::vector<Grant> granted;  // by server
+    bool taken = false;          // by its own model
     std::uint32_t steps = 0;
     std::vector<float> own;  // the model when the step was begun, where others change it meanwhile
     AlignedArray<float> sent;
@@ -191,48 +218,90 @@ class ModeReplayer final : Sink {
   };
 
   bool interrupted() { return result_.interrupted |= interruption_(); }
-  std::uint64_t t() { return peers_ ? steps_ : server_.holder().pull().t(); }
+  std::uint64_t t() { return peers_ ? steps_ : shards_.updates(); }
   std::vector<float> parameters() {
     if (steps_recorded_) return {models_.mean(), models_.mean() + source_.dimension()};
-    const ParameterVector::Pin latest = server_.holder().pull();
-    return {latest.data(), latest.data() + source_.dimension()};
+    return assembled(latest());
+  }
+  Pins latest() {
+    Pins pins;
+    for (std::size_t s = 0; s < shards_.size(); ++s) pins.push_back(shards_[s].holder().pull());
+    return pins;
+  }
+  std::vector<float> assembled(const Pins& pins) {
+    const float* const all =
+        shards_.assembled([&](std::size_t s) { return pins[s].data(); }, whole_);
+    return {all, all + source_.dimension()};
+  }
+  const modes::Lease& lease(const Seat& seat) const { return seat.granted[0].lease; }
+
+  // Each server hears it.
+  void handle(const Event& event, Payload* payload, Time at) {
+    for (telling_ = 0; telling_ < shards_.size(); ++telling_) {
+      shards_[telling_].handle(event, payload, at, *this);
+    }
   }
 
   void hear(const Event& event, Time at) {
+    updated_ = false;
     if (event.kind == Event::Kind::leave && looks_up_) let_go(seats_[event.node]);
     if (event.kind != Event::Kind::push) {
-      return told(event, [&] { server_.handle(event, nullptr, at, *this); });
+      return told(event, [&] { handle(event, nullptr, at); });
     }
     Seat& seat = seats_[event.node];
-    const modes::Lease& lease = seat.granted.lease;
+    const modes::Lease its = lease(seat);
     // (What its push would do is of no use any more where it is interrupted.)
     if (!steps_recorded_ && !make_steps(event.node)) return;
     if (rule_.sends == WorkerRule::Sends::model && !peers_) {
       std::copy_n(models_[event.node], source_.dimension(), seat.sent.data());
     }
     if (!steps_recorded_) pushed_[event.ticket] = part(event.node);
+    for (Grant& one : seat.granted) one.pulled.release();
+    const std::uint64_t late = server_.counts().late;
+    shards_.size() == 1 ? push_whole(seat, event, at) : push_parts(seat, event, at);
+    batches_->let_go(its.first, its.count, server_.counts().late == late);
+    if (updated_) pushed_.clear();  // what was held is part of it, or dropped
+  }
+
+  void push_whole(Seat& seat, const Event& event, Time at) {
     const bool lost = event.version == kNoValues;
-    Payload payload{lost ? nullptr : &seat.sent, lease.count};
+    Payload payload{lost ? nullptr : &seat.sent, lease(seat).count};
     RowKeys rows;  // (The node may be granted another lease by its push.)
     if (rows_.holder()) {
       std::swap(rows, seat.pulled.keys);
       payload.rows = lost ? nullptr : &rows;
       payload.row_gradients = &seat.row_gradients;
     }
-    seat.granted.pulled.release();
-    updated_ = false;
-    const std::uint64_t first = lease.first, count = lease.count, late = server_.counts().late;
-    server_.handle(event, &payload, at, *this);
+    handle(event, &payload, at);
     if (RowHolder* const held = rows_.holder()) held->release(rows);
-    batches_->let_go(first, count, server_.counts().late == late);
-    if (updated_) pushed_.clear();  // what was held is part of it, or dropped
+  }
+  // To each of several servers its part, where that had it.
+  void push_parts(Seat& seat, const Event& event, Time at) {
+    const std::uint64_t count = lease(seat).count;
+    RowHolder* const held = rows_.holder();
+    if (held) {
+      held->split(seat.pulled.keys, seat.row_gradients.data(), shards_.rows(), row_pushes_);
+    }
+    for (telling_ = 0; telling_ < shards_.size(); ++telling_) {
+      Part& part = parts_[telling_];
+      shards_.gather(telling_, seat.sent.data(), part.values.data());
+      const bool of_first = telling_ == 0 && event.version == kNoValues;
+      const bool lost = of_first || missed_(telling_, events_);
+      Payload payload{lost ? nullptr : &part.values, count};
+      if (held && !lost) {
+        payload.rows = &part.rows.keys;
+        payload.row_gradients = &part.rows.gradients;
+      }
+      shards_[telling_].handle(event, &payload, at, *this);
+      if (held) held->release(part.rows.keys);
+    }
   }
 
   // Those of its lease; false: it was interrupted meanwhile.
   bool make_steps(Node node) {
     Seat& seat = seats_[node];
     take(seat);
-    while (seat.steps < steps_of(rule_, seat.granted.lease)) {
+    while (seat.steps < steps_of(rule_, lease(seat))) {
       compute(node);
       if (interrupted()) return false;
     }
@@ -240,6 +309,7 @@ class ModeReplayer final : Sink {
   }
 
   void note(Node node, Note note) {
+    if (note == Note::missed) return;
     if (note == Note::looked_up) return pull_rows(seats_[node]);
     if (steps_recorded_) return step(node);
     // Of a worker elsewhere, which nobody was told of by a push.
@@ -260,22 +330,22 @@ class ModeReplayer final : Sink {
   // A gradient, and the step that is made with it on a model of the worker's own.
   void compute(Node node) {
     Seat& seat = seats_[node];
-    const modes::Lease& lease = seat.granted.lease;
-    const std::uint32_t steps = steps_of(rule_, lease), i = seat.steps++;
-    const std::uint64_t begin = lease.count * i / steps, end = lease.count * (i + 1) / steps;
+    const modes::Lease& its = lease(seat);
+    const std::uint32_t steps = steps_of(rule_, its), i = seat.steps++;
+    const std::uint64_t begin = its.count * i / steps, end = its.count * (i + 1) / steps;
     RowHolder* const held = rows_.holder();
     Batch& batch = held ? seat.batch : batch_;
     if (held) {
       held->show(seat.pulled, batch.view, seat.shown, seat.row_gradients);
     } else {
-      batches_->fill_span(lease.first + begin, end - begin, batch);
+      batches_->fill_span(its.first + begin, end - begin, batch);
     }
-    const float* theta = rule_.model == WorkerRule::Model::pulled ? seat.granted.pulled.data()
+    const float* theta = rule_.model == WorkerRule::Model::pulled ? pulled(seat)
                          : steps_recorded_                        ? seat.own.data()
                                                                   : models_[node];
     WorkerStep step{.worker = node,
-                    .k = lease.number,
-                    .view = {theta, seat.granted.t},
+                    .k = its.number,
+                    .view = {theta, seat.granted[0].t},
                     .gradient = {seat.sent.data(), seat.sent.size()}};
     step.set_batch(batch);
     const auto rows = [&] {
@@ -293,59 +363,79 @@ class ModeReplayer final : Sink {
     models_.step(node, seat.sent.data());
     if (steps_recorded_) copy_own(node);
   }
+  const float* pulled(const Seat& seat) {
+    return shards_.assembled([&](std::size_t s) { return seat.granted[s].pulled.data(); }, whole_);
+  }
   void copy_own(Node node) {
     seats_[node].own.assign(models_[node], models_[node] + source_.dimension());
   }
 
   ReplayedPart part(Node node) {
     const Seat& seat = seats_[node];
-    const std::uint64_t read = peers_ ? steps_ : seat.granted.t;
+    const std::uint64_t read = peers_ ? steps_ : seat.granted[0].t;
     return {node,
-            {.outcome = trace::Outcome::published, .k = seat.granted.lease.number, .t_read = read},
+            {.outcome = trace::Outcome::published, .k = lease(seat).number, .t_read = read},
             seat.loss,
             1};
   }
 
   void grant(Grant grant) override {
-    Seat& seat = seats_[grant.node];
-    if (grant.lease.count > 0) batches_->hold(grant.lease.first, grant.lease.count);
-    seat.granted = std::move(grant);
+    const Node node = grant.node;
+    Seat& seat = seats_[node];
+    if (telling_ == 0 && grant.lease.count > 0) {
+      batches_->hold(grant.lease.first, grant.lease.count);
+    }
+    seat.granted[telling_] = std::move(grant);
+    if (telling_ > 0) return;
     seat.steps = 0;
-    const bool has_rows = rows_.holder() && seat.granted.lease.count > 0;
+    const bool has_rows = rows_.holder() && lease(seat).count > 0;
     if (has_rows) looks_up_ ? let_go(seat) : pull_rows(seat);
     seat.taken = false;
     if (!steps_recorded_) return;
     take(seat);
-    copy_own(seat.granted.node);
+    copy_own(node);
   }
   void pull_rows(Seat& seat) {
-    const modes::Lease& lease = seat.granted.lease;
-    batches_->fill_span(lease.first, lease.count, seat.batch);
+    const modes::Lease& its = lease(seat);
+    batches_->fill_span(its.first, its.count, seat.batch);
     rows_.holder()->pull(seat.batch.view, seat.pulled);
   }
   void let_go(Seat& seat) { rows_.holder()->release(seat.pulled.keys); }
   // By its worker's model, which is as it was where the grant has never reached that.
   void take(Seat& seat) {
     if (rule_.model != WorkerRule::Model::own || std::exchange(seat.taken, true)) return;
-    models_.take(seat.granted);
-    seat.granted.pulled.release();
+    for (std::size_t s = 0; s < seat.granted.size(); ++s) {
+      models_.take(seat.granted[s], shards_.spans(s));
+      seat.granted[s].pulled.release();
+    }
   }
   void updating(std::span<const std::uint64_t> tickets, const float* mean, double factor) override {
-    updated_ = true;
+    const bool another = std::exchange(updated_, true) && telling_ > leads_;
     if (steps_recorded_) return;
-    before_.release();
-    before_ = server_.holder().pull();
+    if (!another) begin_update(tickets);
+    result_.gradient.resize(mean ? source_.dimension() : 0);
+    if (!mean) return;
+    part_.assign(mean, mean + shards_.size(telling_));
+    for (float& value : part_) value = static_cast<float>(value * factor);
+    shards_.scatter(telling_, part_.data(), result_.gradient.data());
+  }
+  // By the first of several servers that has any part of it.
+  void begin_update(std::span<const std::uint64_t> tickets) {
+    leads_ = telling_;
+    for (std::size_t s = 0; s < shards_.size(); ++s) {
+      before_[s].release();
+      before_[s] = shards_[s].holder().pull();
+    }
     result_.last.clear();
     for (const std::uint64_t ticket : tickets) {
       ReplayedPart& one = result_.last.emplace_back(pushed_.at(ticket));
-      one.record.staleness = before_.t() - one.record.t_read;
+      one.record.staleness = before_[0].t() - one.record.t_read;
     }
     settled_ = 0;
     result_.gradient.clear();
-    if (mean) result_.gradient.assign(mean, mean + source_.dimension());
-    for (float& value : result_.gradient) value = static_cast<float>(value * factor);
   }
   void settled(Node node, const Publication& publication) override {
+    if (telling_ != (updated_ ? leads_ : 0)) return;
     observers_.published({.worker = node}, publication);
     if (publication.excluded) {
       ++result_.excluded;
@@ -361,22 +451,36 @@ class ModeReplayer final : Sink {
 
   const GradientSource& source_;
   const DisciplineContext& context_;
+  const Trace& trace_;
   const bool looks_up_;
   const std::unique_ptr<const BatchSource> batches_;
   const Reading reading_;
   const std::unique_ptr<Workspace> workspace_;
   ServedRows rows_;
-  ParameterServer server_;
+  Shards shards_;
+  const MissedParts missed_;
+  ParameterServer& server_;  // the first
   const WorkerRule rule_;
   const bool peers_;
   const bool steps_recorded_;
   OwnModels models_;
   std::vector<Seat> seats_;
   std::map<std::uint64_t, ReplayedPart> pushed_;  // by ticket, since the last update
-  ParameterVector::Pin before_;                   // of the server's last update
-  std::size_t settled_ = 0;                       // of its parts
-  bool updated_ = false;                          // by the event that is handled
-  std::uint64_t steps_ = 0;                       // that are recorded
+  // Of a push, for each of several servers.
+  struct Part {
+    AlignedArray<float> values;
+    RowPush rows;
+  };
+  std::vector<Part> parts_;
+  std::vector<RowPush*> row_pushes_;
+  AlignedArray<float> whole_;  // of parts
+  std::vector<float> part_;
+  Pins before_;                          // of the servers' last update
+  std::size_t settled_ = 0;              // of its parts
+  bool updated_ = false;                 // by the event that is handled
+  std::size_t telling_ = 0, leads_ = 0;  // which server hears it, and was the first to update
+  std::uint64_t events_ = 0;             // that all have heard
+  std::uint64_t steps_ = 0;              // that are recorded
   Batch batch_;
   const std::atomic<bool> never_{false};
   Interruption interruption_;
@@ -390,14 +494,14 @@ Replayed replay(const GradientSource& source, const DatasetView& data,
                 const modes::ServerPolicy& machine, const DisciplineContext& context,
                 const std::vector<std::shared_ptr<Table>>& tables, const Trace& trace,
                 const ReplayOptions& options) {
-  ModeReplayer replayer(source, data, machine, context, tables, options);
+  ModeReplayer replayer(source, data, machine, context, tables, trace, options);
   const auto recorded =
       Audit(machine, replayer.server(), options).count(trace, options.interrupted);
   if (!recorded) return {.interrupted = true};
   require_recorded(options, *recorded);
   // Rows that are looked up behind the last update may take the place of others.
   const bool whole = options.looks_up && options.until >= *recorded;
-  Replayed result = replayer.run(trace, whole ? ReplayOptions::kAll : options.until);
+  Replayed result = replayer.run(whole ? ReplayOptions::kAll : options.until);
   compare_with_end(result, trace, options);
   return result;
 }

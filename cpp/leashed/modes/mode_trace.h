@@ -7,7 +7,16 @@
 // that it has lost. Its process may be another by then, whose model begins anew. Where there are
 // tables its workers look up the rows of a lease some time after that was granted to them, and each
 // look-up is recorded; on threads rows are those of the grant.
+//
+// Of several policy servers that decide alike the first writes it, for all of them: the others hear
+// what it has heard. Which pushes had no part at one of them they say at the end, by the numbers of
+// events, from 0; of a run that has not come to its end nobody knows.
 #pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <unordered_set>
+#include <vector>
 
 #include "leashed/modes/policy_threads.h"
 #include "leashed/server/event_log.h"
@@ -25,6 +34,12 @@ class ModeRecorder final : public ModeListener {
   void stepped(modes::Node node) override { noted(node, LogLine::Note::stepped); }
   void noted(modes::Node node, LogLine::Note note) {
     record({{.kind = modes::Event::Kind::push, .node = node}, {}, note});
+  }
+  // That server, from 1, had no part of the push of that number.
+  void missed(std::uint32_t server, std::uint64_t line) {
+    record({{.kind = modes::Event::Kind::push, .node = server, .ticket = line},
+            {},
+            LogLine::Note::missed});
   }
 
  private:
@@ -51,6 +66,22 @@ class ModeCursor {
  private:
   TraceBytes bytes_;
   LineReader lines_;
+};
+
+// Which of several servers had no part of which pushes, as a record's end has it.
+class MissedParts {
+ public:
+  // Throws Error where it is said of none of so many servers.
+  MissedParts(const Trace& trace, std::size_t servers);
+
+  // Whether the server of that number, behind the first, had no part of the push of that number; of
+  // the first the push itself says so.
+  bool operator()(std::size_t server, std::uint64_t line) const {
+    return server > 0 && lines_[server - 1].contains(line);
+  }
+
+ private:
+  std::vector<std::unordered_set<std::uint64_t>> lines_;  // by server, from 1
 };
 
 }  // namespace leashed

@@ -8,7 +8,7 @@
 // the one before follow, of a push also ticket and version less those of the push before (these as
 // zigzag numbers, since they go back too), of a command its argument, of the data's end the
 // examples that there are. A push that was summed elsewhere is a note with the same numbers; what
-// has come home or is lost is one with its number.
+// was missed is one with its line, and what has come home or is lost with its number.
 //
 // Lines are numbered from 0. A log that is kept or sent is cut into blocks, of which each can be
 // read alone: a BlockHead, little-endian, then its lines, of which the first has its numbers whole.
@@ -37,6 +37,7 @@ struct LogLine {
     stepped,    // the node has, on a model of its own
     renewed,    // its process is another, whose model begins anew
     looked_up,  // it has the rows of its lease, as they are now
+    missed,     // the server of that number, of several, had no part of a push; said at the end
     // In a log that is told, of a mode whose workers sum among themselves (cluster/led_rounds.h).
     summed,   // a push, whose values are in a sum that is made elsewhere
     granted,  // the node is granted what it has leased, with the parameters of now
@@ -44,7 +45,8 @@ struct LogLine {
     lost,  // all sums that have not come home are lost, of so many examples, likewise
   };
 
-  modes::Event event;  // of a note its node, and what is said above
+  // Of a note its node, and what is said above; of what was missed the push's line is the ticket.
+  modes::Event event;
   Time at;
   Note note = Note::none;
 };
@@ -100,7 +102,7 @@ class LineReader {
  private:
   friend class LineWriter;
   static constexpr unsigned kNote = 7, kFar = 31;
-  static constexpr modes::Node kNotes = 7;
+  static constexpr modes::Node kNotes = 8;
 
   // Of a node that cannot be, where it is none.
   static void note(LogLine& line) {
@@ -109,7 +111,9 @@ class LineReader {
     line.note = static_cast<LogLine::Note>(1 + which);
     if (line.note == LogLine::Note::summed) line.event.kind = modes::Event::Kind::push;
   }
-  static constexpr bool counts(LogLine::Note note) { return note >= LogLine::Note::home; }
+  static constexpr bool counts(LogLine::Note note) {
+    return note == LogLine::Note::missed || note >= LogLine::Note::home;
+  }
 
   // Unsigned, so that a difference of any two numbers has one: 0, −1, 1, −2, …
   static constexpr std::uint64_t zigzag(std::uint64_t difference) {

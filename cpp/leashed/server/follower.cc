@@ -165,6 +165,8 @@ void Follower::carry_out(bool with_part) {
   const Told told = queue_.front();
   const modes::Event& event = told.event;
   const std::uint64_t line = position();
+  const bool missed = told.pushes() && !told.summed() && !with_part;
+  if (missed && missed_.size() < most_missed_) missed_.push_back(line);
   queue_.pop_front();
   if (told.note != LogLine::Note::none && !told.summed()) return carry_out_note(told, line);
   if (event.kind == EventKind::command) {

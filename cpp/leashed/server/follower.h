@@ -92,6 +92,9 @@ class Follower {
   // The first line of the log that is not carried out, or not heard.
   std::uint64_t position() const { return heard_ - queue_.size(); }
   std::uint64_t heard() const { return heard_; }
+  // From now on lines of pushes are noted whose part was not there, so many at most.
+  void note_missed(std::size_t most) { most_missed_ = most; }
+  const std::vector<std::uint64_t>& missed() const { return missed_; }
   // Parts that are there, and are not carried out, and examples of these.
   std::pair<std::uint64_t, std::uint64_t> there() const;
 
@@ -146,6 +149,8 @@ class Follower {
   bool grants_ = false;
   std::uint64_t heard_ = 0;
   std::uint64_t line_ = 0;  // of pushes before it no part comes
+  std::size_t most_missed_ = 0;
+  std::vector<std::uint64_t> missed_;
 };
 
 }  // namespace leashed

@@ -58,9 +58,11 @@ Sharding without_empty(Sharding sharding) {
   return sharding;
 }
 
+}  // namespace
+
 // tables: the servers of whole ones; empty: they are spread.
-RowPlacement placement(const RowHolder* rows, const std::vector<std::uint32_t>& tables,
-                       std::size_t servers) {
+RowPlacement Shards::placement(const RowHolder* rows, const std::vector<std::uint32_t>& tables,
+                               std::size_t servers) {
   std::vector<RowPlacement::PlacedTable> placed;
   for (std::size_t t = 0; rows && t < rows->tables().size(); ++t) {
     placed.push_back(
@@ -69,32 +71,40 @@ RowPlacement placement(const RowHolder* rows, const std::vector<std::uint32_t>& 
   return {std::move(placed), RowPlacement::evenly(servers)};
 }
 
-}  // namespace
-
 Shards::Shards(const Choice& mode, const DisciplineContext& context, Sharding sharding,
                RowHolder* rows, const std::vector<std::uint32_t>& tables)
-    : sharding_(without_empty(std::move(sharding))),
-      dimension_(context.dimension),
-      rows_(placement(rows, tables, sharding_.shards.size())) {
+    : Shards(context, without_empty(std::move(sharding)), rows, tables) {
   const std::size_t servers = sharding_.shards.size();
-  if (servers == 1) {
-    servers_.push_back(
-        std::make_unique<ParameterServer>(modes::make_server_policy(mode), context, rows));
-    return;
-  }
-  const Deciding by = deciding(mode.name);
-  require_parts(context.rule, context.staleness, "shards");
+  const Deciding by = servers == 1 ? Deciding::itself : deciding(mode.name);
+  if (servers > 1) require_parts(context.rule, context.staleness, "shards");
   agree_ = by == Deciding::alike;
   // Which rows a worker pulls, its batch says.
-  first_grants_ = by == Deciding::by_first || (by == Deciding::itself && rows);
-  AlignedArray<float> part(context.dimension);
+  first_grants_ = by == Deciding::by_first || (servers > 1 && by == Deciding::itself && rows);
   for (std::size_t s = 0; s < servers; ++s) {
-    gather(s, context.initial, part.data());
-    const DisciplineContext own{part.data(),     size(s),      context.workers,
-                                context.readers, context.rule, context.staleness};
-    servers_.push_back(std::make_unique<ParameterServer>(
-        modes::make_server_policy(s == 0 ? mode : following(mode, by)), own, rows));
+    add(modes::make_server_policy(s == 0 ? mode : following(mode, by)), context, rows);
   }
+}
+
+Shards::Shards(const modes::ServerPolicy& machine, const DisciplineContext& context,
+               Sharding sharding, RowHolder* rows, const std::vector<std::uint32_t>& tables)
+    : Shards(context, without_empty(std::move(sharding)), rows, tables) {
+  agree_ = sharding_.shards.size() > 1;
+  if (agree_) require_parts(context.rule, context.staleness, "shards");
+  for (std::size_t s = 0; s < sharding_.shards.size(); ++s) add(machine, context, rows);
+}
+
+void Shards::add(const modes::ServerPolicy& machine, const DisciplineContext& context,
+                 RowHolder* rows) {
+  if (sharding_.shards.size() == 1) {
+    servers_.push_back(std::make_unique<ParameterServer>(machine, context, rows));
+    return;
+  }
+  AlignedArray<float> part(context.dimension);
+  const std::size_t s = servers_.size();
+  gather(s, context.initial, part.data());
+  const DisciplineContext own{part.data(),     size(s),      context.workers,
+                              context.readers, context.rule, context.staleness};
+  servers_.push_back(std::make_unique<ParameterServer>(machine, own, rows));
 }
 
 void Shards::gather(std::size_t shard, const float* whole, float* part) const {

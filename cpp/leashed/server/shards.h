@@ -50,6 +50,9 @@ class Shards {
   // gradient.
   Shards(const Choice& mode, const DisciplineContext& context, Sharding sharding,
          RowHolder* rows = nullptr, const std::vector<std::uint32_t>& tables = {});
+  // All decide as that machine does: of several a mode's whose servers decide alike.
+  Shards(const modes::ServerPolicy& machine, const DisciplineContext& context, Sharding sharding,
+         RowHolder* rows = nullptr, const std::vector<std::uint32_t>& tables = {});
 
   std::size_t size() const { return servers_.size(); }
   ParameterServer& operator[](std::size_t shard) { return *servers_[shard]; }
@@ -80,6 +83,17 @@ class Shards {
   std::size_t peak_vectors();
 
  private:
+  Shards(const DisciplineContext& context, Sharding sharding, RowHolder* rows,
+         const std::vector<std::uint32_t>& tables)
+      : sharding_(std::move(sharding)),
+        dimension_(context.dimension),
+        rows_(placement(rows, tables, sharding_.shards.size())) {}
+  static RowPlacement placement(const RowHolder* rows, const std::vector<std::uint32_t>& tables,
+                                std::size_t servers);
+
+  // The next one's.
+  void add(const modes::ServerPolicy& machine, const DisciplineContext& context, RowHolder* rows);
+
   Sharding sharding_;  // without the empty ones
   const std::size_t dimension_;
   const RowPlacement rows_;

@@ -21,11 +21,13 @@ using Note = LogLine::Note;
 class RecordPlay final : Sink {
  public:
   RecordPlay(const GradientSource& source, const DatasetView& data, const DatasetView* validation,
-             const Choice& mode, bool looks_up, const DisciplineContext& context,
-             const SimulationOptions& options, const TrainCallbacks& callbacks)
+             const Choice& mode, const Sharding& sharding, const Trace& trace, bool looks_up,
+             const DisciplineContext& context, const SimulationOptions& options,
+             const TrainCallbacks& callbacks)
       : looks_up_(looks_up),
-        played_(source, data, validation, mode, memorywise(source.dimension(), 1), context, options,
-                callbacks),
+        trace_(trace),
+        played_(source, data, validation, mode, sharding, context, options, callbacks),
+        missed_(trace, played_.shards.size()),
         server_(played_.shards[0]),
         gradients_(played_),
         outcome_(played_) {
@@ -36,16 +38,21 @@ class RecordPlay final : Sink {
     }
   }
 
-  ModeResult run(const Trace& trace) {
+  ModeResult run() {
     const auto attached = played_.source.attach();
     outcome_.evaluate();
     outcome_.enter_evaluation();
-    ModeCursor records(trace);
+    ModeCursor records(trace_);
     LogLine line{};
     StopFlag& stop = played_.watch.stop;
     while (!stop.stopped() && records.next(line)) {
       ++lines_;
-      line.note == Note::none ? hear(line.event, line.at.ns) : note(line.event.node, line.note);
+      if (line.note == Note::none) {
+        hear(line.event, line.at.ns);
+        ++events_;
+      } else {
+        note(line.event.node, line.note);
+      }
       if (played_.updates() >= played_.options.until.updates) stop.stop(StopReason::updates);
       played_.watch.looked();
     }
@@ -67,6 +74,7 @@ class RecordPlay final : Sink {
 
   // What no event tells (mode_trace.h).
   void note(modes::Node node, Note note) {
+    if (note == Note::missed) return require(played_.shards.size() > 1);  // (missed_ has it)
     ModePlayer& its = player(node);
     if (note == Note::looked_up) {
       require(looks_up_ && its.working && its.rows.counts.empty());
@@ -74,7 +82,7 @@ class RecordPlay final : Sink {
     }
     require(played_.rule.model == WorkerRule::Model::own);
     if (note == Note::renewed) {
-      its.parts[0].to_take.reset();
+      for (ModePlayer::Part& part : its.parts) part.to_take.reset();
       return played_.models.renew(node, played_.context, played_.context.initial, false);
     }
     require(its.lease.count > 0 && !(looks_up_ && its.rows.counts.empty()));
@@ -106,7 +114,9 @@ class RecordPlay final : Sink {
       if (looks_up_) let_go(its);
     }
     try {
-      server_.handle(event, nullptr, {ns}, *this);
+      for (telling_ = 0; telling_ < played_.shards.size(); ++telling_) {
+        played_.shards[telling_].handle(event, nullptr, {ns}, *this);
+      }
     } catch (const Error&) {  // a command that the mode did not know then, too
       if (event.kind != modes::Event::Kind::command) throw;
     }
@@ -119,27 +129,34 @@ class RecordPlay final : Sink {
     its.sent = std::exchange(its.lease, {});
     its.working = false;
     its.since = played_.now;
-    Payload payload = gradients_.payload(event.node, 0);
-    const bool lost = event.version == kNoValues;
+    const std::uint64_t late = server_.counts().late;
+    for (telling_ = 0; telling_ < played_.shards.size(); ++telling_) push_part(event);
+    const bool in_time = server_.counts().late == late;
+    played_.data.batches().let_go(its.sent.first, its.sent.count, in_time);
+  }
+
+  void push_part(const modes::Event& event) {
+    Payload payload = gradients_.payload(event.node, telling_);
+    const bool of_first = telling_ == 0 && event.version == kNoValues;
+    const bool lost = of_first || missed_(telling_, events_);
     if (lost) payload.values = nullptr;
     RowKeys rows;  // (The worker may be granted another lease by its push.)
     if (payload.rows) {
       std::swap(rows, *payload.rows);
       payload.rows = lost ? nullptr : &rows;
     }
-    const std::uint64_t late = server_.counts().late;
-    server_.handle(event, &payload, {played_.now}, *this);
+    played_.shards[telling_].handle(event, &payload, {played_.now}, *this);
     if (RowHolder* const held = played_.rows.holder()) held->release(rows);
-    const bool in_time = server_.counts().late == late;
-    played_.data.batches().let_go(its.sent.first, its.sent.count, in_time);
   }
 
   // Whether the run goes on.
   bool compute(modes::Node node) {
     ModePlayer& its = played_.players[node];
-    std::optional<Grant>& granted = its.parts[0].to_take;
-    if (granted) played_.models.take(*granted);
-    granted.reset();
+    for (std::size_t s = 0; s < its.parts.size(); ++s) {
+      std::optional<Grant>& granted = its.parts[s].to_take;
+      if (granted) played_.models.take(*granted, played_.shards.spans(s));
+      granted.reset();
+    }
     its.computed = played_.now;
     return gradients_.compute(node);
   }
@@ -148,6 +165,8 @@ class RecordPlay final : Sink {
     ModePlayer& its = player(grant.node);
     const modes::Node node = grant.node;
     if (grant.lease.count == 0) return;  // before its end, after which nobody looks at its model
+    ModePlayer::Part& part = its.parts[telling_];
+    if (telling_ > 0) return take(part, std::move(grant));
     its.lease = grant.lease;
     its.working = true;
     played_.telemetry.waiting_seconds +=
@@ -155,15 +174,17 @@ class RecordPlay final : Sink {
     its.since = played_.now;
     played_.data.batches().hold(its.lease.first, its.lease.count);
     if (played_.data.streamed()) played_.data.examples(its.lease.first + its.lease.count);
-    ModePlayer::Part& part = its.parts[0];
+    take(part, std::move(grant));
+    if (!looks_up_) return gradients_.pull_rows(node);
+    let_go(its);
+    its.rows.counts.clear();
+  }
+  void take(ModePlayer::Part& part, Grant grant) {
     if (played_.rule.model == WorkerRule::Model::own) {
       part.to_take.emplace(std::move(grant));
     } else {
       part.pulled = std::move(grant.pulled);
     }
-    if (!looks_up_) return gradients_.pull_rows(node);
-    let_go(its);
-    its.rows.counts.clear();
   }
   void wake(Time) override {}  // is in the record, where it was told
   void meet(std::span<const modes::Node>, modes::Node) override {}  // of peers alone
@@ -172,25 +193,30 @@ class RecordPlay final : Sink {
     played_.watch.stop.finish(StopReason::epochs);
   }
   void settled(modes::Node node, const Publication& publication) override {
-    outcome_.settled(node, 0, publication);
+    outcome_.settled(node, telling_, publication);
   }
 
   const bool looks_up_;
+  const Trace& trace_;
   PlayedMode played_;
+  const MissedParts missed_;
   ParameterServer& server_;
   ModeGradients gradients_;
   ModeOutcome outcome_;
-  std::uint64_t lines_ = 0;
+  std::size_t telling_ = 0;  // of several servers which one is told
+  std::uint64_t lines_ = 0, events_ = 0;
 };
 
 }  // namespace
 
 ModeResult simulate_record(const GradientSource& source, const DatasetView& data,
-                           const DatasetView* validation, const Choice& mode, const Trace& trace,
-                           bool looks_up, const DisciplineContext& context,
-                           const SimulationOptions& options, const TrainCallbacks& callbacks) {
-  return RecordPlay(source, data, validation, mode, looks_up, context, options, callbacks)
-      .run(trace);
+                           const DatasetView* validation, const Choice& mode,
+                           const Sharding& sharding, const Trace& trace, bool looks_up,
+                           const DisciplineContext& context, const SimulationOptions& options,
+                           const TrainCallbacks& callbacks) {
+  return RecordPlay(source, data, validation, mode, sharding, trace, looks_up, context, options,
+                    callbacks)
+      .run();
 }
 
 }  // namespace leashed

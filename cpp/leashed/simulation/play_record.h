@@ -11,11 +11,13 @@ namespace leashed {
 class Trace;
 
 // As simulate_mode, with as many workers as then; `options` say nothing of durations, links and
-// members. looks_up: as of ReplayOptions. Throws Error where others look at workers' own models, or
-// the records are not what such a server can have heard.
+// members, and `sharding` what each of as many servers had. looks_up: as of ReplayOptions. Throws
+// Error where others look at workers' own models, or the records are not what such a server can
+// have heard.
 ModeResult simulate_record(const GradientSource& source, const DatasetView& data,
-                           const DatasetView* validation, const Choice& mode, const Trace& trace,
-                           bool looks_up, const DisciplineContext& context,
-                           const SimulationOptions& options, const TrainCallbacks& callbacks);
+                           const DatasetView* validation, const Choice& mode,
+                           const Sharding& sharding, const Trace& trace, bool looks_up,
+                           const DisciplineContext& context, const SimulationOptions& options,
+                           const TrainCallbacks& callbacks);
 
 }  // namespace leashed

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "leashed/engine/step_observer.h"
+#include "leashed/server/sharding.h"
 #include "leashed/trace/trace_reader.h"
 
 namespace leashed {
@@ -32,6 +33,10 @@ struct ReplayOptions {
   // By a mode, whether rows of a lease are those of when the records say that they were looked up,
   // rather than of its grant.
   bool looks_up = false;
+  // Likewise, of several servers that decided alike what each had of the parameters, and of each
+  // table which one had all of its rows; none: one server, and rows that were spread.
+  Sharding sharding = {};
+  std::vector<std::uint32_t> servers_of_tables = {};
   // Told what they were told then, but times; of gradients that were not published, which are not
   // computed again, what became of them alone.
   std::vector<StepObserver*> observers = {};

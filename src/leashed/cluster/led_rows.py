@@ -143,7 +143,8 @@ class LedRows:
     def recorded(self, record: tuple[str, str]) -> tuple[str, str]:
         """The file of a record, and its header, that has what the tables are made from too."""
         path, header = record
-        return path, recordings.looking_up(header, self._tables)
+        whole = self._tables if self._terms.servers == 1 else self._terms.whole()
+        return path, recordings.looking_up(header, whole)
 
     @property
     def words(self) -> dict[str, str]:

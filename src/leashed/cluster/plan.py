@@ -655,6 +655,10 @@ class Plan:
             _core.check_parts(mode[0], rule, staleness)
         if self.cluster.policy_ps and self.train.of_clicks:
             self._check_led_tables()
+            if self.train.record is not None:
+                abilities.check_recorded_tables(
+                    clicks.table_settings(self.train), self.cluster.policy_ps
+                )
         if self.cluster.policy_ps and isinstance(self.train.threads, int):
             ahead = self.cluster.ahead
             lanes = lanes_of(self.train.threads, ahead, "train.threads", "cluster.look_ahead")

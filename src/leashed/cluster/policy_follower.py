@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from leashed import _core
+from leashed.cluster import led_record
 from leashed.cluster.addressing import is_local, within
 from leashed.cluster.checkpoints import Checkpoint
 from leashed.cluster.cut_tending import ServerCuts
@@ -143,8 +144,9 @@ def follow(
                     keeping.keep(int(counted["pushes"]))
                     metrics |= keeping.counters()
                 if rows is not None:
-                    metrics |= rows.report()
+                    metrics |= led_record.told_of(rows, server, led)
                 member.report(metrics)
+            led_record.rest(server, led, following.tend)
 
 
 def _made(

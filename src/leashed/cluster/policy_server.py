@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leashed import _core
-from leashed.cluster import commanding, fingerprint, parameter_shards
+from leashed.cluster import commanding, fingerprint, led_record, parameter_shards
 from leashed.cluster.addressing import is_local
 from leashed.cluster.checkpoints import Checkpoint
 from leashed.cluster.commanding import Commanded
@@ -47,7 +47,7 @@ from leashed.cluster.server_tending import POLICY
 from leashed.cluster.serving import REPORT, Place, accepting, making, over
 from leashed.cluster.table_terms import TableTerms
 from leashed.models import TableSpec
-from leashed.training import request
+from leashed.training import abilities, request
 from leashed.training.led_mode import SHARDS, LedMode, numbered
 from leashed.training.options import Observe
 from leashed.training.problems.clicks import table_settings
@@ -161,6 +161,8 @@ def serve(
         ValueError: the run is another, no server leads the mode, or it can go on no more.
         OSError: the master cannot be reached (any more), or rows not be written.
     """
+    if tables is not None and led.record is not None:
+        abilities.check_recorded_tables(tables.settings, led.servers)
     rows = None if tables is None else LedRows(tables, led.placement, place.folder, index)
     words = {
         **({} if rows is None else rows.words),
@@ -265,7 +267,7 @@ def _lead(
                 if keeping is not None:
                     metrics |= keeping.counters()
                 if rows is not None:
-                    metrics |= _told_of(rows, server, led)
+                    metrics |= led_record.told_of(rows, server, led)
                 member.report(metrics, leases.used(standing["done"]))
                 return counted
 
@@ -307,19 +309,7 @@ def _lead(
                         server.let_go_absent()
                         absent = math.inf
                 # Before rows are written: who reads them meanwhile keeps others from being evicted.
-                if (why := server.end_record()) and led.record is not None:
-                    _log.warning("the record in %s ends before the run: %s", led.record[0], why)
-
-
-def _told_of(rows: LedRows, server: _core.PolicyServer, led: LedMode) -> dict[str, float]:
-    """What is told of rows; of a recorded run while nobody is served, since no id gets a row in a part of a
-    table that is being counted.
-    """
-    if led.record is None:
-        return rows.report()
-    found: list[dict[str, float]] = []
-    server.quiet(lambda: found.append(rows.report()))
-    return found[0]
+                led_record.end(server, led)
 
 
 class InModel:

@@ -61,7 +61,13 @@ def recorded(
         outcome = _core.simulate(
             again.training(),
             watch,
-            _core.VirtualTime(compute=instant, update=instant, copy=instant),
+            _core.VirtualTime(
+                compute=instant,
+                update=instant,
+                copy=instant,
+                shards=found.servers.shards,
+                servers_of_tables=[one % 2**32 for one in found.servers.owners],
+            ),
             True,
             again.native,
             found.looks_up,

@@ -8,7 +8,7 @@ Whatever is not in it goes with everything.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from leashed.disciplines import Sequential, Synchronous
 from leashed.models.external import External
@@ -22,6 +22,8 @@ from leashed.modes import (
     Automatic,
     Ensemble,
     GoSGD,
+    HopBW,
+    LocalSGD,
     Mode,
     Prague,
     SHATRoot,
@@ -36,6 +38,7 @@ __all__ = [
     "NEEDS",
     "REFUSED",
     "check",
+    "check_recorded_tables",
     "of_dense",
     "of_discipline",
     "of_end",
@@ -90,6 +93,9 @@ TOLD = {
     "policy servers": "runs with policy servers",
     "sparse rows": "models of sparse rows",
     "several policy servers": "runs with several policy servers",
+    "servers by themselves": "by modes whose servers decide by themselves",
+    "modes that switch": "by Switching and Automatic",
+    "evict or wait": "with tables that evict rows, or wait before they admit them",
     "all-reduce": 'runs with dense="all-reduce"',
     "checkpoint.every": "checkpoints by seconds",
     "checkpoint.updates": "checkpoints by updates",
@@ -122,6 +128,7 @@ _ALONE = "train alone, or leave it out"
 _HERE = "train on one machine, or leave it out"
 _SERVERLESS = (AllReduce, Swarm, GoSGD, ADPSGD, DPSGD, Prague, Ensemble)
 _WITH_ROUNDS = (Sync, Switching, Automatic)
+_ALIKE = (*_WITH_ROUNDS, HopBW, LocalSGD)
 _GONE = "their rows are gone when they have been used"
 _END = "give epochs, updates or seconds, or stream.read() into memory"
 
@@ -159,9 +166,21 @@ REFUSED = (
     ),
     Refused(
         "record",
-        ("several policy servers",),
+        ("several policy servers", "servers by themselves"),
         "each hears what the others do not",
-        "take one policy server, or leave it out",
+        "take sync, hop_bw, local_sgd, switching or automatic, or one policy server, or leave it out",
+    ),
+    Refused(
+        "record",
+        ("tables", "several policy servers", "modes that switch"),
+        "in GBA rows are those of each server's own look-ups, whose order it has not",
+        "take sync or hop_bw, or one policy server, or leave it out",
+    ),
+    Refused(
+        "record",
+        ("several policy servers", "evict or wait"),
+        "which rows those are is up to each server's own look-ups, whose order it has not",
+        "leave evict and admit_after out, or take one policy server, or leave it out",
     ),
     Refused(
         "modes without rounds",
@@ -436,6 +455,8 @@ def of_mode(mode: Mode | None, policy: str = "none") -> dict[str, object]:
         "models": mode is not None and not mode.PUSHES_GRADIENTS,
         "mixing": isinstance(mode, (SHAT, SHATRoot, Ensemble)),
         "modes without a server": isinstance(mode, _SERVERLESS),
+        "servers by themselves": mode is not None and not isinstance(mode, _ALIKE),
+        "modes that switch": isinstance(mode, (Switching, Automatic)),
         "staleness by stages": policy.startswith("stage_aware"),
     }
 
@@ -494,6 +515,20 @@ def of_model(model: object, tables: object = None) -> dict[str, object]:
         "trained rows": any(table.has_been_trained for table in found),
         "evict": any(table.evict for table in found),
     }
+
+
+def check_recorded_tables(settings: Mapping[str, Any], servers: int) -> None:
+    """ValueError where a record of several policy servers has not what their tables do by these settings."""
+    evicts = settings.get("evict") is not None or (settings.get("admit_after") or 1) > 1
+    check(
+        {
+            "record": True,
+            "mode": True,
+            "policy servers": True,
+            "several policy servers": servers > 1,
+            "evict or wait": evicts,
+        }
+    )
 
 
 _OPENING = (

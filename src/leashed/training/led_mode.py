@@ -203,7 +203,7 @@ class LedMode:
             run=run,
             terms=self.terms,
             boot=boot,
-            record=self.record,
+            record=self._recorded,
             begun=begun,
             tables=list(tables),
             reduces=self.reduces,
@@ -216,6 +216,13 @@ class LedMode:
             again=again,
             shards=[list(shard) for shard in self.shards] if self.reduces else [],
         )
+
+    @property
+    def _recorded(self) -> tuple[str, str, NDArray[np.float32] | None, Any, Any] | None:
+        """For the core: the record of all servers; None: there is none."""
+        if self.record is None:
+            return None
+        return *self.record, self.theta if self.shards else None, self.shards, self.owners
 
     def follower(
         self,
@@ -254,6 +261,7 @@ class LedMode:
             leads=leads,
             again=again,
             reduces=self.reduces,
+            recorded=self.record is not None,
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -25,14 +25,36 @@ from leashed.rules import Rule
 from leashed.staleness import of_choice
 from leashed.training import defaults
 
-__all__ = ["Header", "fingerprint", "header", "looking_up", "new_tables", "opened", "recording"]
+__all__ = [
+    "Header",
+    "Servers",
+    "fingerprint",
+    "header",
+    "looking_up",
+    "new_tables",
+    "opened",
+    "recording",
+]
 
 AnyModel: TypeAlias = "Model | FactorisationMachine | Graph | External"
 Choices: TypeAlias = "tuple[choice.Choice, choice.Choice, choice.Choice]"
 _FORMAT = "leashed.trace"
-# Of models with tables whose rows workers look up some time after their grant; of others with tables 2,
-# without 1.
-_VERSION = 3
+# Of several policy servers; of models with tables whose rows workers look up some time after their grant 3, of
+# others with tables 2, without 1.
+_VERSION = 4
+_LOOKED_UP = 3
+
+
+class Servers(NamedTuple):
+    """Several policy servers that lead a mode alike.
+
+    Attributes:
+        shards: the parameters that each has, as [begin, end) of the vector.
+        owners: of each table the one that has all of it, or -1: its rows are spread.
+    """
+
+    shards: Sequence[Sequence[tuple[int, int]]]
+    owners: Sequence[int]
 
 
 def fingerprint(data: Any) -> str:
@@ -70,6 +92,7 @@ def recording(
     *,
     tables: Mapping[str, Table],
     mode: bool = False,
+    servers: Servers | None = None,
 ) -> tuple[str, str, NDArray[np.float32]]:
     """For the core: the file, its header, and the parameters and states that the run begins with.
 
@@ -83,6 +106,7 @@ def recording(
         resumed: what the run goes on from, if it does.
         tables: that the model reads, which nobody has trained.
         mode: whether it is a mode.
+        servers: several that lead it alike. Default: one.
     """
     discipline, rule, staleness = choices
     start = theta
@@ -90,7 +114,7 @@ def recording(
         start = np.concatenate([resumed.vectors.reshape(-1), resumed.last_updates, resumed.behind])
     text = {
         "format": _FORMAT,
-        "version": 2 if tables else 1,
+        "version": _VERSION if servers else 2 if tables else 1,
         "model": model_file.description(model),
         "data": {
             "name": data.name,
@@ -110,6 +134,8 @@ def recording(
         "config": config,
         "tables": {name: _told(table) for name, table in tables.items()},
     }
+    if servers is not None:
+        text["servers"] = servers._asdict()
     return os.path.realpath(path), json.dumps(text), start
 
 
@@ -118,7 +144,9 @@ def looking_up(text: str, tables: Mapping[str, Table]) -> str:
     trained: its workers look up the rows of a lease some time after it was granted.
     """
     told = {name: _told(table) for name, table in tables.items()}
-    return json.dumps({**json.loads(text), "version": _VERSION, "tables": told, "looks_up": True})
+    found = json.loads(text)
+    version = max(found["version"], _LOOKED_UP)
+    return json.dumps({**found, "version": version, "tables": told, "looks_up": True})
 
 
 def _told(table: Table) -> dict[str, Any]:
@@ -196,6 +224,7 @@ class Header(NamedTuple):
         config: what ``leashed.train`` was asked for, and on which machine.
         tables: what those that the model reads are made from, by name.
         looks_up: whether the record has when their rows were looked up, which were not those of the grant.
+        servers: of several policy servers; of one, and of threads, without any of either.
     """
 
     model: Model | FactorisationMachine | Graph | Description
@@ -208,6 +237,7 @@ class Header(NamedTuple):
     config: dict[str, Any]
     tables: dict[str, Any]
     looks_up: bool
+    servers: Servers
 
 
 def opened(trace: str | os.PathLike[str]) -> tuple[_core.Trace, Header]:
@@ -260,6 +290,7 @@ def header(text: bytes) -> Header:
             found["config"],
             tables := {name: {**one} for name, one in found.get("tables", {}).items()},
             bool(tables) and found.get("looks_up") is True,
+            _servers(found.get("servers")),
         )
         for part, keys in _READ.items():
             for key in keys:
@@ -273,3 +304,10 @@ def header(text: bytes) -> Header:
         raise ValueError("its header is cut off") from error
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(f"its header lacks or has a wrong {error}") from error
+
+
+def _servers(told: Mapping[str, Any] | None) -> Servers:
+    if told is None:
+        return Servers((), ())
+    shards = [[(int(begin), int(end)) for begin, end in shard] for shard in told["shards"]]
+    return Servers(shards, [int(one) for one in told["owners"]])

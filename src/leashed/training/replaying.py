@@ -14,6 +14,7 @@ from leashed import _core
 from leashed import datasets as known
 from leashed.base import checks
 from leashed.base.choice import Choice
+from leashed.base.warning import warn
 from leashed.datasets import Dataset, SparseDataset, Split
 from leashed.datasets.columns import Columns
 from leashed.datasets.moments import Moments
@@ -272,7 +273,14 @@ def replay_of(
         training = again.training()
         found = again.found
         made = _core.replay(
-            again.native, training, found.mode, until, again.resumed, found.looks_up
+            again.native,
+            training,
+            found.mode,
+            until,
+            again.resumed,
+            found.looks_up,
+            found.servers.shards,
+            found.servers.owners,
         )
     except _core.Error as error:
         raise ValueError(f"cannot replay {os.fspath(trace)}: {error}") from error
@@ -281,7 +289,23 @@ def replay_of(
             f"until is {until}, but {os.fspath(trace)} goes to update {made['updates']}; "
             "give at most that"
         )
+    if found.servers.shards and until == _MOST:
+        _doubt(made, trace)
     return _replay(made, again.model, again.found, again.tables, again.given)
+
+
+def _doubt(made: dict[str, Any], trace: str | os.PathLike[str]) -> None:
+    """Warns of what the record of several policy servers has not."""
+    if not made["ended"]:
+        warn(
+            f"{os.fspath(trace)} is of several policy servers, and has not what they said at the run's end: a "
+            "part of a push that did not come to one of them is in this replay as if it had"
+        )
+    elif math.isinf(made["difference"]):
+        warn(
+            f"rows in this replay of {os.fspath(trace)} are others than the run's: where a table was full at one "
+            "of its policy servers, which ids had no room is not in the record; give tables more max_bytes"
+        )
 
 
 class Again(NamedTuple):

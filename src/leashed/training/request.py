@@ -42,7 +42,7 @@ from leashed.training.led_mode import LedMode, check_recorded, check_reduced, la
 from leashed.training.options import Checkpoint, Init, Observe, options
 from leashed.training.outcome import progress_of
 from leashed.training.progress import watched
-from leashed.training.recordings import AnyModel, Choices, recording
+from leashed.training.recordings import AnyModel, Choices, Servers, recording
 from leashed.training.sets import (
     AnyData,
     Head,
@@ -477,6 +477,7 @@ class ThreadRequest(Request):
             theta = theta[order]
         # (As a process has them that is told by JSON.)
         mode, rule, staleness = (from_json(to_json(choice)) for choice in self.choices)
+        shards, owners = self._shards(mode[0], rule, staleness), self._owners(source)
         return LedMode(
             mode,
             rule,
@@ -490,12 +491,12 @@ class ThreadRequest(Request):
             self.mode.commands(),
             model_file.description(self.model),
             self._led_config,
-            record=self._record(),
-            shards=self._shards(mode[0], rule, staleness),
+            record=self._record(Servers(shards, owners) if shards else None),
+            shards=shards,
             tables=[
                 (one.name, one.dim, one.rows or 0) for one in getattr(self.model, "tables", ())
             ],
-            owners=self._owners(source),
+            owners=owners,
             reduces=self.reduces,
             updates=self.until.updates,
             order=order,
@@ -526,9 +527,9 @@ class ThreadRequest(Request):
         told = {name: value for name, value in self.told.items() if name != "look_ahead"}
         return {**told, "threads": self.all_workers, "mode": mode}
 
-    def _record(self) -> tuple[str, str] | None:
+    def _record(self, servers: Servers | None) -> tuple[str, str] | None:
         """The file that a mode's server in another process writes, and its header; None: this one starts
-        none, or nothing is recorded.
+        none, or nothing is recorded. ``servers``: there are several.
 
         Raises:
             ValueError: there are more workers than a replay has.
@@ -546,6 +547,7 @@ class ThreadRequest(Request):
             None,
             tables={},
             mode=True,
+            servers=servers,
         )
         return path, header
 

@@ -3,27 +3,17 @@
 // whoever dies, each example is applied once by the first, and of each push every other server has
 // its part or counts it as missing.
 #include <doctest/doctest.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstring>
-#include <limits>
-#include <list>
 #include <memory>
-#include <mutex>
-#include <random>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
-#include "cluster/policy_job.h"
-#include "cluster/wires.h"
+#include "cluster/parts_run.h"
 #include "leashed/base/error.h"
-#include "leashed/cluster/mode_trainer.h"
-#include "leashed/cluster/part_server.h"
-#include "leashed/cluster/policy_server.h"
 #include "leashed/server/sharding.h"
 #include "leashed/staleness/registry.h"
 #include "leashed/update/registry.h"
@@ -32,162 +22,11 @@ using namespace leashed;
 
 namespace {
 
-constexpr std::uint64_t kPartRun = 1, kPartTerms = 2;
-
 std::vector<Sharding> all_shardings(std::size_t servers) {
   const std::vector<std::size_t> ends = {2, 7, 8, kFeatures};
   const std::vector<double> costs = {3, 1, 4, 2};
   return {layerwise(ends, servers), memorywise(kFeatures, servers), packed(ends, costs, servers)};
 }
-
-// A run of a mode on several servers: these, and trainers whose connections it sees to.
-class PartsRun {
- public:
-  PartsRun(const Choice& mode, double workers, const Sharding& sharding)
-      : choice_(with_job(mode, workers, kExamples)),
-        machine(modes::make_server_policy(choice_)),
-        rule_(make_rule(kMomentum)),
-        shards_(mode_shards(mode.name, sharding.shards, kFeatures)) {
-    const bool alike = shards_.by == Deciding::alike;
-    const auto lanes = static_cast<std::size_t>(workers);
-    for (std::size_t s = 0; s < shards_.servers(); ++s) {
-      auto& part = parts_.emplace_back(shards_.size(s));
-      shards_.gather(s, initial.data(), part.data());
-    }
-    first = std::make_unique<PolicyServer>(
-        machine, context_of(0, lanes),
-        PolicyService::Run{kPartRun, kPartTerms, 30, shards_.servers() - 1, alike});
-    for (std::size_t s = 1; s < shards_.servers(); ++s) {
-      others.push_back(std::make_unique<PartServer>(
-          choice_, context_of(s, lanes), PartService::Run{kPartRun, kPartTerms, 30 + s, s}));
-    }
-  }
-  ~PartsRun() {
-    tending_ = {};
-    for (const int cable : cables_) close(cable);
-  }
-
-  ModeTrainer::Settings settings(std::uint64_t client = 100, std::uint64_t life = 1) const {
-    return {kPartRun, kPartTerms, client, life, kLong, shards_};
-  }
-  DisciplineContext context(std::size_t workers) const {
-    return {initial.data(), kFeatures, workers, 1, *rule_};
-  }
-  ModeTrainResult train(ModeTrainer& trainer, std::size_t lanes, const Squares& source) {
-    ModeTrainOptions options{lanes, kBatch, kSeed, {}};
-    options.evaluate_every = std::numeric_limits<double>::infinity();
-    return trainer.train(source, data.view(), nullptr, machine.rule(), context(lanes), options, {});
-  }
-  void tend(ModeTrainer& trainer) {
-    const std::lock_guard lock(mutex_);
-    trainers_.push_back(&trainer);
-    if (!tending_.joinable()) {
-      tending_ = std::jthread([this](const std::stop_token& ends) {
-        while (!ends.stop_requested()) {
-          look();
-          std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        }
-      });
-    }
-  }
-  void forget(ModeTrainer& trainer) {
-    const std::lock_guard lock(mutex_);
-    std::erase(trainers_, &trainer);
-  }
-  // So many connections are cut, at some moments: no more, so that a slow machine comes to the end.
-  void cut(std::size_t most, std::uint32_t seed) {
-    cuts_left_ = most;
-    random_.seed(seed);
-  }
-  std::vector<float> theta() {
-    std::vector<float> all(kFeatures);
-    first->quiet([&](PolicyService& service) { take(service.server(), 0, all); });
-    for (std::size_t s = 1; s < shards_.servers(); ++s) {
-      others[s - 1]->quiet([&](PartService& service) { take(service.server(), s, all); });
-    }
-    return all;
-  }
-  ModeCounts counts(std::size_t server) {
-    ModeCounts found;
-    if (server == 0) {
-      first->quiet([&](PolicyService& service) {
-        CHECK(service.failure() == "");
-        found = service.server().counts();
-      });
-    } else {
-      others[server - 1]->quiet([&](PartService& service) {
-        CHECK(service.failure() == "");
-        found = service.server().counts();
-      });
-    }
-    return found;
-  }
-  std::size_t servers() const { return shards_.servers(); }
-
-  Choice choice_;
-  const modes::ServerPolicy machine;
-  const std::vector<float> initial = std::vector<float>(kFeatures, 0.25f);
-  const Drawn data;
-  std::unique_ptr<PolicyServer> first;
-  std::vector<std::unique_ptr<PartServer>> others;
-
- private:
-  DisciplineContext context_of(std::size_t server, std::size_t workers) const {
-    return {parts_[server].data(), shards_.size(server), workers, 1, *rule_};
-  }
-  void take(ParameterServer& server, std::size_t s, std::vector<float>& all) {
-    const ParameterVector::Pin latest = server.holder().pull();
-    shards_.scatter(s, latest.data(), all.data());
-  }
-  void look() {
-    const std::lock_guard lock(mutex_);
-    for (const auto& other : others) {
-      if (other->follows()) continue;
-      const auto [one, two] = pair_of_sockets();
-      keep(one);
-      first->adopt(one, true);
-      other->follow(two, true);
-    }
-    for (ModeTrainer* const trainer : trainers_) {
-      for (std::size_t slot = 0; slot < trainer->slots(); ++slot) {
-        for (std::size_t s = 0; s < shards_.servers(); ++s) {
-          if (trainer->missing(slot, s)) connect(*trainer, slot, s);
-        }
-      }
-    }
-    while (cuts_left_ > 0 && !cables_.empty() && random_() % 4 == 0) {
-      --cuts_left_;
-      const std::size_t which = random_() % cables_.size();
-      shutdown(cables_[which], SHUT_RDWR);
-      close(cables_[which]);
-      cables_.erase(cables_.begin() + static_cast<std::ptrdiff_t>(which));
-    }
-  }
-  void connect(ModeTrainer& trainer, std::size_t slot, std::size_t server) {
-    const auto [one, two] = pair_of_sockets();
-    keep(one);
-    server == 0 ? first->adopt(one, true) : others[server - 1]->adopt(one, true);
-    trainer.adopt(slot, server, two, true, Transport::tcp, kLong);
-  }
-  // A copy of the socket, to cut it by.
-  void keep(int socket) {
-    if (cuts_left_ == 0) return;
-    cables_.push_back(dup(socket));
-    if (cables_.size() < 64) return;
-    close(cables_.front());  // (which ends nothing: the others have theirs)
-    cables_.erase(cables_.begin());
-  }
-
-  const std::unique_ptr<const Rule> rule_;
-  const ModeShards shards_;
-  std::vector<std::vector<float>> parts_;
-  std::mutex mutex_;
-  std::vector<ModeTrainer*> trainers_;
-  std::vector<int> cables_;
-  std::size_t cuts_left_ = 0;
-  std::mt19937 random_;
-  std::jthread tending_;
-};
 
 bool alike(const std::string& mode) { return deciding(mode) == Deciding::alike; }
 

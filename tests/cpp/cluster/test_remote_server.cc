@@ -335,8 +335,9 @@ struct Recorded {
     const Choice instant{"constant", {{"seconds", 0}}};
     const SimulationOptions options{workers(), kBatch,  kSeed,   {},
                                     HUGE_VAL,  instant, instant, instant};
-    const ModeResult played = simulate_record(source, job.data.view(), nullptr, job.choice, trace,
-                                              false, job.context(workers()), options, {});
+    const ModeResult played = simulate_record(source, job.data.view(), nullptr, job.choice,
+                                              memorywise(source.dimension(), 1), trace, false,
+                                              job.context(workers()), options, {});
     CHECK(played.simulation.training.parameters == theta);
     CHECK(played.simulation.training.updates == t);
     const ModeCounts then = counts_of(server);

@@ -81,8 +81,9 @@ struct Recorded {
                               0.01,    instant,         instant,        instant};
     options.tables = also;
     const ModeResult played =
-        simulate_record(served.source, served.data.view(), nullptr, served.choice, Trace(path.name),
-                        true, served.context(workers), options, {});
+        simulate_record(served.source, served.data.view(), nullptr, served.choice,
+                        memorywise(row_job::kFeatures, 1), Trace(path.name), true,
+                        served.context(workers), options, {});
     CHECK(played.simulation.training.parameters == theta);
     CHECK(played.simulation.training.updates == t);
     CHECK(digests_of(also) == digests_of(served.tables));

@@ -179,6 +179,7 @@ TEST_CASE("steps, nodes that cannot be and times that go back are no lines of a 
   ReadBlock read;
   CHECK(read.read(written({{{Kind::pull, 3}, {5}}, {{Kind::push, 3}, {5}}})) > 0);
   CHECK_THROWS_AS(read.read(written({{{Kind::pull, 3}, {5}, LogLine::Note::stepped}})), Error);
+  CHECK_THROWS_AS(read.read(written({{{Kind::push, 3, 9}, {5}, LogLine::Note::missed}})), Error);
   CHECK_THROWS_AS(read.read(written({{{Kind::pull, kMostNodes}, {5}}})), Error);
   CHECK_THROWS_AS(read.read(written({{{Kind::pull}, {5}}, {{Kind::pull}, {4}}})), Error);
   CHECK_THROWS_AS(read.read(written({{{Kind::pull}, {-1}}})), Error);

@@ -1,0 +1,19 @@
+#include "leashed/modes/mode_trace.h"
+
+#include "leashed/base/error.h"
+
+namespace leashed {
+
+MissedParts::MissedParts(const Trace& trace, std::size_t servers) : lines_(servers - 1) {
+  if (servers == 1) return;
+  ModeCursor records(trace);
+  for (LogLine line{}; records.next(line);) {
+    if (line.note != LogLine::Note::missed) continue;
+    if (line.event.node == 0 || line.event.node >= servers) {
+      throw Error("it is of a policy server that the run had not; use an unaltered copy");
+    }
+    lines_[line.event.node - 1].insert(line.event.ticket);
+  }
+}
+
+}  // namespace leashed
