@@ -43,17 +43,25 @@ class Record {
   Record(const PyRecord& to, const FloatArray& theta)
       : Record(to, std::get<2>(to) ? *std::get<2>(to) : theta, nullptr) {}
 
-  // By the thread that serves.
+  // By the thread that serves. Behind updates that are lost there is no more to record: workers
+  // begin with parameters of before.
   void heard(const modes::Event& event, Time at) {
-    if (!ended_) recorder_.heard(event, at);
+    if (!over()) recorder_.heard(event, at);
   }
   void noted(modes::Node node, LogLine::Note note) {
-    if (!ended_) recorder_.noted(node, note);
+    if (!over()) recorder_.noted(node, note);
   }
+  // Of that one, which stays, where workers sum among themselves.
+  void follows(const PolicyService& service) { sums_ = &service; }
   // While nobody is served. rows: of tables; null: there are none. Returns why the record ended
   // before; empty: it did not.
   std::string end(PolicyService& service, const RowHolder* rows) {
-    if (std::exchange(ended_, true)) return writer_.failure();
+    if (over()) return lost_.empty() ? writer_.failure() : lost_;
+    ended_ = true;
+    if (service.server().reduced() > 0) {
+      return "the parameters of its last " + std::to_string(service.server().reduced()) +
+             " updates have not come from the workers";
+    }
     // (Without an end of all of them it is as of servers that were killed.)
     if (sharding_.shards.size() > 1 && !service.ends_known()) {
       return "not all policy servers have said what they had of it, so parts of pushes that did "
@@ -86,6 +94,15 @@ class Record {
 
  private:
   using Digests = std::vector<std::uint64_t>;  // two numbers of each table
+
+  bool over() {
+    const std::uint64_t lost = sums_ && !ended_ ? sums_->counters().rounds.lost_updates : 0;
+    if (lost > 0) {
+      ended_ = true;
+      lost_ = "updates were lost with all workers that had them, and it has what was before that";
+    }
+    return ended_;
+  }
 
   Record(const PyRecord& to, const FloatArray& theta, std::nullptr_t)
       : dimension_(static_cast<std::size_t>(theta.size())),
@@ -128,7 +145,9 @@ class Record {
   const std::vector<std::int64_t> servers_of_tables_;
   TraceWriter writer_;
   ModeRecorder recorder_{writer_};
+  const PolicyService* sums_ = nullptr;  // null: workers do not
   bool ended_ = false;
+  std::string lost_;  // why it ended before
 };
 
 // A server with what it is made from.
@@ -162,6 +181,8 @@ struct PyPolicyServer {
     const auto make = [&](const PolicyService::Begun* begun) {
       const py::gil_scoped_release release;  // likewise
       server.emplace(machine, context, run, heard(), noted(), begun, held);
+      if (!record || !run.reduces) return;
+      server->quiet([&](PolicyService& service) { record->follows(service); });
     };
     if (!from) {
       make(nullptr);

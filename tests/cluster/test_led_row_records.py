@@ -225,7 +225,7 @@ def test_a_changed_byte_is_refused(trace: Path, tmp_path: Path) -> None:
     ("more", "why"),
     [
         ({"servers": 2}, "by modes whose servers decide by themselves"),
-        ({"dense": "all-reduce", "mode": "sync"}, "leave one of the two out"),
+        ({"dense": "all-reduce", "mode": "sync"}, "rows are looked up once more"),
     ],
     ids=["several", "all-reduce"],
 )

@@ -91,7 +91,14 @@ def test_what_workers_do_not_sum_is_refused(tmp_path):
     refused("take Sync", mode="gba")
     refused("dense must be one of server, all-reduce", dense="ring")
     refused("leave one of the two out", staleness="power:k=2")
-    refused("leave one of the two out", observe=lsh.Observe(record=str(tmp_path / "record")))
+    record = lsh.Observe(record=str(tmp_path / "record"))
+    refused("take sync, or leave one of the two out", mode="switching", observe=record)
+    with pytest.raises(ValueError, match="take one policy server, or leave one of the two out"):
+        plan.Plan(
+            plan.Cluster(policy_ps=2, sync_ps=0),
+            plan.Sync(kind="none"),
+            plan.Train(mode="sync", dense="all-reduce", record="record"),
+        )
     with pytest.raises(ValueError, match="start one"):
         lsh.train(MODEL, DATA, **given(mode="sync", dense="all-reduce"))
 

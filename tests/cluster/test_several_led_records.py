@@ -156,12 +156,22 @@ def test_what_tables_do_by_each_servers_look_ups_is_refused(tmp_path: Path) -> N
     data = made_clicks.clicks(model)
     for mode in ("switching", "automatic"):
         refused("by Switching and Automatic, since in GBA rows", model, data, tmp_path, mode=mode)
-    how = test_led_row_records.recorded(tmp_path / "run.trace", mode="sync")
-    for index, settings in enumerate(({"admit_after": 2}, {"evict": "age"})):
-        settings["max_bytes"] = 1 << 20
-        with led(tmp_path / f"run-{index}", model, data, servers=2, tables=settings, **how) as run:
-            run.ended()
-        assert "evict rows, or wait before they admit them" in str(run.error)
+    for settings in ({"admit_after": 2}, {"evict": "age"}):
+        cluster = lsh.cluster.join(
+            policy_servers=2, rank=0, size=1, folder=tmp_path / "run", tables=settings, collect=True
+        )
+        how = test_led_row_records.recorded(tmp_path / "run.trace", mode="sync")
+        with pytest.raises(ValueError, match="evict rows, or wait before they admit them"):
+            lsh.train(model, data, **how, cluster=cluster)
+    assert not (tmp_path / "run.trace").exists()
+    with pytest.raises(ValueError, match="evict rows, or wait before they admit them"):
+        plans.Plan(
+            plans.Cluster(sync_ps=0, policy_ps=2),
+            plans.Sync("none"),
+            plans.Train(
+                mode="sync", record="there.trace", model="dlrm", data="clicks", admit_after=2
+            ),
+        )
 
 
 @pytest.mark.process(1)

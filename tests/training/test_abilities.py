@@ -31,9 +31,11 @@ class Place:
         readers: int = 0,
         policy_servers: int = 0,
         begins: object = None,
+        evict_or_wait: bool = False,
     ) -> None:
         self.sync, self.embedding_servers, self.readers = sync, embedding_servers, readers
         self.policy_servers, self.begins = policy_servers, begins
+        self.evict_or_wait = evict_or_wait
 
     def session(self, *_: Any, **__: Any) -> None: ...
 
@@ -57,6 +59,9 @@ def asked(tmp_path: Path) -> dict[str, dict[str, Any]]:
         "cluster without a policy server": {"cluster": Place()},
         "policy servers": {"cluster": Place(policy_servers=1)},
         "several policy servers": {"cluster": Place(policy_servers=2)},
+        "evict or wait": {"cluster": Place(policy_servers=2, evict_or_wait=True)},
+        "servers by themselves": {"mode": modes.ASP()},
+        "modes that switch": {"mode": modes.Switching()},
         "modes without a server": {"mode": modes.Swarm(h=1)},
         "all-reduce": {"dense": "all-reduce"},
         "modes without rounds": {"mode": modes.ASP()},

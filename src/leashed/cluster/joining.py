@@ -497,6 +497,7 @@ def join(
         pooling=pooling,
         patience=patience,
         sync=sync,
+        evict_or_wait=abilities.evict_or_wait(settings),
         words=fingerprint.of_tables(settings_json(settings)) if served or policy_servers else {},
     )
 

@@ -631,6 +631,9 @@ class Plan:
                 "embedding servers": self.cluster.embedding_ps > 0,
                 "policy servers": self.cluster.policy_ps > 0,
                 "several policy servers": self.cluster.policy_ps > 1,
+                "evict or wait": abilities.evict_or_wait(
+                    {"evict": self.train.evict, "admit_after": self.train.admit_after}
+                ),
                 "cluster without a policy server": self.cluster.policy_ps == 0,
                 "sync": self.sync.synchroniser(),
                 "tables": self.train.of_clicks,
@@ -655,10 +658,6 @@ class Plan:
             _core.check_parts(mode[0], rule, staleness)
         if self.cluster.policy_ps and self.train.of_clicks:
             self._check_led_tables()
-            if self.train.record is not None:
-                abilities.check_recorded_tables(
-                    clicks.table_settings(self.train), self.cluster.policy_ps
-                )
         if self.cluster.policy_ps and isinstance(self.train.threads, int):
             ahead = self.cluster.ahead
             lanes = lanes_of(self.train.threads, ahead, "train.threads", "cluster.look_ahead")

@@ -47,7 +47,7 @@ from leashed.cluster.server_tending import POLICY
 from leashed.cluster.serving import REPORT, Place, accepting, making, over
 from leashed.cluster.table_terms import TableTerms
 from leashed.models import TableSpec
-from leashed.training import abilities, request
+from leashed.training import request
 from leashed.training.led_mode import SHARDS, LedMode, numbered
 from leashed.training.options import Observe
 from leashed.training.problems.clicks import table_settings
@@ -161,8 +161,6 @@ def serve(
         ValueError: the run is another, no server leads the mode, or it can go on no more.
         OSError: the master cannot be reached (any more), or rows not be written.
     """
-    if tables is not None and led.record is not None:
-        abilities.check_recorded_tables(tables.settings, led.servers)
     rows = None if tables is None else LedRows(tables, led.placement, place.folder, index)
     words = {
         **({} if rows is None else rows.words),

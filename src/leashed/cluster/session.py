@@ -79,6 +79,7 @@ class Cluster(TrainerPlace):
         sync: how the parameters are kept in sync with those of the others, from ``leashed.sync``; None:
             not at all.
         rows_in: where the rows of streams are counted that readers send; None: nowhere.
+        evict_or_wait: whether servers' tables evict rows, or wait before they admit them.
     """
 
     job: str = ""
@@ -103,6 +104,7 @@ class Cluster(TrainerPlace):
     servers_as_needed: bool = False
     sync: Synchroniser | None = None
     rows_in: Path | None = None
+    evict_or_wait: bool = False
 
     def spans(self, model: AnyModel) -> list[list[tuple[int, int]]]:
         """What each of several policy servers has of the parameters of ``model``.

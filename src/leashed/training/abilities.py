@@ -38,7 +38,7 @@ __all__ = [
     "NEEDS",
     "REFUSED",
     "check",
-    "check_recorded_tables",
+    "evict_or_wait",
     "of_dense",
     "of_discipline",
     "of_end",
@@ -196,8 +196,14 @@ REFUSED = (
     ),
     Refused(
         "record",
-        ("all-reduce",),
-        "what is lost with all who had it is in no record",
+        ("all-reduce", "modes that switch"),
+        "what it is granted anew after a switch, with parameters of then, is in no record",
+        "take sync, or leave one of the two out",
+    ),
+    Refused(
+        "record",
+        ("tables", "all-reduce"),
+        "rows are looked up once more for a sum that is begun anew, which is in no record",
         "leave one of the two out",
     ),
     Refused(
@@ -495,6 +501,7 @@ def of_cluster(cluster: object) -> dict[str, object]:
         "cluster without embedding servers": cluster is not None and not servers and not policy,
         "policy servers": policy > 0,
         "several policy servers": policy > 1,
+        "evict or wait": getattr(cluster, "evict_or_wait", False),
         "cluster without a policy server": cluster is not None and not policy,
         "readers": getattr(cluster, "readers", 0) > 0,
     }
@@ -517,18 +524,9 @@ def of_model(model: object, tables: object = None) -> dict[str, object]:
     }
 
 
-def check_recorded_tables(settings: Mapping[str, Any], servers: int) -> None:
-    """ValueError where a record of several policy servers has not what their tables do by these settings."""
-    evicts = settings.get("evict") is not None or (settings.get("admit_after") or 1) > 1
-    check(
-        {
-            "record": True,
-            "mode": True,
-            "policy servers": True,
-            "several policy servers": servers > 1,
-            "evict or wait": evicts,
-        }
-    )
+def evict_or_wait(settings: Mapping[str, Any]) -> bool:
+    """Whether tables with these settings of ``tables.of`` evict rows, or wait before they admit them."""
+    return settings.get("evict") is not None or (settings.get("admit_after") or 1) > 1
 
 
 _OPENING = (
