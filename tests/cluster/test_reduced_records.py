@@ -9,6 +9,7 @@ import signal
 from pathlib import Path
 
 import made_clicks
+import numpy as np
 import pytest
 from cluster.led import led
 from cluster.processes import pids
@@ -67,3 +68,27 @@ def test_one_whose_updates_are_lost_ends_before_them(tmp_path: Path) -> None:
     made = lsh.replay(trace)
     assert not made.ended
     assert 0 < made.updates < server["mode_updates"]
+
+
+@pytest.mark.long
+@pytest.mark.process
+def test_members_that_die_or_hang(tmp_path: Path) -> None:
+    folder, trace = tmp_path / "run", tmp_path / "run.trace"
+    process = up(
+        folder, "--mode", "sync", "--dense", "all-reduce", "--record", str(trace), "--epochs", "40"
+    )
+    try:
+        begun(folder, 200, process)
+        there = pids(folder)
+        os.kill(there["trainer-1"], signal.SIGKILL)
+        os.kill(there["trainer-2"], signal.SIGSTOP)
+        report = whole(folder, process)
+    finally:
+        process.kill()
+    (server,) = counted(report, "policy-ps").values()
+    assert server["lost_updates"] == 0
+    made = lsh.replay(trace)
+    assert made.ended
+    assert made.difference == 0
+    output = lsh.load(folder / "output.safetensors")
+    np.testing.assert_array_equal(made.parameters, output.parameters)
