@@ -202,6 +202,12 @@ REFUSED = (
     ),
     Refused(
         "record",
+        ("all-reduce", "several policy servers"),
+        "what these are told of sums, and of where parameters are, is in no record",
+        "take one policy server, or leave one of the two out",
+    ),
+    Refused(
+        "record",
         ("tables", "all-reduce"),
         "rows are looked up once more for a sum that is begun anew, which is in no record",
         "leave one of the two out",
