@@ -87,7 +87,7 @@ def begun(folder: Path, _: str) -> bool:
 
 def returns(servers: int, dense: str) -> set[str]:
     """The policy servers that go on from what they have kept where they are killed."""
-    return {f"policy-ps-{k}" for k in range(servers) if dense == "server"}
+    return {f"policy-ps-{k}" for k in range(servers) if dense == "server" or servers == 1}
 
 
 def at_random(

@@ -21,6 +21,7 @@ from leashed.cluster import mode_table
 from leashed.cluster.measures import counted
 
 REDUCES = {"dense": "all-reduce", **LONG}
+SHORT = {**REDUCES, "epochs": 40.0}
 
 
 def accounted(report: dict[str, Any], server: dict[str, float]) -> None:
@@ -38,8 +39,8 @@ def accounted(report: dict[str, Any], server: dict[str, float]) -> None:
 @pytest.mark.process(1)
 @pytest.mark.parametrize("mode", ["sync", "automatic:m=2"])
 def test_a_run_goes_on_when_its_policy_server_is_killed(mode: str, tmp_path: Path) -> None:
-    report, server = played(tmp_path / "run", 2, mode=mode, **REDUCES)
-    assert report["test_accuracy"] > 0.9
+    report, server = played(tmp_path / "run", 2, 2, mode=mode, **SHORT)
+    assert report["test_accuracy"] > 0.8
     assert server["lost_updates"] == 0
     assert server["reduced"] > 0
     accounted(report, server)

@@ -141,10 +141,10 @@ class RestartWorld {
     int idle = 0;
     while (!std::ranges::all_of(workers_, &Worker::ended)) {
       REQUIRE(++steps_ < 400'000);  // it stands still
+      if (kills_left_ > 0 && below(150) == 0) kill();
       Worker& worker = workers_[below(workers_.size())];
       idle = step(worker) ? 0 : idle + 1;
       tend_snapshot();
-      if (kills_left_ > 0 && below(150) == 0) kill();
       if (below(90) == 0) service_->hold(holds_ = !holds_);
       if (holds_ && below(20) == 0) service_->hold(holds_ = false);
       if (setting_.mode.name == "switching" && below(60) == 0) service_->command(below(2));
@@ -249,9 +249,15 @@ class RestartWorld {
     const bool ends = !let_ && is_done();
     if (!asks_ && (ends || below(60) == 0)) {
       asks_ = true;
+      came_ = false;
+      asked_at_ = service_->server().updates();
       service_->stay_home(true);
     }
-    if (!asks_ || below(3) != 0 || !service_->is_home()) return;
+    if (!asks_) return;
+    if (std::exchange(came_, service_->is_home())) CHECK(came_);  // they stay
+    if (!came_ || below(3) != 0) return;
+    const bool sums = setting_.mode.name == "sync" && setting_.faults == 0;
+    if (sums) CHECK(service_->server().updates() <= asked_at_ + 1);  // that was under way
     CHECK(service_->server().reduced() == 0);
     kept_.emplace(service_->take({}), service_->served(), log_.size(), service_->server().nodes(),
                   told_);
@@ -381,7 +387,7 @@ class RestartWorld {
       case 1: {
         const auto left = std::ranges::count(workers_, false, &Worker::ended);
         lose(worker);
-        worker.ended = left > 1 && below(3) == 0;  // for good
+        worker.ended = kept_ && left > 1 && below(3) == 0;  // for good
         return;
       }
       case 2:
@@ -629,7 +635,8 @@ class RestartWorld {
   std::uint64_t ever_[2] = {0, 0};
   std::uint64_t told_ = 0;  // examples, as of what it has gone on from
   int faults_left_, kills_left_;
-  bool asks_ = false, holds_ = false, let_ = false;
+  bool asks_ = false, came_ = false, holds_ = false, let_ = false;
+  std::uint64_t asked_at_ = 0;  // updates
   std::optional<Kept> kept_;
   std::unique_ptr<PolicyService> service_;
   HeldPost post_;  // what lies there goes before it
@@ -730,4 +737,68 @@ TEST_CASE("one worker whose server is killed has the bits of one whose server li
     CHECK((killed.theta == lives.theta));
   }
   CHECK(kills > schedules);
+}
+
+TEST_CASE(
+    "parameters that are to stay come once, and who has left before is waited for by nobody") {
+  const auto rule = make_rule({"sgd", {{"lr", 0.5}}});
+  const std::vector<float> initial(kSize, 0.5f);
+  const modes::ServerPolicy machine = modes::make_server_policy(
+      {"sync", {{"workers", 2}, {"batch", double(kLease)}, {"examples", double(kData)}}});
+  DisciplineContext context{initial.data(), kSize, 2, 3, *rule};
+  PolicyService::Run run{1, 2, 30};
+  run.reduces = true;
+  PolicyService before(machine, context, run);
+  Frames frames(before);
+  const auto begin = [](Frames& of, std::uint64_t client) {
+    const Peer peer = of.come();
+    of.say(peer, kModeHello, 0, mode_hello(1, client, 1, 2));
+    of.post.take(peer);
+    of.say(peer, kModePull, 0, {});
+    return peer;
+  };
+  const auto round = [](Frames& of, Peer peer) {
+    const auto [header, bytes] = of.post.take(peer);
+    REQUIRE(header.kind == kRound);
+    RoundHead head;
+    std::memcpy(&head, bytes.data(), sizeof head);
+    return head;
+  };
+  const Peer one = begin(frames, 0), other = begin(frames, 1);
+  CHECK(round(frames, one).members == 2);
+  frames.close(other);
+  const RoundHead alone = round(frames, one);
+  CHECK(alone.members == 1);
+  before.stay_home(true);
+  CHECK_FALSE(before.is_home());  // a sum is under way
+  Bytes bytes;
+  put(bytes, RoundVote{alone.epoch, 5});
+  frames.say(one, kRoundVote, 0, bytes);
+  CHECK(frames.post.take(one).first.kind == kRoundWant);
+  CHECK_FALSE(before.is_home());
+  bytes.clear();
+  put(bytes, StateHead{alone.epoch, 1, {}});
+  put(bytes, std::vector<float>(kSize, 2));
+  frames.say(one, kRoundState, 0, bytes);
+  CHECK(before.is_home());
+  CHECK(frames.post.boxes.at(one).empty());
+  const Checkpoint taken = before.take({}).state;
+  const Archived served = before.served();
+  before.stay_home(false);
+  CHECK(round(frames, one).version == 1);
+  CHECK(before.counters().summed_examples == kLease);
+
+  const Resumed resumed(taken, Updater(context).layout(), context.staleness, context);
+  const PolicyService::Begun begun{taken.mode, 2, false, &served};
+  run.again = 1;
+  PolicyService again(machine, context, run, nullptr, nullptr, &begun);
+  Frames after(again);
+  const RoundHead first = round(after, begin(after, 0));
+  CHECK(first.members == 1);
+  CHECK(first.version == 1);
+  CHECK(first.epoch > alone.epoch + 1'000'000);
+  CHECK(first.base > alone.base + 1'000'000);
+  CHECK(*again.server().holder().pull().data() == 2);
+  CHECK(again.counters().summed_examples == kLease);
+  CHECK(again.counters().rounds.updates == 1);
 }
