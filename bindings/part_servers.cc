@@ -131,8 +131,8 @@ void bind_part_servers(py::module_& m) {
             if (ever && ever->size() != 2) throw Error("ever must have 2 numbers");
             return std::make_unique<PyPartServer>(
                 theta, mode, rule, staleness, workers,
-                PartService::Run{run, terms, boot, server, {}, again, reduces, recorded}, tables, begun,
-                leads, served, ever);
+                PartService::Run{run, terms, boot, server, {}, again, reduces, recorded}, tables,
+                begun, leads, served, ever);
           }),
           py::kw_only(), py::arg("theta").noconvert(), py::arg("mode"), py::arg("rule"),
           py::arg("staleness"), py::arg("workers"), py::arg("run"), py::arg("terms"),

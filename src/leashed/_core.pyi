@@ -1671,7 +1671,21 @@ class PolicyServer:
         run: typing.SupportsInt | typing.SupportsIndex,
         terms: typing.SupportsInt | typing.SupportsIndex,
         boot: typing.SupportsInt | typing.SupportsIndex,
-        record: tuple[str, str] | None = None,
+        record: tuple[
+            str,
+            str,
+            typing.Annotated[numpy.typing.ArrayLike, numpy.float32] | None,
+            collections.abc.Sequence[
+                collections.abc.Sequence[
+                    tuple[
+                        typing.SupportsInt | typing.SupportsIndex,
+                        typing.SupportsInt | typing.SupportsIndex,
+                    ]
+                ]
+            ],
+            collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+        ]
+        | None = None,
         begun: tuple[Resumption, typing.SupportsInt | typing.SupportsIndex] | None = None,
         tables: collections.abc.Sequence[Table] = [],
         followers: typing.SupportsInt | typing.SupportsIndex = 0,
@@ -1692,7 +1706,7 @@ class PolicyServer:
         ] = [],
     ) -> None:
         """
-        theta: to begin with, float32 [d]; block_ends: where its variables end. workers: lanes that may come. run, terms: as trainers have them; boot: a number that no other server's process ever has. record: a file, and its header, that what it hears is written to. begun: to go on from, what take() of another one gave. tables: that gradients are of too, in the order of the model. followers: servers behind it, of several, of which each has a part of the parameters, as theta is one. reduces: while the mode is in Sync workers sum among themselves. updates: so many end the run. served: of one that is started again in its own run, beside begun what keep() gave, uint64. ever: pushes that the mode was ever told of, and their examples, uint64 [2], which it counts on; with it nobody is told the end before let_end(). journal: of the first of several, what the names of the files begin with to which all is written that it hears; line: of one that is started again, the first line that is not in begun, as keep() gave it; again: how many processes of it there were in its run before, of which the journal is then. shards: of several servers whose workers sum what each has of the parameters, as [begin, end).
+        theta: to begin with, float32 [d]; block_ends: where its variables end. workers: lanes that may come. run, terms: as trainers have them; boot: a number that no other server's process ever has. record: a file that what it hears is written to, its header, and of several servers all parameters, what each has of them, and of each table which one has all of its rows, or -1. begun: to go on from, what take() of another one gave. tables: that gradients are of too, in the order of the model. followers: servers behind it, of several, of which each has a part of the parameters, as theta is one. reduces: while the mode is in Sync workers sum among themselves. updates: so many end the run. served: of one that is started again in its own run, beside begun what keep() gave, uint64. ever: pushes that the mode was ever told of, and their examples, uint64 [2], which it counts on; with it nobody is told the end before let_end(). journal: of the first of several, what the names of the files begin with to which all is written that it hears; line: of one that is started again, the first line that is not in begun, as keep() gave it; again: how many processes of it there were in its run before, of which the journal is then. shards: of several servers whose workers sum what each has of the parameters, as [begin, end).
         """
     def adopt(
         self,
@@ -1800,6 +1814,11 @@ class PolicyServer:
     def at_rest(self) -> bool:
         """
         That no worker has a lease, as far as it was told.
+        """
+    @property
+    def ends_known(self) -> bool:
+        """
+        Whether all servers behind it have said what they have of what it has heard, for the end of a record; who has not is asked.
         """
     @property
     def is_home(self) -> bool:
@@ -1924,9 +1943,10 @@ class PartServer:
         ever: typing.Annotated[numpy.typing.ArrayLike, numpy.uint64] | None = None,
         again: bool = False,
         reduces: bool = False,
+        recorded: bool = False,
     ) -> None:
         """
-        theta: its part, float32. mode, and the others: as of PolicyServer; server: its number, from 1. tables: of which it has rows, in the order of the model. begun: its part of a state; leads: of servers that decide by themselves, that is of the mode of the first. served, ever: as of PolicyServer, but for when the end is told; again: it was started again, and asks the first; before it has heard, it must be handed no lane. reduces: as of PolicyServer.
+        theta: its part, float32. mode, and the others: as of PolicyServer; server: its number, from 1. tables: of which it has rows, in the order of the model. begun: its part of a state; leads: of servers that decide by themselves, that is of the mode of the first. served, ever: as of PolicyServer, but for when the end is told; again: it was started again, and asks the first; before it has heard, it must be handed no lane. reduces: as of PolicyServer. recorded: the first is, and asks it at the end.
         """
     def adopt(
         self,
@@ -2013,6 +2033,11 @@ class PartServer:
     def at_rest(self) -> bool:
         """
         That all is carried out that the first has heard, once that was at rest.
+        """
+    @property
+    def end_known(self) -> bool:
+        """
+        Whether the first has what it asks for at the end of a run that is recorded.
         """
     @property
     def follows(self) -> bool:
@@ -2348,9 +2373,17 @@ def replay(
     until: typing.SupportsInt | typing.SupportsIndex,
     resume: Resumption | None,
     looks_up: bool = False,
+    shards: collections.abc.Sequence[
+        collections.abc.Sequence[
+            tuple[
+                typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex
+            ]
+        ]
+    ] = [],
+    servers_of_tables: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [],
 ) -> dict:
     """
-    Makes a recorded training again, by a mode where its `discipline` is one, and returns what trace/replayed.h calls Replayed, as a dict. looks_up: whether the record has when rows of tables were looked up.
+    Makes a recorded training again, by a mode where its `discipline` is one, and returns what trace/replayed.h calls Replayed, as a dict. looks_up: whether the record has when rows of tables were looked up. shards: of several servers what each had of the parameters; servers_of_tables: and of each table which one had all of its rows, or -1.
     """
 
 def schedule_values(

@@ -22,7 +22,7 @@ from cluster.test_led_modes import DATA, MODEL, begun, given, together, whole
 
 import leashed as lsh
 from leashed import cli
-from leashed.cluster import mode_table, policy_server
+from leashed.cluster import mode_table, plan, policy_server
 from leashed.cluster.measures import counted
 
 
