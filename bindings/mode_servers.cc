@@ -33,9 +33,9 @@ namespace {
 using PyTables = std::vector<std::shared_ptr<SavedTable>>;
 using PyServedTable = std::tuple<std::string, std::size_t, std::uint64_t>;
 // The file, its header, and of several servers all parameters, what each has of them, and of each
-// table which one has all of its rows, or -1.
+// table which one has all of its rows, or 2³² − 1.
 using PyRecord = std::tuple<std::string, std::string, std::optional<FloatArray>,
-                            std::vector<PySpans>, std::vector<std::int64_t>>;
+                            std::vector<PySpans>, std::vector<std::uint32_t>>;
 
 // Writes down what a policy server hears, until it is told to end.
 class Record {
@@ -132,8 +132,8 @@ class Record {
   void add(Digests& to, std::size_t server, const Digests& its) const {
     std::size_t next = 0;
     for (std::size_t t = 0; t < servers_of_tables_.size(); ++t) {
-      const std::int64_t of = servers_of_tables_[t];
-      if (of >= 0 && static_cast<std::size_t>(of) != server) continue;
+      const std::uint32_t of = servers_of_tables_[t];
+      if (of != RowPlacement::kSpread && of != server) continue;
       if (next + 2 > its.size()) throw Error("digests of other tables than there are");
       to[2 * t] += its[next++];
       to[2 * t + 1] += its[next++];
@@ -142,7 +142,7 @@ class Record {
 
   const std::size_t dimension_;
   const Sharding sharding_;
-  const std::vector<std::int64_t> servers_of_tables_;
+  const std::vector<std::uint32_t> servers_of_tables_;
   TraceWriter writer_;
   ModeRecorder recorder_{writer_};
   const PolicyService* sums_ = nullptr;  // null: workers do not
@@ -341,7 +341,7 @@ void bind_mode_servers(py::module_& m) {
           "that may come. run, terms: as trainers have them; boot: a number that no other server's "
           "process ever has. record: a file that what it hears is written to, its header, and of "
           "several servers all parameters, what each has of them, and of each table which one has "
-          "all of its rows, or -1. "
+          "all of its rows, or 2³² − 1. "
           "begun: to go on from, what take() of another one gave. tables: that gradients are of "
           "too, in the order of the model. followers: servers behind it, of several, of which each "
           "has a part of the parameters, as theta is one. reduces: while the mode is in Sync "

@@ -35,13 +35,11 @@ py::dict to_dict(Replayed result) {
 py::dict replay_trace(const Trace& trace, const PyTraining& training, bool mode,
                       std::uint64_t until, const std::optional<Checkpoint>& resume, bool looks_up,
                       const std::vector<PySpans>& shards,
-                      const std::vector<std::int64_t>& servers_of_tables) {
+                      const std::vector<std::uint32_t>& servers_of_tables) {
   ReplayOptions options{training.workers, training.batch_size, training.seed, until, interrupted};
   options.looks_up = looks_up;
   options.sharding = to_sharding(shards, training.parts.source.dimension());
-  for (const std::int64_t server : servers_of_tables) {
-    options.servers_of_tables.push_back(static_cast<std::uint32_t>(server));
-  }
+  options.servers_of_tables = servers_of_tables;
   Replayed result = without_gil([&] {
     return mode ? replay_mode(training.parts, trace, options)
                 : replay(training.parts, trace, options, resume ? &*resume : nullptr);
@@ -73,11 +71,11 @@ void bind_replay(py::module_& m) {
       "replay", replay_trace, py::arg("trace"), py::arg("training"), py::arg("mode"),
       py::arg("until"), py::arg("resume"), py::arg("looks_up") = false,
       py::arg("shards") = std::vector<PySpans>(),
-      py::arg("servers_of_tables") = std::vector<std::int64_t>(),
+      py::arg("servers_of_tables") = std::vector<std::uint32_t>(),
       "Makes a recorded training again, by a mode where its `discipline` is one, and returns what "
       "trace/replayed.h calls Replayed, as a dict. looks_up: whether the record has when rows of "
       "tables were looked up. shards: of several servers what each had of the parameters; "
-      "servers_of_tables: and of each table which one had all of its rows, or -1.");
+      "servers_of_tables: and of each table which one had all of its rows, or 2³² − 1.");
 }
 
 }  // namespace leashed

@@ -66,7 +66,7 @@ def recorded(
                 update=instant,
                 copy=instant,
                 shards=found.servers.shards,
-                servers_of_tables=[one % 2**32 for one in found.servers.owners],
+                servers_of_tables=found.servers.native,
             ),
             True,
             again.native,

@@ -16,6 +16,7 @@ from leashed.base.choice import Choice, from_json, to_json
 from leashed.models.tables import SHARDS as OF_TABLES
 from leashed.modes import COMMANDS
 from leashed.training.defaults import MAX_THREADS
+from leashed.training.recordings import Servers
 
 __all__ = [
     "COMMANDS",
@@ -222,7 +223,8 @@ class LedMode:
         """For the core: the record of all servers; None: there is none."""
         if self.record is None:
             return None
-        return *self.record, self.theta if self.shards else None, self.shards, self.owners
+        servers = Servers(self.shards, self.owners)
+        return *self.record, self.theta if self.shards else None, servers.shards, servers.native
 
     def follower(
         self,

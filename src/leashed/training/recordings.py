@@ -56,6 +56,11 @@ class Servers(NamedTuple):
     shards: Sequence[Sequence[tuple[int, int]]]
     owners: Sequence[int]
 
+    @property
+    def native(self) -> list[int]:
+        """The owners, for the core."""
+        return [owner % 2**32 for owner in self.owners]
+
 
 def fingerprint(data: Any) -> str:
     """SHA-256 of the examples and what they are to give, in hexadecimal: of a ``Dataset``, a

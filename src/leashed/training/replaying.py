@@ -280,7 +280,7 @@ def replay_of(
             again.resumed,
             found.looks_up,
             found.servers.shards,
-            found.servers.owners,
+            found.servers.native,
         )
     except _core.Error as error:
         raise ValueError(f"cannot replay {os.fspath(trace)}: {error}") from error
