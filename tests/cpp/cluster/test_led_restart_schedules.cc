@@ -758,6 +758,7 @@ TEST_CASE(
     return peer;
   };
   const auto round = [](Frames& of, Peer peer) {
+    REQUIRE_FALSE(of.post.boxes.at(peer).empty());
     const auto [header, bytes] = of.post.take(peer);
     REQUIRE(header.kind == kRound);
     RoundHead head;
