@@ -200,6 +200,10 @@ TEST_CASE("whoever dies or is cut off in whatever switch, each example is once i
         theta.clear();
         service.hold(holds = false);
       });
+      if (!all.others.empty() && random() % 4 == 0) {  // which hears late, and of several at once
+        all.others[random() % all.others.size()]->quiet(
+            [](PartService&) { std::this_thread::sleep_for(std::chrono::milliseconds(2)); });
+      }
       if (faults > 0 && random() % 6 == 0) {
         --faults;
         auto& process = all.processes[random() % count];
