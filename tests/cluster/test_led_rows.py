@@ -23,15 +23,18 @@ MODEL = made_clicks.small()
 
 
 class Server:
-    """That makes an update whenever it may."""
+    """That makes an update whenever it may, of what was pushed, or of what workers have ``summed``."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, summed: bool = False) -> None:
         self.updates = 2
+        self._summed = summed
 
     def standing(self) -> dict[str, Any]:
         return {"updates": self.updates}
 
     def counters(self) -> dict[str, Any]:
+        if self._summed:
+            return {"pushes": 0, "summed": self.updates}
         return {"pushes": self.updates}
 
     def quiet(self, f: Callable[[], None]) -> None:
@@ -57,9 +60,10 @@ def test_rows_are_saved_of_one_moment(tmp_path: Path) -> None:
     assert {one.statistics()["steps"] for one in found.tables.values()} == {server.updates}
 
 
-def test_rows_of_who_was_there_before_are_not_begun_anew(tmp_path: Path) -> None:
+@pytest.mark.parametrize("summed", [False, True])
+def test_rows_of_who_was_there_before_are_not_begun_anew(summed: bool, tmp_path: Path) -> None:
     """Where something was trained, or nobody can know."""
-    server = Server()
+    server = Server(summed=summed)
     server.updates = -1
     for _ in range(2):  # who has saved that nothing was pushed has nothing to lose
         rows = made(tmp_path)
@@ -69,7 +73,7 @@ def test_rows_of_who_was_there_before_are_not_begun_anew(tmp_path: Path) -> None
         server.updates = -1
     rows = made(tmp_path)
     rows.begin()
-    rows.save("run", native(Server()))
+    rows.save("run", native(Server(summed=summed)))
     with pytest.raises(ValueError, match="begin another run, in another folder"):
         made(tmp_path).begin()
 

@@ -9,6 +9,7 @@
 #include "leashed/base/error.h"
 #include "leashed/base/relaxed.h"
 #include "leashed/cluster/mode_messages.h"
+#include "leashed/net/direct_reduce.h"
 #include "leashed/policy/automatic.h"
 #include "leashed/policy/gba.h"
 #include "leashed/policy/hop_bw.h"
@@ -55,6 +56,11 @@ LedRounds::LedRounds(RoundDesk& desk, ParameterServer& server, const ModeShards*
       base_((again << kOfProcess) + 1) {
   if (!has_rounds(server.machine())) {
     throw Error("this mode has no rounds of all-reduce; take sync, switching or automatic");
+  }
+  if (again > DirectReduce::kLastEpoch >> kOfProcess) {
+    throw Error("the policy server of an all-reduce is started again " +
+                std::to_string(DirectReduce::kLastEpoch >> kOfProcess) +
+                " times at most; go on from a checkpoint, or begin another run");
   }
   if (server.nodes() > kMostMembers) {
     throw Error("all-reduce is of at most " + std::to_string(kMostMembers) +

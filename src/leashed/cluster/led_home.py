@@ -29,9 +29,8 @@ class Homing:
         self.waits = False
 
     def come(self) -> bool:
-        """They are to come, if they were not asked for yet. Whether they are there, and stay."""
-        if not self.waits:
-            self._server.stay_home(True)
+        """They are to come. Whether they are there, and stay."""
+        self._server.stay_home(True)  # (Who takes them for a cut meanwhile has let them go.)
         self.waits = not self._server.is_home
         self._looked = time.monotonic()
         return not self.waits

@@ -214,7 +214,8 @@ class LedRows:
         if not any(self._folder.iterdir()):
             return False
         try:
-            return int(folders.Rows(self._folder, hashed=False).told["pushes"]) > 0
+            told = folders.Rows(self._folder, hashed=False).told
+            return int(told["pushes"]) + int(told["counters"].get("summed", 0)) > 0
         except (OSError, ValueError):
             return True
 

@@ -802,4 +802,7 @@ TEST_CASE(
   CHECK(*again.server().holder().pull().data() == 2);
   CHECK(again.counters().summed_examples == kLease);
   CHECK(again.counters().rounds.updates == 1);
+  run.again = 4096;
+  CHECK_THROWS_WITH_AS(PolicyService(machine, context, run), doctest::Contains("4095 times"),
+                       Error);
 }
