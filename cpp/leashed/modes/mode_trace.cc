@@ -12,8 +12,9 @@ MissedParts::MissedParts(const Trace& trace, std::size_t servers) : lines_(serve
     if (line.event.node == 0 || line.event.node >= servers) {
       throw Error("it is of a policy server that the run had not; use an unaltered copy");
     }
-    lines_[line.event.node - 1].insert(line.event.ticket);
+    lines_[line.event.node - 1].push_back(line.event.ticket);
   }
+  for (auto& lines : lines_) std::ranges::sort(lines);
 }
 
 }  // namespace leashed

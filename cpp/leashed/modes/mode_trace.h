@@ -13,9 +13,9 @@
 // events, from 0; of a run that has not come to its end nobody knows.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <unordered_set>
 #include <vector>
 
 #include "leashed/modes/policy_threads.h"
@@ -77,11 +77,11 @@ class MissedParts {
   // Whether the server of that number, behind the first, had no part of the push of that number; of
   // the first the push itself says so.
   bool operator()(std::size_t server, std::uint64_t line) const {
-    return server > 0 && lines_[server - 1].contains(line);
+    return server > 0 && std::ranges::binary_search(lines_[server - 1], line);
   }
 
  private:
-  std::vector<std::unordered_set<std::uint64_t>> lines_;  // by server, from 1
+  std::vector<std::vector<std::uint64_t>> lines_;  // by server, from 1; sorted
 };
 
 }  // namespace leashed
