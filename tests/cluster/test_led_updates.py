@@ -61,6 +61,7 @@ def test_no_update_is_made_behind_that(mode: str, servers: int, tmp_path: Path) 
 def test_who_ends_by_another_number_is_turned_away(tmp_path: Path) -> None:
     how = given(mode="gba")
     with led(tmp_path, MODEL, DATA, **how) as run:
+        run.until_led()
         with pytest.raises(ValueError, match=r"until.updates is 8 here, and 7 in the run"):
             lsh.train(
                 MODEL, DATA, **given(mode="gba", until=lsh.until(updates=8)), cluster=run.cluster()
