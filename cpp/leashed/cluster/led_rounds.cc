@@ -210,7 +210,7 @@ void LedRounds::take(Peer peer, const RoundEpoch& said) {
   }
   const std::uint64_t version = leader_.version();
   if (const auto state = replica_->of(version)) return send_state(peer, state);
-  takers_.push_back(peer);
+  if (std::ranges::count(takers_, peer) == 0) takers_.push_back(peer);
   const std::uint64_t position = desk_.log_position();
   if (!replica_->collect(version, position, held)) return;
   for (std::uint64_t s = 1; s < shards_->servers(); ++s) desk_.ask_part(s, position);
@@ -339,7 +339,6 @@ void LedRounds::settle() {
     }
     // A sum that somebody voted for, and that did not count, is not the update that was made here.
     if (std::exchange(home_, server_.updates()) != server_.updates()) ++base_;
-    takers_.clear();
     leader_.want_server(false);
     leader_.begin(server_.updates());
   });
@@ -421,7 +420,9 @@ void LedRounds::update(std::span<const RoundTicket> tickets) {
   tell_wish();
 }
 
+// (Who has asked under an epoch before it asks anew.)
 void LedRounds::say(Life life, const ReducedRound& round) {
+  takers_.clear();
   rounds_.fetch_add(1, kRelaxed);
   const Waiting& one = waiting_.at(life);
   modes::Lease lease{};
@@ -456,6 +457,7 @@ LedRounds::Counters LedRounds::counters() const {
 
 void LedRounds::came_home(std::uint64_t lost) {
   in_rounds_ = false;
+  takers_.clear();
   homes_.fetch_add(1, kRelaxed);
   for (auto& one : waiting_ | std::views::values) {
     one.member = false;

@@ -168,7 +168,7 @@ class LedRounds final : private RoundHost {
   const ModeShards* const shards_;
   std::optional<LedReplica> replica_;   // where there are several servers
   const std::size_t floats_;            // of θ and states
-  std::vector<Peer> takers_;            // that wait for these
+  std::vector<Peer> takers_;            // that wait for these, in this epoch
   std::map<Life, Waiting> waiting_;     // who has pulled over a connection, which is its life
   std::vector<bool> present_, leased_;  // by node
   std::map<Peer, AlignedArray<float>> coming_;

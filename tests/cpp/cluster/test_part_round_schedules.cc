@@ -496,6 +496,7 @@ class RoundsWorld {
         StateHead head;
         std::memcpy(&head, bytes.data(), sizeof head);
         REQUIRE(bytes.size() == worker.replica.size() * sizeof(float));
+        CHECK(worker.member.to_take());  // else a lane refuses it
         if (head.epoch != worker.head.epoch || head.version != worker.head.version) return;
         std::memcpy(worker.replica.data(), bytes.data(), bytes.size());
         worker.member.took(head.epoch);
