@@ -78,6 +78,30 @@ def test_rows_of_who_was_there_before_are_not_begun_anew(summed: bool, tmp_path:
         made(tmp_path).begin()
 
 
+def test_rows_of_sums_are_not_begun_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of workers who sum among themselves nothing is pushed but gradients of rows, to one server or to several."""
+    server = Server()
+    monkeypatch.setattr(server, "counters", lambda: {"pushes": 0, "summed": server.updates})
+    rows = made(tmp_path)
+    rows.begin()
+    rows.save("run", native(server))
+    found = row_files.joined_of([folder_of(tmp_path)], MODEL.tables, "run")
+    assert found.pushes == [server.updates]
+    with pytest.raises(ValueError, match="begin another run, in another folder"):
+        made(tmp_path).begin()
+
+    behind = tmp_path / "behind"
+    behind.mkdir()
+    monkeypatch.setattr(server, "counters", lambda: {"pushes": 0})
+    rows = made(behind)
+    rows.begin()
+    told = rows.report()
+    monkeypatch.setattr(rows, "report", lambda: {**told, "row_updates": 3})
+    rows.save("run", native(server))
+    with pytest.raises(ValueError, match="begin another run, in another folder"):
+        made(behind).begin()
+
+
 def test_a_server_that_is_started_again_ends_and_leaves_what_is_there(tmp_path: Path) -> None:
     folder_of(tmp_path).mkdir()
     (folder_of(tmp_path) / "1.table0").touch()

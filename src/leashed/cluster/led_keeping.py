@@ -33,6 +33,7 @@ from leashed.cluster.led_leaving import Holds, forget
 from leashed.cluster.led_rows import LedRows
 from leashed.cluster.lives import boot
 from leashed.cluster.messages import Kept
+from leashed.cluster.mode_report import heard
 from leashed.cluster.row_files import WRITTEN
 from leashed.cluster.serving import Place
 from leashed.training.led_mode import Journal, LedMode, numbered
@@ -46,7 +47,6 @@ __all__ = [
     "ServerKeeping",
     "Snapshot",
     "head_of",
-    "heard",
     "keeps",
     "read",
     "tell_lost",
@@ -85,11 +85,6 @@ def keeps(led: LedMode, place: Place) -> bool:
     """
     alone = led.servers == 1 or not led.reduces
     return place.restarts and alone and led.record is None
-
-
-def heard(counted: Mapping[str, Any]) -> int:
-    """How many pushes a server's mode was told of, by its counters: those that came, and what is in sums of workers."""
-    return int(counted["pushes"] + counted.get("summed", 0))
 
 
 def write(file: BinaryIO, kept: Snapshot) -> None:

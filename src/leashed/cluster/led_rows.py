@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from leashed import _core
 from leashed.cluster import checkpoints, fingerprint, row_files
 from leashed.cluster.messages import Saved
+from leashed.cluster.mode_report import heard
 from leashed.cluster.table_terms import TableTerms, settings_json
 from leashed.files import folders
 from leashed.models.tables import Refusals
@@ -215,7 +216,10 @@ class LedRows:
             return False
         try:
             told = folders.Rows(self._folder, hashed=False).told
-            return int(told["pushes"]) + int(told["counters"].get("summed", 0)) > 0
+            counted = told["counters"]
+            # (Behind the first, what workers sum is in no count of pushes.)
+            pushed = int(told["pushes"]) + int(counted.get("summed", 0))
+            return pushed > 0 or counted.get("row_updates", 0) > 0
         except (OSError, ValueError):
             return True
 
@@ -263,7 +267,7 @@ class LedRows:
 
         def told() -> dict[str, Any]:
             counted = {**server.counters(), **self.report()}
-            return {"run": run, "pushes": counted["pushes"], "applied": [], "counters": counted}
+            return {"run": run, "pushes": heard(counted), "applied": [], "counters": counted}
 
         failed: list[BaseException] = []
         kept_too = self.beside

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from leashed.cluster.mode_table import BEHIND
 
-__all__ = ["told_of"]
+__all__ = ["heard", "told_of"]
+
+
+def heard(counted: Mapping[str, Any]) -> int:
+    """How many pushes a server's mode was told of, by its counters: those that came, and what is in sums of workers."""
+    return int(counted.get("pushes", 0) + counted.get("summed", 0))
 
 
 def told_of(standing: dict[str, Any], counted: dict[str, float]) -> dict[str, float]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from leashed.cluster import traffic
 from leashed.cluster.measures import counted
+from leashed.cluster.mode_report import heard
 from leashed.cluster.plan import Plan
 from leashed.cluster.supervisor import REPORT, read_report
 from leashed.files import checkpoint, resuming
@@ -307,7 +308,7 @@ def _add_output(
         places = [folder / f"{holds}-{k}" for k in range(servers)]
         joined = row_files.joined_of(rows or places, described, run)
         tables = joined.tables
-        pushes = {k: int(v.get("pushes", 0)) for k, v in counted(whole, holds).items()}
+        pushes = {k: heard(v) for k, v in counted(whole, holds).items()}
         behind = {k: pushes.get(k, 0) - there for k, there in enumerate(joined.pushes)}
         whole["rows_behind"] = {f"{holds}-{k}": n for k, n in behind.items() if n > 0}
         whole["members"] = _with_last_words(whole["members"], joined, holds)
@@ -390,7 +391,7 @@ def _with_last_words(
         if member["role"] != role or last[member["index"]] != member["id"]:
             return member
         saved = joined.counters[member["index"]]
-        if member["counted"] is None or saved["pushes"] < member["counters"].get("pushes", 0):
+        if member["counted"] is None or heard(saved) < heard(member["counters"]):
             return member
         told = member["counters"]
         newest = {name: max(value, told.get(name, value)) for name, value in saved.items()}

@@ -32,14 +32,14 @@ from leashed.cluster.led_checkpoint import begun, going_on, save
 from leashed.cluster.led_commands import Commands
 from leashed.cluster.led_cuts import LOOK, LedCuts
 from leashed.cluster.led_first_keeping import FirstKeeping
-from leashed.cluster.led_keeping import LedKeeping, heard, keeps
+from leashed.cluster.led_keeping import LedKeeping, keeps
 from leashed.cluster.led_leaving import leaving, telling
 from leashed.cluster.led_part_keeping import PartKeeping
 from leashed.cluster.led_rows import LedRows
 from leashed.cluster.lives import boot
 from leashed.cluster.member import Member
 from leashed.cluster.messages import Epoch, Lease, Saved, Welcome
-from leashed.cluster.mode_report import told_of
+from leashed.cluster.mode_report import heard, told_of
 from leashed.cluster.opening import Peer
 from leashed.cluster.policy_follower import TOLD, follow, let_go
 from leashed.cluster.remote_batches import sent
