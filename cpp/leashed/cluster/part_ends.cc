@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 
 #include "leashed/base/error.h"
 #include "leashed/cluster/messages.h"
@@ -26,7 +27,8 @@ bool PartEnds::known(const ToldLog& log, Post& post) {
     const bool there = of.answered && of.position == log.position();
     all = all && there;
     const Peer peer = log.peer(i + 1);
-    if (there || peer == 0 || (of.peer == peer && of.position == log.position())) continue;
+    // (One that is yet to answer is asked again behind that: each question has one answer.)
+    if (there || peer == 0 || (of.peer == peer && !of.answered)) continue;
     of = {peer, log.position(), false, {}};
     ask(peer, of.position, post);
   }
@@ -58,6 +60,9 @@ void PartEnds::said(Peer peer) {
       size < sizeof said + numbers * sizeof(std::uint64_t) || size % sizeof(float) != 0) {
     throw Error("an end with other numbers than it counts");
   }
+  if (said.position < of.position) {
+    throw Error("an end of another line of the log than was asked for");
+  }
   const std::byte* from = of.bytes.data() + sizeof said;
   const auto take = [&](auto& to, std::size_t count) {
     to.resize(count);
@@ -68,6 +73,11 @@ void PartEnds::said(Peer peer) {
   end.position = said.position;
   end.updates = said.updates;
   take(end.missed, said.missed);
+  const bool ascends =
+      std::ranges::adjacent_find(end.missed, std::greater_equal()) == end.missed.end();
+  if (!ascends || (said.missed > 0 && end.missed.back() >= said.position)) {
+    throw Error("an end without parts of pushes that the log has not");
+  }
   take(end.digests, said.digests);
   take(end.theta, static_cast<std::size_t>(of.bytes.data() + size - from) / sizeof(float));
   // (It may have carried out more by then, and is asked again where the log goes on.)

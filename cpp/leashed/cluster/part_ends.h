@@ -23,11 +23,12 @@ struct PartEnd {
 
 class PartEnds {
  public:
-  // Asks whoever has a connection, and was not asked over it at the log's end. Whether all have
-  // answered there.
+  // Asks whoever has a connection, has not answered at the log's end, and is not yet to answer over
+  // it. Whether all have answered there.
   bool known(const ToldLog& log, Post& post);
   // Memory for an answer; throws Error where that connection was not asked.
   std::span<std::byte> place(Peer peer, std::size_t bytes);
+  // Throws Error where it is none of what was asked for.
   void said(Peer peer);
   // Each is told that it is asked for nothing more.
   void let_go(const ToldLog& log, Post& post) const;
