@@ -58,6 +58,9 @@ PartService::PartService(const Choice& mode, const DisciplineContext& context, R
                 "; take more policy_servers, or shards=\"memorywise\"");
   }
   if (run.reduces && !alike_) throw Error("this mode has no rounds of all-reduce");
+  if (run.recorded && (run.reduces || !alike_)) {
+    throw Error("a record of several policy servers is of a log that is of events alone");
+  }
   asks_.store(run.again, kRelaxed);
   Sink& sink = *this;
   if (alike_) follower_.emplace(server_, sink, seats_.size(), rows);
@@ -288,6 +291,11 @@ void PartService::told(Peer peer, const FrameHeader& header) {
     if (read_.read(std::span(block_).first(header.length)) != header.length) {
       throw Error("a block of the first server's log is not whole");
     }
+    if (!run_.reduces && std::ranges::any_of(read_.lines, [](const LogLine& line) {
+          return line.note != LogLine::Note::none;
+        })) {
+      throw Error("the first server tells of sums of workers, and this one does not");
+    }
     alike_ ? follower_->hear(read_) : hear_first();
   });
   const std::uint64_t heard = alike_ ? follower_->heard() : heard_;
@@ -373,6 +381,7 @@ void PartService::gone(Peer peer) noexcept {
     if (peer == first_ || first_ == 0) {
       first_ = 0;
       takes_.reset();  // and is asked anew
+      end_asked_.reset();
       follows_.store(false, kRelaxed);
     }
     if (rows_) rows_->let_go(link.rows);
