@@ -71,7 +71,7 @@ class ModeCursor {
 // Which of several servers had no part of which pushes, as a record's end has it.
 class MissedParts {
  public:
-  // Throws Error where it is said of none of so many servers.
+  // Throws Error where it is said of none of so many servers, or of what is no push.
   MissedParts(const Trace& trace, std::size_t servers);
 
   // Whether the server of that number, behind the first, had no part of the push of that number; of

@@ -84,7 +84,13 @@ void Journal::read(const std::function<void(std::uint64_t, const LogLine&)>& f) 
       } catch (const Error&) {  // what was not on the disk at a power cut
       }
       if (size == 0 || block.first != next) break;
-      for (const LogLine& line : block.lines) f(next++, line);
+      for (const LogLine& line : block.lines) {
+        if (line.note != LogLine::Note::none) {
+          throw Error("the journal " + path_ + ".* has line " + std::to_string(next) +
+                      ", which is no event: no journal has such lines; start the run again");
+        }
+        f(next++, line);
+      }
       left = left.subspan(size);
     }
   }

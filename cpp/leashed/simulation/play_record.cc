@@ -74,6 +74,7 @@ class RecordPlay final : Sink {
 
   // What no event tells (mode_trace.h).
   void note(modes::Node node, Note note) {
+    require(note < Note::summed);
     if (note == Note::missed) return require(played_.shards.size() > 1);  // (missed_ has it)
     ModePlayer& its = player(node);
     if (note == Note::looked_up) {
