@@ -36,6 +36,7 @@ ModeShards mode_shards(const std::string& mode, std::vector<std::vector<ShardSpa
       throw Error("policy servers must be no more than parts of the model, so that each has one");
     }
     for (const ShardSpan& span : shard) {
+      if (span.begin > span.end) throw Error("shards must begin before they end");
       for (std::size_t i = span.begin; i < span.end; ++i, ++all) {
         if (i >= dimension || had[i]) throw Error("shards must be of the parameters, each once");
         had[i] = true;
