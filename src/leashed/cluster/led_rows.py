@@ -144,7 +144,7 @@ class LedRows:
     def recorded(self, record: tuple[str, str]) -> tuple[str, str]:
         """The file of a record, and its header, that has what the tables are made from too."""
         path, header = record
-        whole = self._tables if self._terms.servers == 1 else self._terms.whole()
+        whole = self._tables if self._terms.servers == 1 else self._terms.slices()
         return path, recordings.looking_up(header, whole)
 
     @property

@@ -72,6 +72,16 @@ class TableTerms:
         Raises:
             TypeError, ValueError: as ``tables.of``.
         """
+        return self._made()
+
+    def slices(self) -> dict[str, Table]:
+        """As ``whole``, of one shard's rows alone: what is told of them is that of the whole, at a 256th of its
+        memory.
+        """
+        one = [True] + [False] * (of_models.SHARDS - 1)
+        return self._made(shards=dict.fromkeys((table.name for table in self.read.tables), one))
+
+    def _made(self, **more: Any) -> dict[str, Table]:
         read = self.read
         return of_models.of(
             read.tables,
@@ -79,6 +89,7 @@ class TableTerms:
             staleness=read.staleness,
             seed=read.seed,
             **self.settings,
+            **more,
         )
 
     def to_json(self) -> dict[str, Any]:
