@@ -46,7 +46,7 @@ std::vector<std::byte> bytes_of(const std::string& name) {
 
 }  // namespace
 
-Journal::Journal(std::string path, bool again) : path_(std::move(path)) {
+Journal::Journal(const std::string& path, bool again) : path_(std::filesystem::absolute(path)) {
   starts_ = numbers_of(path_);
   if (again && starts_.empty()) {
     throw Error("there is no journal " + path_ +
@@ -140,10 +140,11 @@ std::vector<int> Journal::unsynced() {
   if (!file_) return found;
   for (Descriptor& one : before_) found.push_back(one.take());
   before_.clear();
-  found.push_back(::fcntl(file_->get(), F_DUPFD_CLOEXEC, 0));
-  if (std::exchange(made_, false)) {
+  const auto opened = [&](int fd) { fd < 0 ? give_up(errno) : found.push_back(fd); };
+  opened(::fcntl(file_->get(), F_DUPFD_CLOEXEC, 0));
+  if (file_ && std::exchange(made_, false)) {
     const auto folder = std::filesystem::path(path_).parent_path();
-    found.push_back(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   }
   return found;
 }

@@ -25,7 +25,7 @@ class Journal {
   // path: what the names of its files begin with. again: goes on behind the lines that are there;
   // else there must be none, and it begins. Throws Error where files cannot be read or made; where
   // there are none to go on from; and where lines are missing between them.
-  Journal(std::string path, bool again);
+  Journal(const std::string& path, bool again);
 
   std::uint64_t first() const { return starts_.front(); }  // line that is there
   std::uint64_t next() const { return log_.next(); }       // line's number
@@ -37,7 +37,8 @@ class Journal {
   // Nobody asks for lines before this one any more.
   void forget(std::uint64_t before);
   // Descriptors of what may not be on the disk yet, for whoever brings it there while more is
-  // written, and closes them: files, and the folder where one of them was made.
+  // written, and closes them: files, and the folder where one of them was made. One that cannot be
+  // had gives the journal up.
   std::vector<int> unsynced();
   // It cannot be written, or brought to the disk, as errno has it: its files are removed.
   void give_up(int error);

@@ -169,3 +169,23 @@ TEST_CASE("all files that were written since are to be brought to the disk, and 
   journal.give_up(EIO);
   CHECK(unsynced() == 0);
 }
+
+TEST_CASE("a journal in the working directory is brought to the disk with that") {
+  const JournalFolder folder;
+  const auto before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path);
+  Journal journal("journal", false);
+  write(journal, 4);
+  for (const int fd : journal.unsynced()) CHECK(::fsync(Descriptor(fd).get()) == 0);
+  std::filesystem::current_path(before);
+  CHECK(journal.failure() == "");
+}
+
+TEST_CASE("a journal whose folder cannot be brought to the disk is given up, by why") {
+  JournalFolder folder;
+  Journal journal(folder.of("journal"), false);
+  std::filesystem::rename(folder.path, folder.path.string() + "-moved");
+  CHECK(journal.unsynced().size() == 1);
+  CHECK(journal.failure().find("No such file or directory") != std::string::npos);
+  std::filesystem::rename(folder.path.string() + "-moved", folder.path);
+}
