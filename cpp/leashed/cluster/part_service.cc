@@ -283,6 +283,8 @@ void PartService::told(Peer peer, const FrameHeader& header) {
       carry_out([&] { follower_->comes_from_line(said.position); });
       asks_.store(false, kRelaxed);
     }
+    // (What it was saying comes no more: parameters that come have one place.)
+    if (first_ != 0 && first_ != peer) post_->refuse(first_);
     first_ = peer;
     follows_.store(true, kRelaxed);
     return;

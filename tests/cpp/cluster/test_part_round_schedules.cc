@@ -935,3 +935,28 @@ TEST_CASE("several servers whose workers sum go on from a cut as if nothing had 
   CHECK(played.alike > 0);
   played.tell();
 }
+
+TEST_CASE("where the first server has another connection the one before is heard no more") {
+  const auto rule = make_rule({"sgd", {{"lr", 0.05}}});
+  const std::vector<float> theta(8);
+  PartService::Run run{1, 2, 31, 1};
+  run.reduces = true;
+  const Choice mode{"sync", {{"workers", 1}, {"batch", 4}, {"examples", 8}, {"term_ns", 0}}};
+  PartService service(mode, {theta.data(), theta.size(), 1, 3, *rule}, run);
+  HeldPost post;
+  service.open(post);
+  struct None final : Outbox {
+    void send(const FrameHeader&, Connection::Parts) override { FAIL("by the post alone"); }
+  } none;
+  for (const Peer first : {1, 2}) {
+    service.come(first);
+    post.boxes[first];
+    CHECK(post.refused.empty());
+    const ToldAt at{0, 30};
+    const FrameHeader header{.kind = kToldAt, .length = sizeof at};
+    std::memcpy(service.place(first, header).data(), &at, sizeof at);
+    service.frame(first, header, none);
+  }
+  CHECK(post.refused.contains(1));
+  CHECK(post.refused.size() == 1);
+}
