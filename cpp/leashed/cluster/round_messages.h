@@ -18,8 +18,7 @@
 //   kRoundState  θ and states of its part,     kRoundTake   RoundEpoch: the position of the log at
 //                under that position                        which they are wanted
 //                                              kRoundState  the same, come home, under the number
-//                                              of
-//                                                           the log's line that says so, before it
+//                                                           of the log's line that says so, before it
 //   server behind the first                    member
 //   kRoundRows   (nothing), under that ticket: kRoundRows   rows' gradients of its lease
 //                they are here
