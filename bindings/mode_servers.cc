@@ -54,16 +54,19 @@ class Record {
   // Of that one, which stays, where workers sum among themselves.
   void follows(const PolicyService& service) { sums_ = &service; }
   // While nobody is served. rows: of tables; null: there are none. Returns why the record ended
-  // before; empty: it did not.
-  std::string end(PolicyService& service, const RowHolder* rows) {
+  // before; empty: it did not. waits: nothing, and the record goes on, where not all servers have
+  // said what they had of it.
+  std::optional<std::string> end(PolicyService& service, const RowHolder* rows, bool waits) {
     if (over()) return lost_.empty() ? writer_.failure() : lost_;
+    // (Without an end of all of them it is as of servers that were killed.)
+    const bool known = sharding_.shards.size() == 1 || service.ends_known();
+    if (!known && waits) return std::nullopt;
     ended_ = true;
     if (service.server().reduced() > 0) {
       return "the parameters of its last " + std::to_string(service.server().reduced()) +
              " updates have not come from the workers";
     }
-    // (Without an end of all of them it is as of servers that were killed.)
-    if (sharding_.shards.size() > 1 && !service.ends_known()) {
+    if (!known) {
       return "not all policy servers have said what they had of it, so parts of pushes that did "
              "not come to one of them are in it as if they had";
     }
@@ -497,29 +500,20 @@ void bind_mode_servers(py::module_& m) {
             });
           },
           py::arg("f"), "Calls f() while nobody is served.")
-      .def_property_readonly(
-          "ends_known",
-          [](PyPolicyServer& of) {
-            const py::gil_scoped_release release;
-            bool known = false;
-            of.server->quiet([&](PolicyService& service) { known = service.ends_known(); });
-            return known;
-          },
-          "Whether all servers behind it have said what they have of what it has heard, for the "
-          "end "
-          "of a record; who has not is asked.")
       .def(
           "end_record",
-          [](PyPolicyServer& of) {
+          [](PyPolicyServer& of, bool waits) {
             const py::gil_scoped_release release;
-            std::string why;
+            std::optional<std::string> why("");
             of.server->quiet([&](PolicyService& service) {
-              if (of.record) why = of.record->end(service, of.rows ? &*of.rows : nullptr);
+              if (of.record) why = of.record->end(service, of.rows ? &*of.rows : nullptr, waits);
             });
             return why;
           },
+          py::arg("waits"),
           "The record ends here, with the parameters and rows of now. Returns why it ended before; "
-          "empty: it did not, or there is none.")
+          "empty: it did not, or there is none. waits: for servers behind it, which are asked what "
+          "they have of what it has heard; None: not all have said it, and it goes on.")
       .def(
           "command",
           [](PyPolicyServer& of, std::uint32_t argument) {

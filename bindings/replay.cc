@@ -3,6 +3,8 @@
 #include <vector>
 
 #include "interrupted.h"
+#include "leashed/base/error.h"
+#include "leashed/table/row_placement.h"
 #include "parts.h"
 #include "shards.h"
 #include "signals.h"
@@ -38,7 +40,21 @@ py::dict replay_trace(const Trace& trace, const PyTraining& training, bool mode,
                       const std::vector<std::uint32_t>& servers_of_tables) {
   ReplayOptions options{training.workers, training.batch_size, training.seed, until, interrupted};
   options.looks_up = looks_up;
-  options.sharding = to_sharding(shards, training.parts.source.dimension());
+  if (!shards.empty()) {
+    const Assembly& parts = training.parts;
+    const ModeShards servers =
+        to_mode_shards(parts.discipline.name, shards, parts.source.dimension());
+    if (servers.servers() > 1 && servers.by != Deciding::alike) {
+      throw Error("it is of several servers, which by this mode decide by themselves");
+    }
+    options.sharding = servers.sharding;
+  }
+  for (const std::uint32_t server : servers_of_tables) {
+    const bool one = server == RowPlacement::kSpread || server < shards.size();
+    if (servers_of_tables.size() != training.parts.tables.size() || !one) {
+      throw Error("it has not of each table the server that it had");
+    }
+  }
   options.servers_of_tables = servers_of_tables;
   Replayed result = without_gil([&] {
     return mode ? replay_mode(training.parts, trace, options)
@@ -66,7 +82,10 @@ void bind_replay(py::module_& m) {
           "What the recording training's caller gave.")
       .def_property_readonly(
           "start", [](const Trace& trace) { return to_array(trace.start()); },
-          "What the training began with, as its caller gave it.");
+          "What the training began with, as its caller gave it.")
+      .def_property_readonly(
+          "ended", [](const Trace& trace) { return !trace.end().theta.empty(); },
+          "Whether it has the training's end.");
   m.def(
       "replay", replay_trace, py::arg("trace"), py::arg("training"), py::arg("mode"),
       py::arg("until"), py::arg("resume"), py::arg("looks_up") = false,

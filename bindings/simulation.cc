@@ -230,6 +230,9 @@ py::dict simulate_model(const PyTraining& training, const PyWatch& watch, const 
     }));
   }
   const Sharding sharding = to_sharding(time.shards, source.dimension());
+  if (record && !time.shards.empty()) {  // (It is a file of anybody's.)
+    to_mode_shards(given.discipline.name, time.shards, source.dimension());
+  }
   ModeResult result = playing([&](const Assembly& parts, const Order& order,
                                   const DisciplineContext& context, const DatasetView* validation) {
     const std::size_t d = source.dimension(), shift = order.shift();

@@ -33,8 +33,20 @@ def end(server: _core.PolicyServer, led: LedMode) -> None:
     """The record ends here, if there is one; the log tells why it ended before."""
     if led.record is None:
         return
-    _until(lambda: server.ends_known)
-    if why := server.end_record():
+    why: str | None = None
+
+    def ended() -> bool:
+        nonlocal why
+        why = server.end_record(waits=True)
+        return why is not None
+
+    try:
+        if not _until(ended):
+            why = server.end_record(waits=False)
+    except KeyboardInterrupt:
+        _log.warning("the record in %s has no end: this was told to end before", led.record[0])
+        raise
+    if why:
         _log.warning("the record in %s ends before the run: %s", led.record[0], why)
 
 
@@ -47,8 +59,13 @@ def rest(server: _core.PartServer, led: LedMode, tend: Callable[[], None]) -> No
         tend()
         return server.end_known
 
-    if led.record is not None:
-        _until(known)
+    if led.record is not None and not _until(known):
+        _log.warning(
+            "policy server 0 has not said for %g s that it has what the record in %s needs of this one: its log "
+            "tells whether the record has an end",
+            _PATIENCE,
+            led.record[0],
+        )
 
 
 def told_of(rows: LedRows, server: Serves, led: LedMode) -> dict[str, float]:
@@ -62,7 +79,10 @@ def told_of(rows: LedRows, server: Serves, led: LedMode) -> dict[str, float]:
     return found[0]
 
 
-def _until(there: Callable[[], bool]) -> None:
+def _until(there: Callable[[], bool]) -> bool:
     given_up = time.monotonic() + _PATIENCE
-    while not there() and time.monotonic() < given_up:
+    while not there():
+        if time.monotonic() >= given_up:
+            return False
         time.sleep(_LOOK)
+    return True

@@ -12,7 +12,7 @@ from leashed.simulation.virtual_time import Simulation, simulation_of
 from leashed.training.options import EVALUATED_ROWS
 from leashed.training.outcome import result_of, told_by
 from leashed.training.recordings import AnyModel
-from leashed.training.replaying import again_from
+from leashed.training.replaying import again_from, doubt
 from leashed.training.sets import Streamed
 
 __all__ = ["recorded"]
@@ -74,6 +74,7 @@ def recorded(
         )
     except _core.Error as error:
         raise ValueError(f"cannot play {os.fspath(trace)}: {error}") from error
+    doubt(again, trace)
     streamed = given if isinstance(given, Streamed) else None
     config = {**found.config, "virtual": {"record": os.fspath(trace)}}
     if again.tables:

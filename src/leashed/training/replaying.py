@@ -289,22 +289,21 @@ def replay_of(
             f"until is {until}, but {os.fspath(trace)} goes to update {made['updates']}; "
             "give at most that"
         )
-    if found.servers.shards and until == _MOST:
-        _doubt(made, trace)
-    return _replay(made, again.model, again.found, again.tables, again.given)
-
-
-def _doubt(made: dict[str, Any], trace: str | os.PathLike[str]) -> None:
-    """Warns of what the record of several policy servers has not."""
-    if not made["ended"]:
-        warn(
-            f"{os.fspath(trace)} is of several policy servers, and has not what they said at the run's end: a "
-            "part of a push that did not come to one of them is in this replay as if it had"
-        )
-    elif math.isinf(made["difference"]):
+    doubt(again, trace)
+    if found.servers.shards and made["ended"] and math.isinf(made["difference"]):
         warn(
             f"rows in this replay of {os.fspath(trace)} are others than the run's: where a table was full at one "
             "of its policy servers, which ids had no room is not in the record; give tables more max_bytes"
+        )
+    return _replay(made, again.model, again.found, again.tables, again.given)
+
+
+def doubt(again: Again, trace: str | os.PathLike[str]) -> None:
+    """Warns of what the record of several policy servers has not, where it has no end."""
+    if again.found.servers.shards and not again.native.ended:
+        warn(
+            f"{os.fspath(trace)} is of several policy servers, and has not what they said at the run's end: a "
+            "part of a push that did not come to one of them is made again as if it had"
         )
 
 
