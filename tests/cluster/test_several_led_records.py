@@ -4,9 +4,11 @@ by one thread, and in virtual time, it has the bits of what they had together, o
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import made_clicks
@@ -21,11 +23,14 @@ from cluster.test_led_records import check, recorded
 from warned import once
 
 import leashed as lsh
-from leashed import cli
+from leashed import cli, models, staleness
+from leashed.base import memory
 from leashed.cluster import led_record, policy_server
 from leashed.cluster import plan as plans
-from leashed.training import request
+from leashed.cluster.table_terms import TableTerms
+from leashed.training import recordings, request
 from leashed.training.led_mode import SHARDINGS
+from leashed.training.rows_read import RowsRead
 
 ALIKE = [
     lsh.modes.Sync(),
@@ -120,17 +125,130 @@ def test_tables_that_are_full_at_a_server_are_told_of(tmp_path: Path) -> None:
 def test_one_whose_servers_have_not_said_what_they_had_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(led_record, "_until", lambda _: None)
+    monkeypatch.setattr(led_record, "_until", lambda _: False)
     how = given(mode="sync", threads=2, observe=recorded(tmp_path))
     with led(tmp_path / "run", MODEL, DATA, servers=2, **how) as run:
         found = lsh.train(MODEL, DATA, **how, cluster=run.cluster())
         run.report()
     assert run.error is None
     assert "ends before the run: not all policy servers have said" in caplog.text
-    with once(" is of several policy servers, and has not what they said at the run's end"):
+    unsaid = "has not what they said at the run's end"
+    with once(f" is of several policy servers, and {unsaid}"):
         made = lsh.replay(tmp_path / "run.trace", MODEL, DATA)
     assert not made.ended
     np.testing.assert_array_equal(made.parameters, found.parameters)
+    with pytest.warns(RuntimeWarning, match=unsaid):
+        lsh.replay(tmp_path / "run.trace", MODEL, DATA, until=1)
+    with pytest.warns(RuntimeWarning, match=unsaid):
+        played = lsh.simulation.recorded(tmp_path / "run.trace", MODEL, DATA)
+    np.testing.assert_array_equal(played.result.parameters, found.parameters)
+
+
+class Server:
+    """A first policy server whose log goes on when all have just said what they have."""
+
+    def __init__(self, said: list[str | BaseException | None]) -> None:
+        self.said = said
+        self.asked: list[bool] = []
+
+    def end_record(self, *, waits: bool) -> str | None:
+        self.asked.append(waits)
+        one = self.said.pop(0)
+        if isinstance(one, BaseException):
+            raise one
+        return one
+
+
+def of_record() -> Any:
+    how: dict[str, Any] = {"discipline": None, "staleness": None, "seed": 0, "rule": None}
+    how["mode"] = "sync"
+    asked = request.of(MODEL, DATA, cluster=policy_server.Trainers(1, 2), **given(**how))
+    return dataclasses.replace(asked.led(asked.source(1)), record=("there.trace", "{}"))
+
+
+def test_the_end_is_waited_for_while_the_log_goes_on(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    led_ = of_record()
+    server: Any = Server([None, None, ""])
+    led_record.end(server, led_)
+    assert server.asked == [True, True, True]
+    assert not caplog.records
+    server = Server([None, KeyboardInterrupt()])
+    with pytest.raises(KeyboardInterrupt):
+        led_record.end(server, led_)
+    assert "there.trace has no end: this was told to end" in caplog.text
+    monkeypatch.setattr(led_record, "_PATIENCE", 0.05)
+    server = Server([None] * 99)
+    server.end_record = lambda *, waits: None if waits else "nobody has said it"
+    led_record.end(server, led_)
+    assert "ends before the run: nobody has said it" in caplog.text
+
+
+def test_one_that_is_not_let_go_says_so(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(led_record, "_PATIENCE", 0.05)
+    looked: list[int] = []
+    server: Any = SimpleNamespace(end_known=False)
+    led_record.rest(server, of_record(), lambda: looked.append(1))
+    assert len(looked) > 1
+    assert "policy server 0 has not said for 0.05 s" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("shards", "owners", "why"),
+    [
+        ([[(0, 9)], [(4, 9)]], [], "of the parameters, each once"),
+        ([[(0, 9)], [(11, 10)]], [], "begin before they end|of the parameters$"),
+        ([[(0, 9)], [(9, 10)]], [], "all of the parameters"),
+        ([[(0, 10**12)], [(9, 10)]], [], "of the parameters"),
+        ([[(0, 9)], []], [], "no more than parts"),
+        ([[(0, 9)], [(9, MODEL.dimension)]], [7], "of each table the server"),
+    ],
+)
+def test_servers_that_had_not_all_of_the_parameters_are_refused(
+    shards: Any, owners: Any, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lsh.train(MODEL, DATA, **given(mode="sync", observe=recorded(tmp_path)))
+    told = recordings.Servers(shards, owners)
+    monkeypatch.setattr(recordings, "_servers", lambda _: told)
+    with pytest.raises(ValueError, match=why):
+        lsh.replay(tmp_path / "run.trace", MODEL, DATA)
+    if not owners:
+        with pytest.raises(ValueError, match=why):
+            lsh.simulation.recorded(tmp_path / "run.trace", MODEL, DATA)
+
+
+def test_servers_that_decide_by_themselves_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lsh.train(MODEL, DATA, **given(mode="asp", observe=recorded(tmp_path)))
+    told = recordings.Servers([[(0, 9)], [(9, MODEL.dimension)]], [])
+    monkeypatch.setattr(recordings, "_servers", lambda _: told)
+    with pytest.raises(ValueError, match="decide by themselves"):
+        lsh.replay(tmp_path / "run.trace", MODEL, DATA)
+
+
+@pytest.mark.parametrize("kind", ["fixed", "growing"])
+def test_what_is_told_of_tables_takes_no_more_memory_than_a_part(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = None if kind == "growing" else 1 << 20
+    read = RowsRead(
+        [models.TableSpec("a", 16, rows), models.TableSpec("b", 8, rows and 100)],
+        (0, 1),
+        lsh.Adagrad(0.02),
+        staleness.none(),
+        seed=3,
+    )
+    terms = TableTerms(read, 2, {"weight_decay": 0.1})
+    whole = recordings.looking_up('{"version": 4}', terms.whole())
+    monkeypatch.setattr(memory, "available", lambda: 64 << 20)
+    if rows is not None:
+        with pytest.raises(ValueError, match="memory"):
+            terms.whole()
+    assert recordings.looking_up('{"version": 4}', terms.slices()) == whole
 
 
 def refused(match: str, model: Any, data: Any, path: Path, **how: Any) -> None:

@@ -4,19 +4,26 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <limits>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "cluster/parts_run.h"
+#include "cluster/policy_world.h"
 #include "leashed/base/error.h"
+#include "leashed/cluster/part_ends.h"
+#include "leashed/cluster/part_service.h"
 #include "leashed/modes/mode_replay.h"
 #include "leashed/modes/mode_trace.h"
 #include "leashed/simulation/play_record.h"
@@ -66,6 +73,13 @@ std::vector<std::uint64_t> sums_of(const std::vector<std::shared_ptr<Table>>& ta
   }
   return sums;
 }
+
+struct NewPath {
+  ~NewPath() { std::filesystem::remove(name); }
+  const std::string name =
+      (std::filesystem::temp_directory_path() / ("test_part_records." + std::to_string(getpid())))
+          .string();
+};
 
 class Recording {
  public:
@@ -157,14 +171,7 @@ class Recording {
     REQUIRE(writer_.failure().empty());
   }
 
-  struct Path {
-    ~Path() { std::filesystem::remove(name); }
-    const std::string name =
-        (std::filesystem::temp_directory_path() / ("test_part_records." + std::to_string(getpid())))
-            .string();
-  };
-
-  const Path path_;
+  const NewPath path_;
   const Sharding sharding_;
   const std::unique_ptr<PartRows> rows_;  // null: there are none
   TraceWriter writer_{path_.name, "{}", std::vector<float>(kFeatures, 0.25f), 1, 0};
@@ -234,6 +241,185 @@ TEST_CASE("parts that no server of the run can have missed are refused") {
           doctest::Contains(why), Error);
     }
     std::filesystem::remove(path);
+  }
+}
+
+TEST_CASE("parts of what was no push are refused") {
+  const NewPath path;
+  for (const std::uint64_t event : {0, 1, 2}) {
+    CAPTURE(event);
+    {
+      TraceWriter writer(path.name, "{}", std::vector<float>(kFeatures), 1, 0);
+      ModeRecorder recorder(writer);
+      recorder.heard({modes::Event::Kind::pull, 0}, Time{1});
+      recorder.heard({modes::Event::Kind::push, 0, 0, 0}, Time{2});
+      recorder.missed(1, event);
+    }
+    const Trace trace(path.name);
+    if (event == 1) {
+      CHECK(MissedParts(trace, 2)(1, 1));
+      CHECK_FALSE(MissedParts(trace, 2)(0, 1));
+    } else {
+      CHECK_THROWS_WITH_AS(MissedParts(trace, 2), doctest::Contains("what was no push"), Error);
+    }
+  }
+}
+
+TEST_CASE("what a log tells of sums is in no record, and is not a worker's own steps") {
+  const NewPath path;
+  const auto rule = make_rule(kMomentum);
+  const std::vector<float> initial(kFeatures, 0.25f);
+  const Drawn data;
+  const Choice mode = with_job({"local_sgd", {{"h", 2}}}, 1, kExamples);
+  const DisciplineContext context{initial.data(), kFeatures, 1, 4, *rule};
+  using Note = LogLine::Note;
+  for (const Note note : {Note::summed, Note::granted, Note::home, Note::lost}) {
+    CAPTURE(static_cast<int>(note));
+    {
+      TraceWriter writer(path.name, "{}", initial, 1, 0);
+      ModeRecorder recorder(writer);
+      recorder.heard({modes::Event::Kind::pull, 0}, Time{1});
+      recorder.noted(0, note);
+    }
+    const Trace trace(path.name);
+    CHECK_THROWS_AS(replay(Squares(), data.view(), modes::make_server_policy(mode), context, {},
+                           trace, {1, kBatch, kSeed}),
+                    Error);
+    const Choice instant{"constant", {{"seconds", 0}}};
+    CHECK_THROWS_AS(
+        simulate_record(Squares(), data.view(), nullptr, mode, memorywise(kFeatures, 1), trace,
+                        false, context, {1, kBatch, kSeed, {}, HUGE_VAL, instant, instant, instant},
+                        {}),
+        Error);
+  }
+}
+
+TEST_CASE("who is yet to answer is asked for no more, however far the log goes meanwhile") {
+  constexpr Peer kOther = 5, kNext = 6;
+  HeldPost post;
+  post.boxes[kOther];
+  post.boxes[kNext];
+  ToldLog log(1, 0);
+  PartEnds ends;
+  const auto goes_on = [&] { log.append({modes::Event::Kind::wake}, Time{1}); };
+  // What is asked for over the connection, in its order.
+  const auto asked = [&](Peer peer) {
+    std::vector<std::uint64_t> positions;
+    while (!post.boxes[peer].empty()) {
+      const auto [header, bytes] = post.take(peer);
+      if (header.kind != kToldEnd) continue;
+      positions.push_back(0);
+      std::memcpy(&positions.back(), bytes.data(), sizeof positions.back());
+    }
+    return positions;
+  };
+  const auto answer = [&](Peer peer, std::uint64_t position, std::vector<std::uint64_t> missed) {
+    const ToldEnded said{31, position, 1, missed.size(), 0};
+    const std::size_t numbers = missed.size() * sizeof(std::uint64_t);
+    const std::span<std::byte> to = ends.place(peer, sizeof said + numbers + sizeof(float));
+    std::memcpy(to.data(), &said, sizeof said);
+    if (numbers > 0) std::memcpy(to.data() + sizeof said, missed.data(), numbers);
+    std::memset(to.data() + sizeof said + numbers, 0, sizeof(float));
+    ends.said(peer);
+  };
+  using Positions = std::vector<std::uint64_t>;
+  goes_on();
+  log.hello(kOther, 1, {1, 2, 31, 0}, 30, post);
+  CHECK_FALSE(ends.known(log, post));
+  goes_on();
+  CHECK_FALSE(ends.known(log, post));
+  CHECK(asked(kOther) == Positions{1});
+  answer(kOther, 1, {});
+  CHECK_FALSE(ends.known(log, post));
+  CHECK(asked(kOther) == Positions{2});
+  log.gone(kOther);
+  CHECK_FALSE(ends.known(log, post));
+  log.hello(kNext, 1, {1, 2, 31, 0}, 30, post);
+  CHECK_FALSE(ends.known(log, post));
+  CHECK(asked(kNext) == Positions{2});
+  CHECK_THROWS_WITH_AS(answer(kNext, 1, {}), doctest::Contains("another line"), Error);
+  for (const Positions& missed : {Positions{1, 0}, Positions{0, 0}, Positions{2}}) {
+    CHECK_THROWS_WITH_AS(answer(kNext, 2, missed), doctest::Contains("the log has not"), Error);
+  }
+  answer(kNext, 2, {0, 1});
+  CHECK(ends.known(log, post));
+  CHECK(ends.of()[0].missed == Positions{0, 1});
+  CHECK(asked(kNext).empty());
+}
+
+TEST_CASE("what was asked for over a connection that has ended is not answered over the next one") {
+  const auto rule = make_rule(kMomentum);
+  const std::vector<float> initial(kFeatures, 0.25f);
+  const Choice mode = with_job({"sync"}, 1, kExamples);
+  PartService::Run run{kPartRun, kPartTerms, 31, 1};
+  run.recorded = true;
+  PartService service(mode, {initial.data(), kFeatures, 1, 1, *rule}, run);
+  HeldPost post;
+  service.open(post);
+  struct Nobody final : Outbox {
+    void send(const FrameHeader&, Connection::Parts) override {}
+  } nobody;
+  const auto say = [&](Peer peer, std::uint16_t kind, std::span<const std::byte> bytes) {
+    const FrameHeader header{.kind = kind, .length = bytes.size()};
+    std::ranges::copy(bytes, service.place(peer, header).begin());
+    service.frame(peer, header, nobody);
+  };
+  const auto comes = [&](Peer peer) {
+    service.come(peer);
+    post.boxes[peer];
+    const ToldAt at{1, 30};
+    say(peer, kToldAt, std::as_bytes(std::span(&at, 1)));
+  };
+  EventLog log;
+  log.append({modes::Event::Kind::pull, 0}, Time{1});
+  log.close();
+  const EventLog::Block block = log.from(0).front();
+  const ToldEnd asked{1};
+  comes(7);
+  say(7, kToldEnd, std::as_bytes(std::span(&asked, 1)));
+  service.gone(7);
+  comes(8);
+  say(8, kTold, *block);
+  CHECK(service.position() == 1);
+  REQUIRE(post.boxes[8].size() == 1);
+  CHECK(post.take(8).first.kind == kToldAt);
+  say(8, kToldEnd, std::as_bytes(std::span(&asked, 1)));
+  REQUIRE(post.boxes[8].size() == 1);
+  CHECK(post.take(8).first.kind == kToldEnded);
+}
+
+TEST_CASE("a server that knows no sums of workers, or of no record's end, is told of none") {
+  const auto rule = make_rule(kMomentum);
+  const std::vector<float> initial(kFeatures, 0.25f);
+  const DisciplineContext context{initial.data(), kFeatures, 1, 1, *rule};
+  PartService::Run recorded{kPartRun, kPartTerms, 31, 1};
+  recorded.recorded = true;
+  const auto why = doctest::Contains("of a log that is of events alone");
+  CHECK_THROWS_WITH_AS(PartService(with_job({"gba"}, 1, kExamples), context, recorded), why, Error);
+  recorded.reduces = true;
+  const Choice sync = with_job({"sync"}, 1, kExamples);
+  CHECK_THROWS_WITH_AS(PartService(sync, context, recorded), why, Error);
+  for (const char* const name : {"sync", "gba"}) {
+    CAPTURE(name);
+    PartService service(with_job({name}, 1, kExamples), context, {kPartRun, kPartTerms, 31, 1});
+    HeldPost post;
+    service.open(post);
+    struct Nobody final : Outbox {
+      void send(const FrameHeader&, Connection::Parts) override {}
+    } nobody;
+    service.come(7);
+    const ToldAt at{0, 30};
+    const FrameHeader hello{.kind = kToldAt, .length = sizeof at};
+    std::memcpy(service.place(7, hello).data(), &at, sizeof at);
+    service.frame(7, hello, nobody);
+    EventLog log;
+    log.append({{modes::Event::Kind::push, 0}, Time{1}, LogLine::Note::summed});
+    log.close();
+    const EventLog::Block block = log.from(0).front();
+    const FrameHeader header{.kind = kTold, .length = block->size()};
+    std::ranges::copy(*block, service.place(7, header).begin());
+    CHECK_THROWS_WITH_AS(service.frame(7, header, nobody),
+                         doctest::Contains("tells of sums of workers"), Error);
   }
 }
 

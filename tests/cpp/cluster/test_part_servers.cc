@@ -182,6 +182,7 @@ TEST_CASE("servers that no run can have are refused, and say so") {
   CHECK_THROWS_AS(mode_shards("sync", {{{0, 2}}, {{3, 4}}}, 4), Error);
   CHECK_THROWS_AS(mode_shards("sync", {{{0, 2}}, {{1, 4}}}, 4), Error);
   CHECK_THROWS_AS(mode_shards("sync", {{{0, 4}}, {}}, 4), Error);
+  CHECK_THROWS_AS(mode_shards("sync", {{{0, 4}}, {{3, 1}}}, 4), Error);
   const auto clips = make_rule({"sgd", {{"lr", 0.1}, {"clip_norm", 1}}});
   const auto plain = make_staleness({"none"});
   CHECK_THROWS_WITH_AS(require_parts(*clips, *plain, "policy_servers"),

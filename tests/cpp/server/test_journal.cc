@@ -60,6 +60,24 @@ std::uint64_t read(const Journal& from) {
 
 }  // namespace
 
+TEST_CASE("a line that is no event is refused, and is no push that was lost") {
+  using Note = LogLine::Note;
+  for (const Note note : {Note::summed, Note::granted, Note::home, Note::lost}) {
+    CAPTURE(static_cast<int>(note));
+    const JournalFolder folder;
+    EventLog log;
+    log.append(pushed(0), Time{0});
+    log.append({pushed(1), Time{1}, note});
+    log.close();
+    const EventLog::Block block = log.from(0).front();
+    std::ofstream(folder.of("journal.0"), std::ios::binary)
+        .write(reinterpret_cast<const char*>(block->data()),
+               static_cast<std::streamsize>(block->size()));
+    CHECK_THROWS_WITH_AS(Journal(folder.of("journal"), true),
+                         doctest::Contains("has line 1, which is no event"), Error);
+  }
+}
+
 TEST_CASE("who is started again reads what was appended, and goes on behind it") {
   const JournalFolder folder;
   std::mt19937 random(1);
