@@ -1725,9 +1725,9 @@ class PolicyServer:
         """
         What was counted; kernel_in and kernel_out, where all went over TCP.
         """
-    def end_record(self) -> str:
+    def end_record(self, waits: bool) -> str | None:
         """
-        The record ends here, with the parameters and rows of now. Returns why it ended before; empty: it did not, or there is none.
+        The record ends here, with the parameters and rows of now. Returns why it ended before; empty: it did not, or there is none. waits: for servers behind it, which are asked what they have of what it has heard; None: not all have said it, and it goes on.
         """
     def hold(self, holds: bool) -> None:
         """
@@ -1814,11 +1814,6 @@ class PolicyServer:
     def at_rest(self) -> bool:
         """
         That no worker has a lease, as far as it was told.
-        """
-    @property
-    def ends_known(self) -> bool:
-        """
-        Whether all servers behind it have said what they have of what it has heard, for the end of a record; who has not is asked.
         """
     @property
     def is_home(self) -> bool:
@@ -2055,6 +2050,11 @@ class Trace:
     The record of a training, every page checked.
     """
     def __init__(self, path: str) -> None: ...
+    @property
+    def ended(self) -> bool:
+        """
+        Whether it has the training's end.
+        """
     @property
     def header(self) -> bytes:
         """

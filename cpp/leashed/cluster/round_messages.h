@@ -17,8 +17,8 @@
 //   server behind the first                    first
 //   kRoundState  θ and states of its part,     kRoundTake   RoundEpoch: the position of the log at
 //                under that position                        which they are wanted
-//                                              kRoundState  the same, come home, under the number
-//                                                           of the log's line that says so, before it
+//                                              kRoundState  the same, come home, before the log's
+//                                                           line that says so, under its number
 //   server behind the first                    member
 //   kRoundRows   (nothing), under that ticket: kRoundRows   rows' gradients of its lease
 //                they are here
