@@ -33,7 +33,7 @@ KILLED = "policy-ps-0"
 MODES = ["sync", "gba:m=3,iota=4", "switching:m=3", "ssp:s=3", "easgd:alpha=0.5,gap=2"]
 
 
-@pytest.mark.process(2)
+@pytest.mark.process(1)
 @pytest.mark.parametrize("mode", MODES)
 def test_a_run_goes_on_when_its_first_policy_server_is_killed(mode: str, tmp_path: Path) -> None:
     folder = tmp_path / "run"
@@ -52,7 +52,7 @@ def test_so_does_one_with_tables(mode: str, tmp_path: Path) -> None:
     assert report["test_auc"] > 0.6
 
 
-@pytest.mark.process
+@pytest.mark.process(1)
 @pytest.mark.parametrize("mode", ["gba:iota=4", "sync"])
 def test_cuts_are_taken_of_one_that_was_killed(mode: str, tmp_path: Path) -> None:
     folder = tmp_path / "run"
@@ -65,7 +65,7 @@ def test_cuts_are_taken_of_one_that_was_killed(mode: str, tmp_path: Path) -> Non
     assert np.isfinite(found).all()
 
 
-@pytest.mark.process
+@pytest.mark.process(1)
 @pytest.mark.parametrize("mode", ["gba:m=3,iota=4", "sync"])
 def test_all_policy_servers_may_be_killed_at_once(mode: str, tmp_path: Path) -> None:
     folder = tmp_path / "run"

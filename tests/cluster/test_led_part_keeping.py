@@ -45,7 +45,7 @@ def test_so_does_one_with_tables(mode: str, tmp_path: Path) -> None:
     assert report["test_auc"] > 0.6
 
 
-@pytest.mark.process
+@pytest.mark.process(1)
 @pytest.mark.parametrize("mode", ["gba:iota=4", "sync"])
 def test_cuts_are_taken_of_one_that_was_killed(mode: str, tmp_path: Path) -> None:
     folder = tmp_path / "run"

@@ -27,6 +27,7 @@ from leashed import cli
 from leashed.cluster import mode_table, parameter_shards, policy_server, row_files
 from leashed.cluster.led_rows import folder_of
 from leashed.cluster.measures import counted
+from leashed.cluster.mode_report import heard
 from leashed.training import request
 
 Array = np.ndarray[Any, Any]
@@ -53,7 +54,7 @@ def trained(
     assert report["ledger"]["complete"] == report["ledger"]["total"]
     places = [folder_of(folder, k) for k in range(servers)]
     joined = row_files.joined_of(places, model.tables, report["run"])
-    assert [one["pushes"] for one in joined.counters] == joined.pushes
+    assert [heard(one) for one in joined.counters] == joined.pushes
     return results, rows_of(joined.tables), report
 
 
